@@ -1,0 +1,300 @@
+//! Carrying out a plan, function by function.
+//!
+//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to
+//! their representatives, and a representative loses the promises that do not hold for all whose
+//! place it takes. It cannot fail, so a unit is either rewritten or, before the first call, as it
+//! was. Functions may be rewritten in any order and by several threads.
+//!
+//! It does not drop bodies, emit thunks or define aliases: that is the caller's back end, with
+//! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
+
+use crate::canon::{self, Context, NoUnit, Place, Scratch};
+use crate::encoding::Encoding;
+use crate::facts::Fact;
+use crate::options::{Canonicalize, Options};
+use crate::plan::{Entry, Plan};
+use crate::summary::address_uses;
+use crate::unit::{FunctionIndex, canonicalized};
+use alloc::vec::Vec;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{
+    AliasRegion, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, Inst,
+    InstBuilder, InstructionData, Layout, MemFlags, MemFlagsData, MemFlagsSet,
+    Signature, UserExternalName, UserExternalNameRef, UserFuncName,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::packed_option::ReservedValue;
+use cranelift_entity::EntityRef;
+
+impl Plan {
+    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other
+    /// kept functions of the unit. Tells whether anything changed.
+    ///
+    /// `options` are those of the run. `func` must be the function that was added, or, for a shared
+    /// body, a clone of it under its new name.
+    ///
+    /// A redirected reference stays `colocated` if it was: the representative is defined in the
+    /// same unit and cannot be preempted, so a promise about the old callee holds for it. It never
+    /// becomes `colocated`, because the embedder may not support that.
+    ///
+    /// Linear in the number of imports; for a representative that loses promises, and for a
+    /// function that takes the address of a function it also calls, in its size.
+    pub fn apply(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
+        let entry = self.entry(function);
+        let mut changed = false;
+        if let Canonicalize::Optimize(_) = options.canonicalize
+            && entry.reason() == crate::Reason::Representative
+        {
+            // The class was found on the optimised bodies; so were the promises that fit all.
+            *func = canonicalized(func, options.canonicalize).into_owned();
+            changed = true;
+        }
+        if let Some(facts) = &entry.weakened {
+            weaken(func, entry, facts, options);
+            changed = true;
+        }
+        changed | self.redirect(func)
+    }
+
+    /// Sends every reference to where the plan wants it.
+    fn redirect(&self, func: &mut Function) -> bool {
+        let mut changed = false;
+        for index in 0..func.global_values.len() {
+            let gv = cranelift_codegen::ir::GlobalValue::new(index);
+            let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
+                continue;
+            };
+            if let Some(to) = self.new_symbol(func, name, Plan::address_target) {
+                let new = user_name(func, to);
+                if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                    *name = new;
+                    changed = true;
+                }
+            }
+        }
+        for index in 0..func.dfg.ext_funcs.len() {
+            let func_ref = FuncRef::new(index);
+            let callee = &func.dfg.ext_funcs[func_ref];
+            // Whoever patches a call finds it under the symbol that the front end gave.
+            let patchable = callee.patchable;
+            let call = match patchable {
+                true => None,
+                false => self.new_symbol(func, &callee.name, Plan::call_target),
+            };
+            let Some(call) = call else {
+                continue;
+            };
+            let address = self.new_symbol(func, &callee.name, Plan::address_target);
+            if address.as_ref() != Some(&call) {
+                keep_address_uses(func, func_ref);
+            }
+            let name = user_name(func, call);
+            func.dfg.ext_funcs[func_ref].name = name;
+            changed = true;
+        }
+        changed
+    }
+
+    /// The symbol that should be used in place of `name`, if another one.
+    fn new_symbol(
+        &self,
+        func: &Function,
+        name: &ExternalName,
+        target: fn(&Plan, FunctionIndex) -> FunctionIndex,
+    ) -> Option<UserExternalName> {
+        let ExternalName::User(name_ref) = name else {
+            return None;
+        };
+        let function = self.function(&func.params.user_named_funcs()[*name_ref])?;
+        let target = target(self, function);
+        (target != function).then(|| self.entry(target).symbol().clone())
+    }
+}
+
+fn user_name(func: &mut Function, symbol: UserExternalName) -> ExternalName {
+    let name_ref: UserExternalNameRef = func.params.ensure_user_func_name(symbol);
+    ExternalName::User(name_ref)
+}
+
+/// Gives the instructions that take the address of `func_ref` a reference of their own, so that
+/// the calls can be redirected without them.
+fn keep_address_uses(func: &mut Function, func_ref: FuncRef) {
+    if !address_uses(func).any(|used| used == func_ref) {
+        return;
+    }
+    let ExtFuncData { name, signature, colocated, patchable } = func.dfg.ext_funcs[func_ref].clone();
+    let own = func.import_function(ExtFuncData { name, signature, colocated, patchable });
+    for index in 0..func.dfg.num_insts() {
+        if let InstructionData::FuncAddr { opcode: _, func_ref: used } =
+            &mut func.dfg.insts[Inst::new(index)]
+            && *used == func_ref
+        {
+            *used = own;
+        }
+    }
+}
+
+/// Replaces the promises of `func` by `facts`, which are in the order of the canonical walk.
+fn weaken(func: &mut Function, entry: &Entry, facts: &[Fact], options: &Options<'_>) {
+    let context = Context {
+        policy: options.compare,
+        endianness: options.target.endianness,
+        key: entry.attributes.key,
+        symbols: &NoUnit,
+    };
+    let mut scratch = Scratch::recording();
+    let mut encoding = Encoding::default();
+    canon::encode(func, &context, &mut scratch, &mut encoding).expect("was encoded before");
+    assert_eq!(encoding.facts.len(), facts.len(), "not the function that was added");
+
+    // The fact that a place contributed, if any, is the one before the next place's first.
+    let mut cold = Vec::new();
+    let mut accesses: Vec<Option<(u8, bool)>> = alloc::vec![None; func.dfg.num_insts()];
+    for (at, mark) in scratch.marks.iter().enumerate() {
+        let end = scratch.marks.get(at + 1).map_or(facts.len(), |next| next.facts);
+        let Some(fact) = facts[mark.facts..end].first() else {
+            continue;
+        };
+        match (mark.place, *fact) {
+            (Place::Block(block), Fact::Block { cold: true }) => cold.push(block),
+            (Place::Block(_), Fact::Block { cold: false }) => {}
+            (Place::Inst(inst), Fact::Access { flags, region }) => {
+                accesses[inst.index()] = Some((flags, region.is_some()));
+            }
+            (place, fact) => unreachable!("{fact:?} at {place:?}"),
+        }
+    }
+    set_cold_blocks(func, &cold);
+    set_accesses(func, &accesses);
+}
+
+/// Makes exactly the blocks of `cold` cold. A layout can only learn that a block is cold, so it is
+/// built anew.
+fn set_cold_blocks(func: &mut Function, cold: &[cranelift_codegen::ir::Block]) {
+    if func.layout.blocks().filter(|&block| func.layout.is_cold(block)).count() == cold.len() {
+        return;
+    }
+    let mut layout = Layout::new();
+    for block in func.layout.blocks() {
+        layout.append_block(block);
+        for inst in func.layout.block_insts(block) {
+            layout.append_inst(inst, block);
+        }
+    }
+    for &block in cold {
+        layout.set_cold(block);
+    }
+    func.layout = layout;
+}
+
+/// Sets the promises of each access: its bits, and whether it keeps its region.
+fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
+    let weaken = |data: MemFlagsData, access: Option<(u8, bool)>| match access {
+        None => data,
+        Some((flags, keep_region)) => {
+            let region: Option<AliasRegion> = data.alias_region().filter(|_| keep_region);
+            with_promises(data, flags, region)
+        }
+    };
+    if rebuild_flags(func, |func, inst, data| weaken(data, accesses[inst.index()].filter(|_| {
+        func.layout.inst_block(inst).is_some()
+    })))
+    .is_err()
+    {
+        // More than 65,535 different flags. Without any promises there are at most 768.
+        rebuild_flags(func, |_, _, data| with_promises(data, 0, None))
+            .expect("trap codes and byte orders alone fit");
+    }
+}
+
+/// `data` with these promises and no others.
+fn with_promises(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> MemFlagsData {
+    let mut new = MemFlagsData::new().with_trap_code(data.trap_code()).with_alias_region(region);
+    if let Some(endianness) = data.explicit_endianness() {
+        new.set_endianness(endianness);
+    }
+    if flags & Fact::ALIGNED != 0 {
+        new.set_aligned();
+    }
+    if flags & Fact::READONLY != 0 {
+        new.set_readonly();
+    }
+    if flags & Fact::CAN_MOVE != 0 {
+        new.set_can_move();
+    }
+    new
+}
+
+/// The table of memory flags is full.
+#[derive(Debug)]
+struct TooManyFlags;
+
+/// Gives every instruction the flags that `new` makes of its old ones, in a new table.
+fn rebuild_flags(
+    func: &mut Function,
+    new: impl Fn(&Function, Inst, MemFlagsData) -> MemFlagsData,
+) -> Result<(), TooManyFlags> {
+    let mut set = MemFlagsSet::new();
+    let mut insts: Vec<(Inst, MemFlags)> = Vec::new();
+    for index in 0..func.dfg.num_insts() {
+        let inst = Inst::new(index);
+        if let Some(old) = func.dfg.insts[inst].memflags()
+            && func.dfg.mem_flags.is_valid(old)
+        {
+            insts.push((inst, set.insert(new(func, inst, func.dfg.mem_flags[old])).map_err(|_| TooManyFlags)?));
+        }
+    }
+    let mut globals = Vec::new();
+    for (gv, data) in func.global_values.iter() {
+        if let GlobalValueData::Load { flags, .. } = data
+            && func.dfg.mem_flags.is_valid(*flags)
+        {
+            globals.push((gv, set.insert(func.dfg.mem_flags[*flags]).map_err(|_| TooManyFlags)?));
+        }
+    }
+    for (inst, flags) in insts {
+        *func.dfg.insts[inst].memflags_mut().expect("has flags") = flags;
+    }
+    for (gv, new) in globals {
+        if let GlobalValueData::Load { flags, .. } = &mut func.global_values[gv] {
+            *flags = new;
+        }
+    }
+    func.dfg.mem_flags = set;
+    Ok(())
+}
+
+/// A function that calls `to` and returns what it returns: a thunk for targets and texts that have
+/// no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that the back
+/// end can make one (x86-64 can with `preserve_frame_pointers` only).
+///
+/// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
+pub fn call_thunk(
+    name: UserFuncName,
+    signature: &Signature,
+    to: &UserExternalName,
+    colocated: bool,
+    tail_calls: bool,
+) -> Function {
+    let mut func = Function::with_name_signature(name, signature.clone());
+    let sig = func.import_signature(signature.clone());
+    let name = user_name(&mut func, to.clone());
+    let callee =
+        func.import_function(ExtFuncData { name, signature: sig, colocated, patchable: false });
+    let block = func.dfg.make_block();
+    let mut args = Vec::new();
+    for param in &signature.params {
+        args.push(func.dfg.append_block_param(block, param.value_type));
+    }
+    let mut cursor = FuncCursor::new(&mut func);
+    cursor.insert_block(block);
+    if tail_calls && signature.call_conv == CallConv::Tail {
+        cursor.ins().return_call(callee, &args);
+    } else {
+        let call = cursor.ins().call(callee, &args);
+        let results = cursor.func.dfg.inst_results(call).to_vec();
+        cursor.ins().return_(&results);
+    }
+    debug_assert!(!block.is_reserved_value());
+    func
+}

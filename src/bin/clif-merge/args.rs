@@ -1,0 +1,213 @@
+//! Arguments that several subcommands share, and what they mean.
+//!
+//! Each group is flattened into the options of the subcommands that need it. What a group says is
+//! turned into plain data here; nothing is read or written but the unit.
+
+use crate::directives::{parse_addresses, parse_linkage};
+use crate::exit::usage;
+use crate::isa::{Setting, parse_setting, parse_target};
+use crate::progress::Progress;
+use crate::unit::{self, Unit};
+use anyhow::Result;
+use clap::ValueEnum;
+use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Linkage, Options, Prebucket,
+    Target, cranelift_codegen,
+};
+use std::path::PathBuf;
+use target_lexicon::Triple;
+
+/// Where the unit comes from, and what holds for functions without directives.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// CLIF files, directories of .clif files, or '-' for standard input; together they are one
+    /// unit
+    #[arg(required = true, value_name = "IN")]
+    pub paths: Vec<PathBuf>,
+
+    /// Who can see functions that have no 'linkage' directive
+    ///
+    /// export: visible outside the linked image. hidden: visible to other units of the image.
+    /// local: visible in this unit only. preemptible: visible outside, and another definition may
+    /// take its place.
+    #[arg(
+        long,
+        value_name = "LINKAGE",
+        default_value = "export",
+        value_parser = linkage,
+        help_heading = "Functions without directives",
+    )]
+    pub linkage: Linkage,
+
+    /// Whether the addresses of functions that have no 'addresses' directive are compared:
+    /// significant or insignificant
+    ///
+    /// A function whose address is significant keeps one of its own. Where nobody compares
+    /// addresses, 'insignificant' lets more functions merge completely.
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        default_value = "significant",
+        value_parser = addresses,
+        help_heading = "Functions without directives",
+    )]
+    pub addresses: Addresses,
+}
+
+fn linkage(text: &str) -> Result<Linkage, String> {
+    parse_linkage(text).map_err(|error| error.to_string())
+}
+
+fn addresses(text: &str) -> Result<Addresses, String> {
+    parse_addresses(text).map_err(|error| error.to_string())
+}
+
+impl Input {
+    /// Reads the unit.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read, with path and line.
+    pub fn read(&self, general: &General) -> Result<Unit> {
+        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(usage("standard input can be read only once"));
+        }
+        let sources = unit::read_sources(&self.paths)?;
+        let defaults = Attributes {
+            linkage: self.linkage,
+            addresses: self.addresses,
+            ..Attributes::default()
+        };
+        let mut progress = Progress::new("reading", 0, general.quiet);
+        unit::parse_unit_with(&sources, defaults, CallConv::Fast, &mut progress)
+    }
+}
+
+/// How functions are merged.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Merging")]
+pub struct Pass {
+    /// Compare every function, even one whose size no other function has
+    ///
+    /// Finds functions that differ only in unused entities, and takes longer.
+    #[arg(long)]
+    pub walk_all: bool,
+
+    /// What is done to a copy of every function before it is compared
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
+    pub canonicalize: How,
+
+    /// Do not merge functions that differ in these, although they compute the same
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub compare: Vec<What>,
+
+    /// Perform only the first N merges
+    ///
+    /// Merges are counted in the order of the names of the merged functions. Bisect with it to the
+    /// merge that breaks a program.
+    #[arg(long, value_name = "N")]
+    pub merge_limit: Option<u32>,
+
+    /// Check the result: compare all that was merged a second time, and run Cranelift's verifier
+    ///
+    /// Exit code 4 if something is wrong, which is a bug in clif-merge.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// The values of `--canonicalize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// Nothing: functions are compared as they are
+    None,
+    /// Cranelift's optimisations; slower, and rarely finds more
+    Optimize,
+}
+
+/// The values of `--compare`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Source locations
+    Srclocs,
+    /// Debug tags
+    DebugTags,
+    /// Value labels
+    ValueLabels,
+    /// Keys of stack slots
+    SlotKeys,
+}
+
+impl Pass {
+    /// The options of a run for `isa`. `aliases` tells whether the result can have aliases.
+    pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
+        let mut options = Options::default();
+        for what in &self.compare {
+            let ComparePolicy { source_locations, debug_tags, value_labels, stack_slot_keys } =
+                &mut options.compare;
+            *match what {
+                What::Srclocs => source_locations,
+                What::DebugTags => debug_tags,
+                What::ValueLabels => value_labels,
+                What::SlotKeys => stack_slot_keys,
+            } = Compare::Compare;
+        }
+        options.prebucket = match self.walk_all {
+            true => Prebucket::WalkAll,
+            false => Prebucket::Counts,
+        };
+        options.canonicalize = match self.canonicalize {
+            How::None => Canonicalize::None,
+            How::Optimize => Canonicalize::Optimize(isa),
+        };
+        options.target = Target::of(isa);
+        options.aliases = aliases;
+        options.merge_limit = self.merge_limit;
+        options
+    }
+}
+
+/// Cranelift's settings.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+pub struct Settings {
+    /// A Cranelift setting, shared or of the target; may be repeated
+    ///
+    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' hold where nothing else
+    /// is said. NAME alone switches a setting on.
+    #[arg(long = "set", value_name = "NAME[=VALUE]", value_parser = parse_setting)]
+    pub settings: Vec<Setting>,
+}
+
+/// The target of code generation.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+pub struct TargetArg {
+    /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
+    #[arg(long, value_name = "TARGET", default_value = "x86_64", value_parser = parse_target)]
+    pub target: Triple,
+}
+
+/// What is said beside the result.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "General")]
+pub struct General {
+    /// Say nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more about what was done
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+impl General {
+    /// Says something on standard error, unless the user wants quiet.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            use std::io::Write as _;
+            // A closed standard error is no reason to stop working.
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Directives: what CLIF cannot say of a function, in comments of one form.
+//!
+//! A line `;@ linkage=local pinned` right above `function` holds for that function. Words are
+//! separated by spaces; several lines may stand above one function; a word may not be repeated.
+//! Anything that is not understood is an error, with line and column.
+
+use anyhow::{Result, bail};
+use cranelift_mergefunc::{Addresses, Attributes, Linkage};
+
+/// Begins every directive line.
+pub const PREFIX: &str = ";@";
+
+/// What the directives above one function say.
+#[derive(Clone, Debug, Default)]
+pub struct Directives {
+    linkage: Option<Linkage>,
+    addresses: Option<Addresses>,
+    address_taken: bool,
+    key: Option<u64>,
+    alignment: Option<u32>,
+    pinned: bool,
+    no_merge: bool,
+    /// The function is a jump to the function of this name.
+    pub thunk: Option<String>,
+    /// The function's symbol stands for the address of the function of this name.
+    pub alias: Option<String>,
+}
+
+impl Directives {
+    /// The attributes, where `defaults` hold for what was not said.
+    pub fn attributes(&self, defaults: Attributes) -> Attributes {
+        let Directives {
+            linkage,
+            addresses,
+            address_taken,
+            key,
+            alignment,
+            pinned,
+            no_merge,
+            thunk,
+            alias,
+        } = self;
+        // A function that is already a thunk or an alias stays one.
+        let settled = thunk.is_some() || alias.is_some();
+        Attributes {
+            linkage: linkage.unwrap_or(defaults.linkage),
+            addresses: addresses.unwrap_or(defaults.addresses),
+            address_taken: *address_taken || defaults.address_taken,
+            key: key.unwrap_or(defaults.key),
+            alignment: alignment.unwrap_or(defaults.alignment),
+            pinned: *pinned || defaults.pinned || settled,
+            no_merge: *no_merge || defaults.no_merge,
+        }
+    }
+
+    /// Adds what one directive line says. `line` is without its line end.
+    ///
+    /// # Errors
+    ///
+    /// The column (from 1, in characters) and what is wrong there.
+    pub fn add_line(&mut self, line: &str) -> Result<(), (usize, String)> {
+        let start = line.find(PREFIX).expect("a directive line") + PREFIX.len();
+        let mut rest = &line[start..];
+        let mut empty = true;
+        loop {
+            let word_start = rest.len() - rest.trim_start().len();
+            rest = &rest[word_start..];
+            if rest.is_empty() {
+                break;
+            }
+            let column = line[..line.len() - rest.len()].chars().count() + 1;
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let word = &rest[..end];
+            self.add(word).map_err(|error| (column, error.to_string()))?;
+            empty = false;
+            rest = &rest[end..];
+        }
+        match empty {
+            true => Err((start, "an empty directive".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn add(&mut self, word: &str) -> Result<()> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        match (name, value) {
+            ("linkage", Some(value)) => once(&mut self.linkage, name, parse_linkage(value)?),
+            ("addresses", Some(value)) => once(&mut self.addresses, name, parse_addresses(value)?),
+            ("key", Some(value)) => once(&mut self.key, name, parse_number(value)?),
+            ("align", Some(value)) => {
+                let bytes = parse_number(value)?;
+                match u32::try_from(bytes) {
+                    Ok(bytes) if bytes.is_power_of_two() && bytes <= MAX_ALIGNMENT => {
+                        once(&mut self.alignment, name, bytes)
+                    }
+                    _ => bail!(
+                        "alignment '{value}' is not a power of two from 1 to {MAX_ALIGNMENT}"
+                    ),
+                }
+            }
+            ("thunk", Some(value)) => once(&mut self.thunk, name, parse_name(value)?),
+            ("alias", Some(value)) => once(&mut self.alias, name, parse_name(value)?),
+            ("address-taken", None) => flag(&mut self.address_taken, name),
+            ("pinned", None) => flag(&mut self.pinned, name),
+            ("no-merge", None) => flag(&mut self.no_merge, name),
+            ("linkage" | "addresses" | "key" | "align" | "thunk" | "alias", None) => {
+                bail!("directive '{name}' needs a value: '{name}=...'")
+            }
+            ("address-taken" | "pinned" | "no-merge", Some(_)) => {
+                bail!("directive '{name}' takes no value")
+            }
+            _ => bail!(
+                "unknown directive '{name}'; there are linkage, addresses, address-taken, key, \
+                 align, pinned, no-merge, thunk, alias"
+            ),
+        }
+    }
+}
+
+/// The largest alignment that a directive may ask for, in bytes.
+const MAX_ALIGNMENT: u32 = 1 << 16;
+
+/// A linkage by its name.
+pub fn parse_linkage(text: &str) -> Result<Linkage> {
+    match Linkage::ALL.into_iter().find(|linkage| linkage.name() == text) {
+        Some(linkage) => Ok(linkage),
+        None => bail!("unknown linkage '{text}'; there are export, hidden, local, preemptible"),
+    }
+}
+
+/// Address significance by its name.
+pub fn parse_addresses(text: &str) -> Result<Addresses> {
+    match Addresses::ALL.into_iter().find(|addresses| addresses.name() == text) {
+        Some(addresses) => Ok(addresses),
+        None => bail!("unknown word '{text}'; addresses are significant or insignificant"),
+    }
+}
+
+fn parse_number(text: &str) -> Result<u64> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(number) if !text.starts_with('+') => Ok(number),
+        _ => bail!("'{text}' is not a number from 0 to 2^64 - 1"),
+    }
+}
+
+fn parse_name(text: &str) -> Result<String> {
+    match text.starts_with('%') || text.starts_with('u') {
+        true => Ok(text.to_owned()),
+        false => bail!("'{text}' is not the name of a function, such as %f or u0:1"),
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => bail!("directive '{name}' is repeated"),
+    }
+}
+
+fn flag(slot: &mut bool, name: &str) -> Result<()> {
+    match std::mem::replace(slot, true) {
+        false => Ok(()),
+        true => bail!("directive '{name}' is repeated"),
+    }
+}
+
+/// The directive line that says `attributes`, where `defaults` hold, and what the function became;
+/// empty if there is nothing to say. The defaults of the tool, not of the run, so that the text
+/// means the same wherever it is read.
+pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
+    let defaults = Attributes::default();
+    let Attributes { linkage, addresses, address_taken, key, alignment, pinned, no_merge } =
+        attributes;
+    let mut words = Vec::new();
+    if linkage != defaults.linkage {
+        words.push(format!("linkage={}", linkage.name()));
+    }
+    if addresses != defaults.addresses {
+        words.push(format!("addresses={}", addresses.name()));
+    }
+    if address_taken {
+        words.push("address-taken".to_owned());
+    }
+    if key != defaults.key {
+        words.push(format!("key={key}"));
+    }
+    if alignment != defaults.alignment {
+        words.push(format!("align={alignment}"));
+    }
+    // A thunk or an alias is pinned by being one.
+    if pinned && became.is_none() {
+        words.push("pinned".to_owned());
+    }
+    if no_merge {
+        words.push("no-merge".to_owned());
+    }
+    if let Some((kind, target)) = became {
+        words.push(format!("{kind}={target}"));
+    }
+    match words.is_empty() {
+        true => String::new(),
+        false => format!("{PREFIX} {}\n", words.join(" ")),
+    }
+}

@@ -1,0 +1,88 @@
+//! The merged unit as text.
+//!
+//! Functions stand in the order of the unit, each below a directive line that says what CLIF
+//! cannot. The text is a unit again, and merging it changes nothing. What was no function in the
+//! text (`test` and `target` lines, comments) is not written.
+
+use crate::directives;
+use crate::pass::{Emit, Merged};
+use crate::unit::{Became, Unit};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    Addresses, Attributes, Disposition, FunctionIndex, Linkage, call_thunk, cranelift_codegen,
+};
+use std::fmt::Write as _;
+
+/// The text of `merged`, which was made of `unit`.
+pub fn emit(unit: &Unit, merged: &Merged) -> String {
+    let mut text = String::new();
+    let taken = address_taken(unit, merged);
+    for (index, emit) in merged.emit.iter().enumerate() {
+        let function = FunctionIndex::new(index);
+        let attributes = Attributes {
+            address_taken: taken[index],
+            ..attributes(unit, merged, function)
+        };
+        let jump = |kind: Became, to: &UserExternalName| {
+            let to_name = merged.names.display(to);
+            let line = directives::line_for(attributes, Some((kind.name(), &to_name)));
+            let func = thunk(merged, function, &unit.functions[index].signature, to);
+            (line, func)
+        };
+        let (line, func) = match emit {
+            Emit::Nothing => continue,
+            Emit::Body(func) => (directives::line_for(attributes, None), merged.names.restore(func)),
+            Emit::Thunk(to) => jump(Became::Thunk, to),
+            Emit::Alias(to) => jump(Became::Alias, to),
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        write!(text, "{line}{}", crate::text::of(&func)).expect("a string can be written to");
+    }
+    text
+}
+
+/// A function that calls `to`: what CLIF can say of a jump or another name.
+fn thunk(
+    merged: &Merged,
+    function: FunctionIndex,
+    signature: &Signature,
+    to: &UserExternalName,
+) -> Function {
+    let name = UserFuncName::User(merged.plan.entry(function).symbol().clone());
+    merged.names.restore(&call_thunk(name, signature, to, true, true))
+}
+
+/// The attributes of a function of the merged unit, without those that others leave to it.
+fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attributes {
+    let alignment = merged.plan.entry(function).alignment();
+    if let Some(given) = unit.given.get(function.index()) {
+        return Attributes { alignment, ..given.attributes };
+    }
+    let shared = merged.plan.shared_bodies().iter().find(|shared| shared.function == function);
+    let shared = shared.expect("what is not of the unit is a shared body");
+    Attributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        key: unit.given[shared.body_of.index()].attributes.key,
+        alignment,
+        ..Attributes::default()
+    }
+}
+
+/// Which functions something outside holds the address of: their own, or that of a function whose
+/// place they take.
+fn address_taken(unit: &Unit, merged: &Merged) -> Vec<bool> {
+    let mut taken: Vec<bool> = unit.given.iter().map(|given| given.attributes.address_taken).collect();
+    taken.resize(merged.emit.len(), false);
+    for (function, entry) in merged.plan.entries() {
+        if let Disposition::Redirect { to } = entry.disposition()
+            && taken[function.index()]
+        {
+            taken[to.index()] = true;
+        }
+    }
+    taken
+}

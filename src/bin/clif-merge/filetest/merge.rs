@@ -1,0 +1,387 @@
+//! `test merge`: what becomes of every function, the text of those that are kept, and laws that
+//! hold for every unit.
+//!
+//! The expectation of a function says its disposition and its reason, and for a kept function
+//! the whole text afterwards. The laws need no expectation: the order of the functions does not
+//! matter, what is kept is valid and refers to nothing that is gone, every class holds when it
+//! is compared again, and merging what was merged changes nothing. Nothing is compiled here, except to learn the size of a function that the
+//! plan asks for.
+
+use super::header::Command;
+use crate::directives::{parse_addresses, parse_linkage};
+use crate::emit_text::emit;
+use crate::pass::{self, Emit, Merged};
+use crate::text;
+use crate::unit::{self, Given, Source, Unit};
+use anyhow::{Result, anyhow, bail, ensure};
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::print_errors::pretty_verifier_error;
+use cranelift_codegen::settings::{self, FlagsOrIsa};
+use cranelift_codegen::verify_function;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Disposition, FunctionIndex,
+    Linkage, Options, Prebucket, cranelift_codegen, recheck,
+};
+use std::collections::HashSet;
+
+/// The options of a `test merge` line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MergeOptions {
+    /// Hold where a function has no directive.
+    pub defaults: Attributes,
+    aliases: bool,
+    walk_all: bool,
+    optimize: bool,
+    compare: ComparePolicy,
+    merge_limit: Option<u32>,
+}
+
+impl MergeOptions {
+    /// What merges as much as possible: nobody outside knows the functions.
+    pub fn everything_local() -> MergeOptions {
+        let mut options = MergeOptions::default();
+        options.defaults.linkage = Linkage::Local;
+        options.defaults.addresses = Addresses::Insignificant;
+        options
+    }
+
+    /// Reads the options of a `test merge` line.
+    ///
+    /// # Errors
+    ///
+    /// Unknown, repeated and malformed options.
+    pub fn parse(command: &Command) -> Result<MergeOptions> {
+        let mut options = MergeOptions::default();
+        let mut seen = HashSet::new();
+        for word in &command.options {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), None),
+            };
+            ensure!(seen.insert(name), "option '{name}' of 'test merge' is repeated");
+            match (name, value) {
+                ("linkage", Some(value)) => options.defaults.linkage = parse_linkage(value)?,
+                ("addresses", Some(value)) => options.defaults.addresses = parse_addresses(value)?,
+                ("aliases", None) => options.aliases = true,
+                ("walk-all", None) => options.walk_all = true,
+                ("canonicalize", Some("optimize")) => options.optimize = true,
+                ("compare", Some(value)) => {
+                    for what in value.split(',') {
+                        *compare(&mut options.compare, what)? = Compare::Compare;
+                    }
+                }
+                ("merge-limit", Some(value)) => match value.parse() {
+                    Ok(limit) => options.merge_limit = Some(limit),
+                    Err(_) => bail!("'{value}' is not a number of merges"),
+                },
+                _ => bail!(
+                    "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
+                     aliases, walk-all, canonicalize=optimize, compare=, merge-limit="
+                ),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The options of the pass for a target, or for none.
+    ///
+    /// # Errors
+    ///
+    /// If a target is needed.
+    pub fn for_isa<'a>(&self, isa: Option<&'a dyn TargetIsa>) -> Result<Options<'a>> {
+        let mut options = Options::default();
+        options.target = pass::target_of(isa);
+        options.aliases = self.aliases;
+        options.compare = self.compare;
+        options.merge_limit = self.merge_limit;
+        if self.walk_all {
+            options.prebucket = Prebucket::WalkAll;
+        }
+        if self.optimize {
+            match isa {
+                Some(isa) => options.canonicalize = Canonicalize::Optimize(isa),
+                None => bail!("'canonicalize=optimize' needs a 'target'"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn compare<'a>(policy: &'a mut ComparePolicy, what: &str) -> Result<&'a mut Compare> {
+    match what {
+        "srclocs" => Ok(&mut policy.source_locations),
+        "debug-tags" => Ok(&mut policy.debug_tags),
+        "value-labels" => Ok(&mut policy.value_labels),
+        "slot-keys" => Ok(&mut policy.stack_slot_keys),
+        _ => bail!(
+            "unknown word '{what}' after 'compare='; there are srclocs, debug-tags, \
+             value-labels, slot-keys"
+        ),
+    }
+}
+
+/// Merges a unit and holds the result against the laws.
+///
+/// # Errors
+///
+/// The law that is broken.
+pub fn merge(
+    unit: &Unit,
+    options: &Options<'_>,
+    isa: Option<&dyn TargetIsa>,
+) -> Result<Merged> {
+    let merged = pass::merge(unit, options, &mut |func| code_size(func, isa))?;
+    if let Err(error) = recheck(&merged.plan, &mut &unit.functions[..], options) {
+        bail!("the plan is wrong: {error}");
+    }
+    check_valid(&merged, isa)?;
+    check_references(unit, &merged)?;
+    check_order(unit, &merged, options, isa)?;
+    // With a limit, the second run performs merges that the first was kept from.
+    if options.merge_limit.is_none() {
+        check_idempotence(unit, &merged, options, isa)?;
+    }
+    Ok(merged)
+}
+
+/// How many functions were merged away.
+pub fn merged_away(unit: &Unit, merged: &Merged) -> usize {
+    let entries = merged.plan.entries().take(unit.functions.len());
+    entries.filter(|(_, entry)| entry.disposition() != Disposition::Keep).count()
+}
+
+fn code_size(func: &Function, isa: Option<&dyn TargetIsa>) -> Option<u32> {
+    let mut context = cranelift_codegen::Context::for_function(func.clone());
+    let code = context.compile(isa?, &mut Default::default()).ok()?;
+    Some(code.code_info().total_size)
+}
+
+fn symbol(merged: &Merged, function: FunctionIndex) -> String {
+    merged.names.display(merged.plan.entry(function).symbol())
+}
+
+/// The expectation of each function of a unit, in lines.
+pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
+    let mut expectations = Vec::new();
+    for (at, given) in unit.given.iter().enumerate() {
+        let function = FunctionIndex::new(at);
+        let entry = merged.plan.entry(function);
+        let mut first = match entry.disposition() {
+            Disposition::Keep => "keep".to_owned(),
+            Disposition::Redirect { to } => format!("redirect to {}", symbol(merged, to)),
+            Disposition::Thunk { to } => format!("thunk to {}", symbol(merged, to)),
+            Disposition::Alias { to } => format!("alias of {}", symbol(merged, to)),
+        };
+        first = format!("; {first}: {}", entry.reason());
+        if entry.disposition() == Disposition::Keep {
+            match &merged.emit[at] {
+                Emit::Thunk(to) => first += &format!(", a thunk to {}", merged.names.display(to)),
+                Emit::Alias(to) => first += &format!(", an alias of {}", merged.names.display(to)),
+                Emit::Body(_) | Emit::Nothing => {}
+            }
+            if entry.alignment() != given.attributes.alignment {
+                first += &format!(", align={}", entry.alignment());
+            }
+        }
+        let mut lines = vec![first];
+        push_body(&mut lines, merged, at);
+        expectations.push(lines);
+    }
+    if let Some(lines) = expectations.last_mut() {
+        for shared in merged.plan.shared_bodies() {
+            let alignment = match merged.plan.entry(shared.function).alignment() {
+                1 => String::new(),
+                bytes => format!(", align={bytes}"),
+            };
+            lines.push(";".to_owned());
+            lines.push(format!("; new: {}{alignment}", symbol(merged, shared.function)));
+            push_body(lines, merged, shared.function.index());
+        }
+    }
+    expectations
+}
+
+fn push_body(lines: &mut Vec<String>, merged: &Merged, at: usize) {
+    if let Emit::Body(func) = &merged.emit[at] {
+        let text = text::of(&merged.names.restore(func));
+        lines.extend(text.lines().map(|line| format!("; {line}").trim_end().to_owned()));
+    }
+}
+
+/// What is kept passes the verifier.
+fn check_valid(merged: &Merged, isa: Option<&dyn TargetIsa>) -> Result<()> {
+    let flags = settings::Flags::new(settings::builder());
+    for func in bodies(merged) {
+        let fisa = match isa {
+            Some(isa) => FlagsOrIsa::from(isa),
+            None => FlagsOrIsa::from(&flags),
+        };
+        if let Err(errors) = verify_function(func, fisa) {
+            let func = merged.names.restore(func);
+            let drawn = pretty_verifier_error(&func, None, errors);
+            bail!("after merging, {} is not valid:\n{}", func.name, drawn.trim_end());
+        }
+    }
+    Ok(())
+}
+
+fn bodies(merged: &Merged) -> impl Iterator<Item = &Function> {
+    merged.emit.iter().filter_map(|emit| match emit {
+        Emit::Body(func) => Some(&**func),
+        Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
+    })
+}
+
+/// Nothing refers to what is gone, and whoever takes a function's place has its signature.
+fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
+    let is_gone = |symbol: &UserExternalName| {
+        let function = merged.plan.function(symbol);
+        function.is_some_and(|at| matches!(merged.emit[at.index()], Emit::Nothing))
+    };
+    for func in bodies(merged) {
+        for symbol in references(func) {
+            ensure!(
+                !is_gone(symbol),
+                "after merging, {} refers to {}, which is gone",
+                merged.names.restore(func).name,
+                merged.names.display(symbol),
+            );
+        }
+    }
+    for (function, entry) in merged.plan.entries() {
+        let Some(to) = entry.disposition().representative() else {
+            continue;
+        };
+        let Emit::Body(body) = &merged.emit[to.index()] else {
+            bail!("{} leads to {}, which has no body", symbol(merged, function), symbol(merged, to))
+        };
+        ensure!(
+            body.signature == unit.functions[function.index()].signature,
+            "{} leads to {}, which has another signature",
+            symbol(merged, function),
+            symbol(merged, to),
+        );
+    }
+    Ok(())
+}
+
+/// All symbols that a function refers to.
+pub fn references(func: &Function) -> impl Iterator<Item = &UserExternalName> {
+    let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
+    let globals = func.global_values.values().filter_map(|gv| match gv {
+        GlobalValueData::Symbol { name, .. } => Some(name),
+        _ => None,
+    });
+    callees.chain(globals).filter_map(|name| match name {
+        ExternalName::User(name_ref) => Some(&func.params.user_named_funcs()[*name_ref]),
+        ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
+    })
+}
+
+/// The order of the functions does not matter.
+fn check_order(
+    unit: &Unit,
+    merged: &Merged,
+    options: &Options<'_>,
+    isa: Option<&dyn TargetIsa>,
+) -> Result<()> {
+    let given = unit.given.iter().rev().map(|given| Given {
+        symbol: given.symbol.clone(),
+        attributes: given.attributes,
+        became: given.became.clone(),
+        place: given.place.clone(),
+    });
+    let reversed = Unit {
+        functions: unit.functions.iter().rev().cloned().collect(),
+        given: given.collect(),
+        names: unit.names.clone(),
+    };
+    let (plan, names) = pass::plan(&reversed, options, &mut |func| code_size(func, isa))?;
+    let symbol_in = |plan: &cranelift_mergefunc::Plan, function: Option<FunctionIndex>| {
+        function.map(|function| plan.entry(function).symbol().clone())
+    };
+    for (at, (_, entry)) in merged.plan.entries().enumerate() {
+        let name = merged.names.display(entry.symbol());
+        let other = plan
+            .function(entry.symbol())
+            .ok_or_else(|| anyhow!("with the functions in reverse order there is no {name}"))?;
+        let other = plan.entry(other);
+        let outcome = |plan: &cranelift_mergefunc::Plan, entry: &cranelift_mergefunc::Entry| {
+            let to = symbol_in(plan, entry.disposition().representative());
+            let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
+            let class = entry.class();
+            format!("{}{to}: {}, class {class}", entry.disposition().name(), entry.reason())
+        };
+        let (here, there) = (outcome(&merged.plan, entry), outcome(&plan, other));
+        ensure!(
+            here == there,
+            "with the functions in reverse order, {name} (function {at}) is '{there}' instead of \
+             '{here}'"
+        );
+    }
+    ensure!(
+        merged.plan.entries().len() == plan.entries().len(),
+        "with the functions in reverse order there are more of them"
+    );
+    Ok(())
+}
+
+/// Merging what was merged, printed and read again, changes nothing.
+fn check_idempotence(
+    unit: &Unit,
+    merged: &Merged,
+    options: &Options<'_>,
+    isa: Option<&dyn TargetIsa>,
+) -> Result<()> {
+    let first = emit(unit, merged);
+    let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
+    let unit = unit::parse_unit(&[source], Attributes::default(), CallConv::Fast)?;
+    let merged = pass::merge(&unit, options, &mut |func| code_size(func, isa))?;
+    for (_, entry) in merged.plan.entries() {
+        ensure!(
+            entry.disposition() == Disposition::Keep,
+            "when the merged unit is merged once more, {} becomes '{}: {}'",
+            merged.names.display(entry.symbol()),
+            entry.disposition().name(),
+            entry.reason(),
+        );
+    }
+    let second = emit(&unit, &merged);
+    ensure!(
+        first == second,
+        "the merged unit changes when it is merged once more:\n{}",
+        super::diff(&first, &second, "once", "twice"),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &[&str]) -> Result<MergeOptions, String> {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let command = Command { line: 1, name: "merge".to_owned(), options };
+        MergeOptions::parse(&command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = parse(&["linkage=local", "aliases", "compare=srclocs,slot-keys"]).unwrap();
+        assert_eq!(options.defaults.linkage, Linkage::Local);
+        assert!(options.aliases && !options.walk_all);
+        assert_eq!(options.compare.source_locations, Compare::Compare);
+        assert_eq!(options.compare.debug_tags, Compare::Ignore);
+    }
+
+    #[test]
+    fn mistakes_in_options_are_errors() {
+        assert!(parse(&["aliasses"]).unwrap_err().contains("unknown option 'aliasses'"));
+        assert!(parse(&["aliases", "aliases"]).unwrap_err().contains("repeated"));
+        assert!(parse(&["compare=names"]).unwrap_err().contains("unknown word 'names'"));
+        assert!(parse(&["canonicalize=more"]).unwrap_err().contains("unknown option"));
+        assert!(parse(&["merge-limit=-1"]).unwrap_err().contains("not a number"));
+    }
+}

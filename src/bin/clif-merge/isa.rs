@@ -1,0 +1,168 @@
+//! Targets and Cranelift settings, from the command line to a `TargetIsa`.
+//!
+//! The two short names `x86_64` and `aarch64` stand for ELF on Linux; every other target is a
+//! triple, as Cranelift reads it. Which architectures there are is up to the features of
+//! `cranelift-codegen` that this program is built with.
+
+use crate::exit::usage;
+use anyhow::Result;
+use cranelift_codegen::isa::{self, Builder, LookupError, OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{self, Configurable, Flags, SetError};
+use cranelift_mergefunc::cranelift_codegen;
+use std::str::FromStr as _;
+use target_lexicon::Triple;
+
+/// The short names of targets, and what they stand for.
+const SHORT: [(&str, &str); 2] =
+    [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")];
+
+/// The settings that hold where `--set` does not say otherwise.
+///
+/// The verifier is off because every function was verified when it was read. A tail call on x86-64
+/// needs frame pointers.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("opt_level", "speed"),
+    ("is_pic", "true"),
+    ("preserve_frame_pointers", "true"),
+    ("enable_verifier", "false"),
+];
+
+/// A Cranelift setting as the command line gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The name, shared or of one architecture.
+    pub name: String,
+    /// The value; without one, the setting is switched on.
+    pub value: Option<String>,
+}
+
+/// Reads `NAME` or `NAME=VALUE`.
+pub fn parse_setting(text: &str) -> Result<Setting, String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    match name.is_empty() {
+        true => Err("a setting is NAME or NAME=VALUE".to_owned()),
+        false => Ok(Setting { name: name.to_owned(), value }),
+    }
+}
+
+/// Reads a short name or a triple of a target that this program can compile for.
+pub fn parse_target(text: &str) -> Result<Triple, String> {
+    let long = SHORT.iter().find(|(short, _)| *short == text).map_or(text, |(_, long)| long);
+    let hint = "use x86_64, aarch64 or a triple such as aarch64-apple-darwin";
+    let triple = Triple::from_str(long).map_err(|error| format!("{error}; {hint}"))?;
+    match isa::lookup(triple.clone()) {
+        Ok(_) => Ok(triple),
+        Err(LookupError::SupportDisabled | LookupError::Unsupported) => {
+            Err(format!("there is no back end for {}; {hint}", triple.architecture))
+        }
+    }
+}
+
+/// The target of one of the short names.
+pub fn short(name: &str) -> Triple {
+    parse_target(name).expect("a short name")
+}
+
+/// What reports call a target.
+pub fn name_of(isa: &dyn TargetIsa) -> &'static str {
+    match isa.name() {
+        "x64" => "x86_64",
+        name => name,
+    }
+}
+
+/// An ISA for each target, all under the same settings. A setting of one architecture holds for
+/// the targets that know it.
+///
+/// # Errors
+///
+/// A setting that none of the targets knows, and a value that it cannot have.
+pub fn build<const N: usize>(
+    targets: [Triple; N],
+    given: &[Setting],
+) -> Result<[OwnedTargetIsa; N]> {
+    let mut shared = settings::builder();
+    for (name, value) in DEFAULTS {
+        shared.set(name, value).expect("a default setting");
+    }
+    let mut builders: Vec<(Triple, Builder)> = Vec::new();
+    for triple in targets {
+        let builder = isa::lookup(triple.clone()).map_err(|error| usage(error.to_string()))?;
+        builders.push((triple, builder));
+    }
+    for setting in given {
+        let mut known = apply(&mut shared, setting)?;
+        for (_, builder) in &mut builders {
+            known |= apply(builder, setting)?;
+        }
+        if !known {
+            return Err(usage(format!(
+                "unknown setting '{}': neither a shared setting of Cranelift nor one of the target",
+                setting.name,
+            )));
+        }
+    }
+    let flags = Flags::new(shared);
+    let mut isas = Vec::new();
+    for (triple, builder) in builders {
+        let isa = builder
+            .finish(flags.clone())
+            .map_err(|error| usage(format!("no code can be made for {triple}: {error}")))?;
+        isas.push(isa);
+    }
+    Ok(isas.try_into().unwrap_or_else(|_| unreachable!("one ISA for each target")))
+}
+
+/// Makes a setting in one group of settings. Tells whether the group has it.
+fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
+    let Setting { name, value } = setting;
+    let result = match value {
+        Some(value) => group.set(name, value),
+        None => group.enable(name),
+    };
+    match result {
+        Ok(()) => Ok(true),
+        Err(SetError::BadName(_)) => Ok(false),
+        Err(SetError::BadType) if value.is_none() => {
+            Err(usage(format!("setting '{name}' needs a value: --set {name}=...")))
+        }
+        Err(error @ (SetError::BadType | SetError::BadValue(_))) => {
+            Err(usage(format!("setting '{name}': {error}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SHORT, Setting, build, parse_setting, parse_target, short};
+
+    #[test]
+    fn short_names_are_targets() {
+        for (name, _) in SHORT {
+            assert!(build([short(name)], &[]).is_ok());
+        }
+    }
+
+    #[test]
+    fn unknown_targets_are_errors() {
+        for text in ["", "x87", "riscv64-unknown-linux-gnu", "wasm32-unknown-unknown"] {
+            assert!(parse_target(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let with = |text| build([short("x86_64"), short("aarch64")], &[parse_setting(text)?.clone()]
+            .map(|setting: Setting| setting)).map(drop).map_err(|error| error.to_string());
+        assert_eq!(with("opt_level=none"), Ok(()));
+        assert_eq!(with("has_sse41"), Ok(()));
+        assert_eq!(with("use_bti=true"), Ok(()));
+        assert!(with("no_such").unwrap_err().contains("unknown setting"));
+        assert!(with("opt_level").unwrap_err().contains("needs a value"));
+        assert!(with("opt_level=fast").unwrap_err().contains("opt_level"));
+        assert!(with("=1").is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! From a unit to the merged unit: plans, applies, and says what to emit for each function.
+
+use crate::unit::{Became, Given, Names, Unit};
+use anyhow::{Result, anyhow};
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
+};
+
+/// What is to be emitted for a function of the merged unit.
+#[derive(Clone, Debug)]
+pub enum Emit {
+    /// A body. (Boxed: most of what is emitted are these, but not all.)
+    Body(Box<Function>),
+    /// A jump to another function.
+    Thunk(UserExternalName),
+    /// Another name for a function's address.
+    Alias(UserExternalName),
+    /// Nothing.
+    Nothing,
+}
+
+/// A unit after merging. The order is that of the unit, shared bodies at the end.
+#[derive(Debug)]
+pub struct Merged {
+    /// What to emit, by `FunctionIndex`.
+    pub emit: Vec<Emit>,
+    /// Whether a body is another one than in the unit, by `FunctionIndex`.
+    pub changed: Vec<bool>,
+    /// The names of the unit, and of shared bodies.
+    pub names: Names,
+    /// Why.
+    pub plan: Plan,
+}
+
+/// The functions of a unit as the pass asks for them.
+struct UnitBodies<'a> {
+    functions: &'a [Function],
+    names: &'a mut Names,
+    code_size: &'a mut dyn FnMut(&Function) -> Option<u32>,
+}
+
+impl Bodies for UnitBodies<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.index()]
+    }
+
+    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
+        (self.code_size)(&self.functions[function.index()])
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        let text = (0..).map(|n| format!("shared{n}")).find(|text| !self.names.contains(text))?;
+        Some(self.names.add(text))
+    }
+}
+
+/// Plans what becomes of the functions of `unit`. `code_size` compiles a function and tells its
+/// size in bytes; it is asked only where a decision hinges on it.
+pub fn plan(
+    unit: &Unit,
+    options: &Options<'_>,
+    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+) -> Result<(Plan, Names)> {
+    let mut names = unit.names.clone();
+    let plan = plan_functions(&unit.functions, &unit.given, &mut names, options, code_size)?;
+    Ok((plan, names))
+}
+
+/// Like [`plan`], for functions that need not be those of a unit any more. Symbols of shared bodies
+/// are added to `names`.
+pub fn plan_functions(
+    functions: &[Function],
+    given: &[Given],
+    names: &mut Names,
+    options: &Options<'_>,
+    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+) -> Result<Plan> {
+    let mut merger = Merger::new(*options);
+    for (func, given) in functions.iter().zip(given) {
+        merger
+            .add(given.symbol.clone(), func, given.attributes)
+            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+    }
+    Ok(merger.plan(&mut UnitBodies { functions, names, code_size }))
+}
+
+/// Carries out `plan`. `unit` keeps its functions.
+pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Merged {
+    let mut emit: Vec<Emit> = Vec::with_capacity(unit.functions.len());
+    let mut changed = vec![false; unit.functions.len()];
+    for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
+        let function = FunctionIndex::new(index);
+        let symbol = |to| plan.entry(to).symbol().clone();
+        emit.push(match plan.entry(function).disposition() {
+            Disposition::Redirect { to: _ } => Emit::Nothing,
+            Disposition::Alias { to } => Emit::Alias(symbol(to)),
+            Disposition::Thunk { to } => Emit::Thunk(symbol(to)),
+            // What the text already calls a thunk stays one.
+            Disposition::Keep => match &given.became {
+                Some((kind, target)) => {
+                    let target = plan.function(target).map_or(target.clone(), |target| {
+                        symbol(plan.call_target(target))
+                    });
+                    match kind {
+                        Became::Thunk => Emit::Thunk(target),
+                        Became::Alias => Emit::Alias(target),
+                    }
+                }
+                None => {
+                    let mut func = func.clone();
+                    changed[index] = plan.apply(function, &mut func, options);
+                    Emit::Body(Box::new(func))
+                }
+            },
+        });
+    }
+    for shared in plan.shared_bodies() {
+        let mut func = unit.functions[shared.body_of.index()].clone();
+        func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
+        plan.apply(shared.function, &mut func, options);
+        emit.push(Emit::Body(Box::new(func)));
+        changed.push(true);
+    }
+    Merged { emit, changed, names, plan }
+}
+
+/// Plans and applies.
+pub fn merge(
+    unit: &Unit,
+    options: &Options<'_>,
+    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+) -> Result<Merged> {
+    let (plan, names) = plan(unit, options, code_size)?;
+    Ok(apply(unit, plan, names, options))
+}
+
+/// The target of the pass for an ISA, or the generic one.
+pub fn target_of(isa: Option<&dyn cranelift_codegen::isa::TargetIsa>) -> Target {
+    isa.map_or(Target::generic(), Target::of)
+}

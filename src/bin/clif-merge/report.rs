@@ -1,0 +1,393 @@
+//! `clif-merge report`: what merging a unit saves and costs.
+//!
+//! Counts functions by what becomes of them, compiles the unit before and after merging for both
+//! targets, and takes the time of each step. The structs that are written as JSON are only that:
+//! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
+
+use crate::args::{General, Input, Pass, Settings};
+use crate::check::check;
+use crate::codegen::Compiler;
+use crate::exit::{Exit, condition};
+use crate::isa;
+use crate::measure::{self, Sizes, total};
+use crate::pass;
+use crate::table::{Align, percent, render, thousands};
+use crate::unit::Unit;
+use anyhow::Result;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::{Disposition, Plan, Reason, cranelift_codegen};
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Tell what merging saves and what it costs
+///
+/// Compiles the unit for x86_64 and aarch64, before and after merging, and counts the bytes of
+/// code. Times are those of this machine and of one thread: reading the text, a bare visit of
+/// every instruction, the pass, and compiling before and after.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub struct Opts {
+    #[command(flatten)]
+    input: Input,
+
+    /// What the report is written as
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    format: Format,
+
+    /// How many of the classes that save most are listed
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    rows: usize,
+
+    /// How often the short steps (the visit and the pass) are timed; the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// End with exit code 3 if less than PERCENT of the code on this machine's architecture is
+    /// saved
+    #[arg(long, value_name = "PERCENT")]
+    min_saved: Option<f64>,
+
+    /// Never give two symbols one address: use thunks instead
+    #[arg(long, help_heading = "Merging")]
+    no_alias: bool,
+
+    #[command(flatten)]
+    pass: Pass,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    general: General,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge report unit.clif
+  clif-merge report --format json unit.clif > report.json
+  clif-merge report --linkage local --addresses insignificant wasm.clif
+  clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
+
+/// The values of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables for a person
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// The report. This is the JSON object, field by field.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The version of this format.
+    schema: u32,
+    /// Functions of the unit.
+    functions: usize,
+    /// Classes of two or more equal functions.
+    classes: usize,
+    /// Functions in them.
+    members: usize,
+    /// Functions whose bodies are not needed any more.
+    merged: usize,
+    /// Functions that did not exist before: bodies of classes that are all preemptible.
+    shared_bodies: usize,
+    /// Functions of the unit by what becomes of them, on the host's architecture.
+    #[serde(serialize_with = "in_order")]
+    by_disposition: Vec<(&'static str, usize)>,
+    /// Functions of the unit by the reason for that.
+    #[serde(serialize_with = "in_order")]
+    by_reason: Vec<(&'static str, usize)>,
+    /// Bytes of native code.
+    native: Native,
+    /// The architecture that the plan and the times are for.
+    host: &'static str,
+    /// Times on one thread.
+    seconds: Seconds,
+    /// The classes that save most, on the host's architecture.
+    largest: Vec<Class>,
+}
+
+#[derive(Debug, Serialize)]
+struct Native {
+    x86_64: Bytes,
+    aarch64: Bytes,
+}
+
+/// Sums of code bytes, thunks included, padding not.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Bytes {
+    before: u64,
+    after: u64,
+}
+
+impl Bytes {
+    fn of(sizes: &Sizes) -> Bytes {
+        Bytes { before: total(&sizes.before), after: total(&sizes.after) }
+    }
+
+    /// How much of the code is saved, in percent.
+    fn saved(self) -> f64 {
+        percent(self.before as f64 - self.after as f64, self.before as f64)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Seconds {
+    /// From files to verified functions.
+    read: f64,
+    /// A bare visit of every instruction and operand.
+    walk: f64,
+    /// From functions in memory to the applied plan.
+    pass: f64,
+    /// Code generation of all functions.
+    compile_before: f64,
+    /// Code generation of what is left.
+    compile_after: f64,
+}
+
+/// A class of equal functions of which some were merged.
+#[derive(Debug, Serialize)]
+struct Class {
+    /// The name of the function whose body is kept.
+    representative: String,
+    /// How many functions gave up their bodies.
+    merged: usize,
+    /// Bytes of code that this saves.
+    saved: u64,
+}
+
+fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
+}
+
+/// Reads, merges, compiles and writes the report.
+///
+/// # Errors
+///
+/// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
+/// `--min-saved` that too little is saved.
+pub fn run(opts: Opts) -> Result<ExitCode> {
+    let Opts { input, format, rows, repeat, min_saved, no_alias, pass, settings, general } = opts;
+    let report = measure(&input, rows, repeat, !no_alias, &pass, &settings, &general)?;
+    let text = match format {
+        Format::Text => text(&report),
+        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?;
+    if let Some(least) = min_saved {
+        let (name, bytes) = report.host_bytes();
+        if bytes.saved() < least {
+            return Err(condition(format!(
+                "{:.2}% of the code is saved on {name}, and {least}% was asked for",
+                bytes.saved(),
+            )));
+        }
+    }
+    Ok(Exit::Done.into())
+}
+
+fn measure(
+    input: &Input,
+    rows: usize,
+    repeat: u32,
+    aliases: bool,
+    pass: &Pass,
+    settings: &Settings,
+    general: &General,
+) -> Result<Report> {
+    let targets = ["x86_64", "aarch64"].map(isa::short);
+    let [x86_64, aarch64] = isa::build(targets, &settings.settings)?;
+    let host_is_arm = cfg!(target_arch = "aarch64");
+    let (host, other): (&dyn TargetIsa, &dyn TargetIsa) = match host_is_arm {
+        false => (&*x86_64, &*aarch64),
+        true => (&*aarch64, &*x86_64),
+    };
+    let start = Instant::now();
+    let unit = input.read(general)?;
+    let read = start.elapsed();
+
+    let options = pass.options(host, aliases);
+    let mut compiler = Compiler::new(host);
+    let mut code_size = |func: &_| compiler.size(func);
+    let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, &mut code_size)?;
+    for _ in 1..repeat {
+        let (again, time) = measure::pass(&unit, &options, &mut code_size)?;
+        pass_time = pass_time.min(time);
+        applied = again;
+    }
+    let plan = applied.plan.clone();
+    if pass.verify {
+        let merged = pass::merge(&unit, &options, &mut code_size)?;
+        check(&unit, &merged, &options, host)?;
+    }
+    let (before, compile_before) = measure::compile_before(&unit, host, general.quiet)?;
+    let (after, compile_after) = measure::compile_after(&unit, applied, host, general.quiet)?;
+    let host_sizes = Sizes { before, after };
+
+    let other_options = pass.options(other, aliases);
+    let mut compiler = Compiler::new(other);
+    let merged = pass::merge(&unit, &other_options, &mut |func| compiler.size(func))?;
+    let other_sizes = measure::sizes(&unit, &merged, other, general.quiet)?;
+    let [host_bytes, other_bytes] = [&host_sizes, &other_sizes].map(Bytes::of);
+    let (x86_64, aarch64) = match host_is_arm {
+        false => (host_bytes, other_bytes),
+        true => (other_bytes, host_bytes),
+    };
+    let seconds = |time: Duration| time.as_secs_f64();
+    Ok(Report {
+        schema: 1,
+        functions: unit.functions.len(),
+        classes: shared_classes(&plan, unit.functions.len()),
+        members: plan.stats().plan_members,
+        merged: plan.stats().plan_merged,
+        shared_bodies: plan.shared_bodies().len(),
+        by_disposition: by_disposition(&plan, unit.functions.len()),
+        by_reason: by_reason(&plan, unit.functions.len()),
+        native: Native { x86_64, aarch64 },
+        host: isa::name_of(host),
+        seconds: Seconds {
+            read: seconds(read),
+            walk: seconds(walk),
+            pass: seconds(pass_time),
+            compile_before: seconds(compile_before),
+            compile_after: seconds(compile_after),
+        },
+        largest: largest(&unit, &plan, &host_sizes, rows),
+    })
+}
+
+/// The number of classes that have two or more of the first `functions` functions.
+fn shared_classes(plan: &Plan, functions: usize) -> usize {
+    let mut members: BTreeMap<u32, usize> = BTreeMap::new();
+    for (_, entry) in plan.entries().take(functions) {
+        *members.entry(entry.class()).or_default() += 1;
+    }
+    members.values().filter(|&&members| members > 1).count()
+}
+
+fn by_disposition(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
+    let mut counts = ["keep", "redirect", "alias", "thunk"].map(|name| (name, 0));
+    for (_, entry) in plan.entries().take(functions) {
+        let at = match entry.disposition() {
+            Disposition::Keep => 0,
+            Disposition::Redirect { to: _ } => 1,
+            Disposition::Alias { to: _ } => 2,
+            Disposition::Thunk { to: _ } => 3,
+        };
+        debug_assert_eq!(counts[at].0, entry.disposition().name());
+        counts[at].1 += 1;
+    }
+    counts.to_vec()
+}
+
+fn by_reason(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
+    let mut counts: BTreeMap<Reason, usize> = BTreeMap::new();
+    for (_, entry) in plan.entries().take(functions) {
+        *counts.entry(entry.reason()).or_default() += 1;
+    }
+    let count = |reason: Reason| counts.get(&reason).copied().unwrap_or(0);
+    Reason::ALL.into_iter().map(|reason| (reason.id(), count(reason))).collect()
+}
+
+/// The classes that save most, the largest first; of equal ones the first by number.
+fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
+    let mut classes = BTreeMap::new();
+    for ((_, entry), (&before, &after)) in plan.entries().zip(sizes.before.iter().zip(&sizes.after)) {
+        if let Some(to) = entry.disposition().representative() {
+            let symbol = plan.entry(to).symbol();
+            let class = classes.entry(entry.class()).or_insert_with(|| Class {
+                representative: match unit.functions.get(to.as_u32() as usize) {
+                    Some(_) => unit.names.display(symbol),
+                    None => "a new shared body".to_owned(),
+                },
+                merged: 0,
+                saved: 0,
+            });
+            class.merged += 1;
+            class.saved += u64::from(before.saturating_sub(after));
+        }
+    }
+    let mut classes: Vec<Class> = classes.into_values().collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.saved));
+    classes.truncate(rows);
+    classes
+}
+
+impl Report {
+    fn host_bytes(&self) -> (&'static str, Bytes) {
+        match self.host {
+            "aarch64" => ("aarch64", self.native.aarch64),
+            _ => ("x86-64", self.native.x86_64),
+        }
+    }
+}
+
+/// The report for a person.
+fn text(report: &Report) -> String {
+    let Report { functions, classes, members, merged, shared_bodies, seconds, .. } = report;
+    let all = *functions as f64;
+    let number = |number: usize| thousands(number as u64);
+    let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
+    let mut text = render(
+        &[Align::Left, Align::Right, Align::Right],
+        &[
+            vec!["functions".to_owned(), number(*functions)],
+            vec!["classes of two or more".to_owned(), number(*classes)],
+            vec!["functions in them".to_owned(), number(*members), share(*members as f64, all)],
+            vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
+        ],
+    );
+    if *shared_bodies > 0 {
+        text += &format!("new shared bodies: {shared_bodies}\n");
+    }
+    for (heading, counts) in
+        [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
+    {
+        let mut rows = vec![vec![heading.to_owned(), "functions".to_owned()]];
+        for &(name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+            rows.push(vec![name.to_owned(), number(count), share(count as f64, all)]);
+        }
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
+    }
+    if !report.largest.is_empty() {
+        let heading = ["representative", "merged", "bytes saved"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        for Class { representative, merged, saved } in &report.largest {
+            rows.push(vec![representative.clone(), number(*merged), thousands(*saved)]);
+        }
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
+    }
+    let heading = ["native bytes", "before", "after", "saved"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for (name, bytes) in [("x86-64", report.native.x86_64), ("aarch64", report.native.aarch64)] {
+        let Bytes { before, after } = bytes;
+        let saved = format!("{:.2}%", bytes.saved());
+        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved]);
+    }
+    let right = [Align::Left, Align::Right, Align::Right, Align::Right];
+    text += &format!("\n{}", render(&right, &rows));
+    let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
+    let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
+    for (name, time) in [
+        ("reading", read),
+        ("visiting every instruction", walk),
+        ("the pass", pass),
+        ("compiling before", compile_before),
+        ("compiling after", compile_after),
+    ] {
+        rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
+    }
+    text += &format!("\n{}", render(&right, &rows));
+    let (name, bytes) = report.host_bytes();
+    text += &format!(
+        "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",
+        bytes.saved(),
+        thousands(bytes.before),
+        percent(pass, compile_before),
+    );
+    text
+}

@@ -1,0 +1,197 @@
+//! The lines of a text: where functions begin, and which directives stand above them.
+//!
+//! This comes before Cranelift's reader, which sees one function at a time and no directives. It
+//! also refuses what would only exhaust the reader's memory. It does not understand functions.
+
+use crate::directives::{Directives, PREFIX};
+use crate::unit::Source;
+use anyhow::{Result, anyhow, bail};
+
+/// A function of a text that was not parsed yet.
+#[derive(Debug)]
+pub struct Scanned<'a> {
+    /// The line of `function`, from 1.
+    pub line: usize,
+    /// From there to the next function.
+    pub text: &'a str,
+    /// What stands above it.
+    pub directives: Directives,
+}
+
+/// Finds the functions of a text.
+///
+/// The lines before the first one (`test`, `set`, `target`) are not taken in, so that a text for a
+/// target that this program does not have is read all the same.
+///
+/// # Errors
+///
+/// Malformed and stray directives, lines before the first function that cannot be there, and
+/// numbers of entities that no function can have, with their places.
+pub fn scan(source: &Source) -> Result<Vec<Scanned<'_>>> {
+    let mut functions: Vec<Scanned<'_>> = Vec::new();
+    let mut pending: Option<(usize, Directives)> = None;
+    let name = &source.name;
+    let stray = |line: usize| {
+        anyhow!("{name}:{line}:1: a directive must stand right above 'function'")
+    };
+    let mut starts = Vec::new();
+    let mut at = 0;
+    for (index, line) in source.text.split_inclusive('\n').enumerate() {
+        let number = index + 1;
+        let start = at;
+        at += line.len();
+        let line = line.trim_end_matches(['\n', '\r']);
+        let trimmed = line.trim_start();
+        if trimmed.starts_with(PREFIX) {
+            let (_, directives) = pending.get_or_insert_with(|| (number, Directives::default()));
+            directives
+                .add_line(line)
+                .map_err(|(column, message)| anyhow!("{name}:{number}:{column}: {message}"))?;
+            continue;
+        }
+        if trimmed.is_empty() || trimmed.starts_with(';') {
+            continue;
+        }
+        if is_function_line(trimmed) {
+            let directives = pending.take().map(|(_, directives)| directives).unwrap_or_default();
+            functions.push(Scanned { line: number, text: "", directives });
+            starts.push(start);
+        } else if let Some((line, _)) = pending {
+            return Err(stray(line));
+        } else if functions.is_empty() {
+            header_line(line).map_err(|error| anyhow!("{name}:{number}: {error}"))?;
+        }
+        code_line(line).map_err(|(column, error)| anyhow!("{name}:{number}:{column}: {error}"))?;
+    }
+    if let Some((line, _)) = pending {
+        return Err(stray(line));
+    }
+    let ends = starts.iter().skip(1).copied().chain([source.text.len()]);
+    for ((function, &start), end) in functions.iter_mut().zip(&starts).zip(ends) {
+        function.text = &source.text[start..end];
+    }
+    Ok(functions)
+}
+
+/// Whether a line without leading space begins a function.
+pub fn is_function_line(line: &str) -> bool {
+    line.strip_prefix("function").is_some_and(|rest| rest.starts_with([' ', '\t', '%']))
+}
+
+/// Only commands may come before the first function, besides comments.
+fn header_line(line: &str) -> Result<()> {
+    let word = line.split_whitespace().next().unwrap_or("");
+    match ["test", "set", "target", "feature"].contains(&word) {
+        true => Ok(()),
+        false => bail!("expected 'function', found '{word}'"),
+    }
+}
+
+/// The largest number of a value. Cranelift packs it into 24 bits.
+const MAX_VALUE: u64 = (1 << 24) - 1;
+/// The largest number of any other entity: far more than any program has, and yet few enough that
+/// the reader, which makes all those below, does not run out of memory.
+const MAX_ENTITY: u64 = (1 << 20) - 1;
+/// The entities that a text numbers.
+const ENTITIES: [&str; 10] = ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
+
+/// Looks at a line that is no comment. An error comes with its column.
+fn code_line(line: &str) -> Result<(), (usize, String)> {
+    let bytes = line.as_bytes();
+    let column = |at: usize| line[..at].chars().count() + 1;
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b';' if line[at..].starts_with(PREFIX) => {
+                return Err((column(at), "a directive must stand on a line of its own".to_owned()));
+            }
+            // Comments and strings hold anything.
+            b';' | b'"' => break,
+            byte if is_word(byte) => {
+                let length = bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
+                let word = &line[at..at + length];
+                // Names and source locations are no entities.
+                let named = at > 0 && [b'%', b'@', b'#'].contains(&bytes[at - 1]);
+                if !named && length > 7 && is_too_large(word) {
+                    return Err((column(at), format!("the number of '{word}' is too large")));
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    Ok(())
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn is_too_large(word: &str) -> bool {
+    let digits = word.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
+    let entity = &word[..word.len() - digits.len()];
+    let limit = if entity == "v" { MAX_VALUE } else { MAX_ENTITY };
+    ENTITIES.contains(&entity)
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        // What does not even fit is the reader's to refuse, but it must not get that far.
+        && digits.parse().map_or(true, |number: u64| number > limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{code_line, scan};
+    use crate::unit::Source;
+
+    fn check(text: &str, expected: &str) {
+        let source = Source { name: "t".to_owned(), text: text.to_owned() };
+        let found = match scan(&source) {
+            Ok(functions) => {
+                let lines: Vec<_> = functions.iter().map(|function| function.line).collect();
+                format!("{lines:?}")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn functions_are_found() {
+        check("", "[]");
+        check("test merge\n\nfunction %f() {\n}\n;@ pinned\n; c\n\nfunction u0:1() {}", "[3, 8]");
+        check("functional\n", "t:1: expected 'function', found 'functional'");
+    }
+
+    #[test]
+    fn stray_directives_are_errors() {
+        let stray = "a directive must stand right above 'function'";
+        check(";@ pinned\n", &format!("t:1:1: {stray}"));
+        check("function %f() {\n;@ pinned\n}\n", &format!("t:2:1: {stray}"));
+        check(";@ pinned\ntest merge\n", &format!("t:1:1: {stray}"));
+        let own = "a directive must stand on a line of its own";
+        check("function %f() { ;@ pinned\n}\n", &format!("t:1:17: {own}"));
+        check("function %f() { ; see ;@ pinned\n}\n", "[1]");
+        check("function %f() {\nregion0 = 1 \";@\"\n}\n", "[1]");
+    }
+
+    #[test]
+    fn large_numbers_are_errors() {
+        for line in [
+            "v16777215 = iconst.i32 1234567890123",
+            "return v1, v2",
+            "jump block1048575",
+            "fn0 = %v99999999 sig0 ; v99999999",
+            "@99999999 fn0 = u4294967295:4294967295 sig0",
+            "v1 = iconst.i64 0x1234_5678_9abc",
+        ] {
+            assert_eq!(code_line(line), Ok(()));
+        }
+        for (line, column) in [
+            ("v16777216 = iconst.i32 1", 1),
+            ("  v99999999999999999999999 = iconst.i32 1", 3),
+            ("jump block1048576", 6),
+            ("sig1048576 = () fast", 1),
+        ] {
+            assert_eq!(code_line(line).unwrap_err().0, column, "{line}");
+        }
+    }
+}

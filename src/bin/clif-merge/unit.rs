@@ -1,0 +1,517 @@
+//! Units as text: from files to functions under symbols, and back.
+//!
+//! One file, several files, standard input (`-`) or a directory are one unit. Cranelift's reader
+//! parses the functions; this module finds the directives above them, gives every name a symbol
+//! and checks what a unit must be: valid functions, each defined once, called under the signatures
+//! of their definitions.
+//!
+//! Names such as `%f` become symbols of a namespace that the unit does not use, numbered in the
+//! order of the names, so that nothing depends on the order of functions in the text.
+
+use crate::directives::Directives;
+use crate::exit::contain;
+use crate::progress::Progress;
+pub use crate::scan::is_function_line;
+use crate::scan::{Scanned, scan};
+use anyhow::{Context as _, Result, bail};
+use cranelift_codegen::ir::{
+    ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
+    UserFuncName,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::print_errors::pretty_verifier_error;
+use cranelift_codegen::settings::{self, FlagsOrIsa};
+use cranelift_codegen::{ir, verify_function};
+use cranelift_mergefunc::{Attributes, cranelift_codegen};
+use cranelift_reader::ParseOptions;
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+/// A text and where it comes from.
+#[derive(Debug)]
+pub struct Source {
+    /// The path, or `<stdin>`.
+    pub name: String,
+    /// Its contents.
+    pub text: String,
+}
+
+/// A function as it was written.
+#[derive(Debug)]
+pub struct Given {
+    /// The symbol by which the unit refers to it.
+    pub symbol: UserExternalName,
+    /// What its directives say, defaults filled in.
+    pub attributes: Attributes,
+    /// Whether the text says that it is a thunk or an alias, and of what.
+    pub became: Option<(Became, UserExternalName)>,
+    /// `path:line` of its `function` line.
+    pub place: String,
+}
+
+/// What a function already became when the text was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// A jump.
+    Thunk,
+    /// Another name for an address.
+    Alias,
+}
+
+impl Became {
+    /// The name of the directive.
+    pub fn name(self) -> &'static str {
+        match self {
+            Became::Thunk => "thunk",
+            Became::Alias => "alias",
+        }
+    }
+}
+
+/// The functions of a unit. `functions` and `given` have the same order, that of the text.
+#[derive(Debug, Default)]
+pub struct Unit {
+    /// The bodies, under user names only.
+    pub functions: Vec<Function>,
+    /// What the text says about each.
+    pub given: Vec<Given>,
+    /// The names behind the symbols.
+    pub names: Names,
+}
+
+/// Names such as `%f`, and the symbols that stand for them.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    namespace: u32,
+    texts: Vec<String>,
+    by_text: HashMap<String, u32>,
+}
+
+impl Names {
+    /// How the text calls a symbol.
+    pub fn display(&self, symbol: &UserExternalName) -> String {
+        match self.text_of(symbol) {
+            Some(text) => format!("%{text}"),
+            None => symbol.to_string(),
+        }
+    }
+
+    fn text_of(&self, symbol: &UserExternalName) -> Option<&str> {
+        let text = self.texts.get(symbol.index as usize)?;
+        (symbol.namespace == self.namespace).then_some(text)
+    }
+
+    fn symbol(&self, text: &str) -> UserExternalName {
+        UserExternalName::new(self.namespace, self.by_text[text])
+    }
+
+    /// The symbol that a person means by `name`: `%f`, `f` or `u0:1`.
+    pub fn parse(&self, name: &str) -> Option<UserExternalName> {
+        let text = name.strip_prefix('%').unwrap_or(name);
+        if let Some(&index) = self.by_text.get(text) {
+            return Some(UserExternalName::new(self.namespace, index));
+        }
+        let (namespace, index) = name.strip_prefix('u')?.split_once(':')?;
+        Some(UserExternalName::new(namespace.parse().ok()?, index.parse().ok()?))
+    }
+
+    /// Adds a name that the text does not have.
+    pub fn add(&mut self, text: String) -> UserExternalName {
+        let index = self.texts.len() as u32;
+        self.by_text.insert(text.clone(), index);
+        self.texts.push(text);
+        UserExternalName::new(self.namespace, index)
+    }
+
+    /// Whether the text has any names of this kind.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Whether `text` is a name of the unit.
+    pub fn contains(&self, text: &str) -> bool {
+        self.by_text.contains_key(text)
+    }
+
+    /// A copy of `func` as the text writes it.
+    pub fn restore(&self, func: &Function) -> Function {
+        let mut func = func.clone();
+        if let UserFuncName::User(symbol) = &func.name
+            && let Some(text) = self.text_of(symbol)
+        {
+            func.name = UserFuncName::testcase(text);
+        }
+        rename(&mut func, |symbol| self.text_of(symbol).map(ExternalName::testcase));
+        func
+    }
+}
+
+/// Gives external user names of `func` other names.
+fn rename(func: &mut Function, new: impl Fn(&UserExternalName) -> Option<ExternalName>) {
+    let names = func.params.user_named_funcs().clone();
+    let new = |name: &ExternalName| match name {
+        ExternalName::User(name_ref) => new(&names[*name_ref]),
+        ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
+    };
+    for index in 0..func.dfg.ext_funcs.len() {
+        let callee = &mut func.dfg.ext_funcs[FuncRef::from_u32(index as u32)];
+        if let Some(name) = new(&callee.name) {
+            callee.name = name;
+        }
+    }
+    for gv in func.global_values.values_mut() {
+        if let GlobalValueData::Symbol { name, .. } = gv
+            && let Some(new) = new(name)
+        {
+            *name = new;
+        }
+    }
+}
+
+/// Reads the texts of a unit.
+///
+/// # Errors
+///
+/// Unreadable paths and bytes that are not UTF-8, with the path and the line.
+pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+            sources.push(source("<stdin>".to_owned(), bytes)?);
+        } else if path.is_dir() {
+            let files = clif_files(path)?;
+            if files.is_empty() {
+                bail!("{}: the directory has no .clif files", path.display());
+            }
+            for file in files {
+                sources.push(read_file(&file)?);
+            }
+        } else {
+            sources.push(read_file(path)?);
+        }
+    }
+    Ok(sources)
+}
+
+/// The `.clif` files right inside a directory, by name.
+pub fn clif_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let cannot_read = || format!("cannot read directory {}", directory.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).with_context(cannot_read)? {
+        let path = entry.with_context(cannot_read)?.path();
+        if path.extension().is_some_and(|extension| extension == "clif") && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> Result<Source> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    source(name, bytes)
+}
+
+fn source(name: String, bytes: Vec<u8>) -> Result<Source> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source { name, text }),
+        Err(error) => {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+            let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+            bail!("{name}:{line}:{column}: not UTF-8 text")
+        }
+    }
+}
+
+/// The functions of a text. `call_conv` is for those that do not say theirs.
+fn parse(
+    source: &Source,
+    scanned: Vec<Scanned<'_>>,
+    call_conv: CallConv,
+    progress: &mut Progress,
+) -> Result<Vec<(Function, String, Directives)>> {
+    let mut functions = Vec::with_capacity(scanned.len());
+    for Scanned { line, text, directives } in scanned {
+        let place = format!("{}:{line}", source.name);
+        let options =
+            ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
+        // The reader asserts some of what it should report.
+        let file = match contain(|| cranelift_reader::parse_test(text, options)) {
+            Ok(Ok(file)) => file,
+            Ok(Err(error)) => {
+                let line = (line + error.location.line_number).saturating_sub(1);
+                bail!("{}:{line}: {}", source.name, error.message)
+            }
+            Err(panic) => bail!("{place}: malformed function: Cranelift's reader panicked: {panic}"),
+        };
+        let mut parsed = file.functions.into_iter();
+        match (parsed.next(), parsed.next()) {
+            (Some((func, _)), None) => functions.push((func, place, directives)),
+            (_, Some(_)) => bail!("{place}: after this function, another one begins in mid-line"),
+            (None, None) => bail!("{place}: expected a function"),
+        }
+        progress.step();
+    }
+    Ok(functions)
+}
+
+/// Reads a unit from its texts. `defaults` hold for what no directive says.
+///
+/// # Errors
+///
+/// Everything that a unit must not be, with file and line.
+pub fn parse_unit(sources: &[Source], defaults: Attributes, call_conv: CallConv) -> Result<Unit> {
+    parse_unit_with(sources, defaults, call_conv, &mut Progress::silent())
+}
+
+/// Like [`parse_unit`], and tells how far it is.
+///
+/// # Errors
+///
+/// Those of [`parse_unit`].
+pub fn parse_unit_with(
+    sources: &[Source],
+    defaults: Attributes,
+    call_conv: CallConv,
+    progress: &mut Progress,
+) -> Result<Unit> {
+    let mut scanned = Vec::new();
+    for source in sources {
+        scanned.push((source, scan(source)?));
+    }
+    progress.begin("reading", scanned.iter().map(|(_, functions)| functions.len()).sum());
+    let mut parsed = Vec::new();
+    for (source, functions) in scanned {
+        parsed.append(&mut parse(source, functions, call_conv, progress)?);
+    }
+    if parsed.is_empty() {
+        let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+        bail!("{}: no functions", names.join(", "));
+    }
+    let names = collect_names(parsed.iter().map(|(func, _, directives)| (func, directives)));
+    let mut unit = Unit { names, ..Unit::default() };
+    for (mut func, place, directives) in parsed {
+        let symbol = to_symbols(&mut func, &unit.names);
+        let became = match (&directives.thunk, &directives.alias) {
+            (None, None) => None,
+            (Some(name), None) => Some((Became::Thunk, name)),
+            (None, Some(name)) => Some((Became::Alias, name)),
+            (Some(_), Some(_)) => bail!("{place}: a function is either a thunk or an alias"),
+        };
+        let became = match became {
+            None => None,
+            Some((kind, name)) => match unit.names.parse(name) {
+                Some(target) => Some((kind, target)),
+                None => bail!("{place}: '{}={name}' names no function", kind.name()),
+            },
+        };
+        let attributes = directives.attributes(defaults);
+        unit.given.push(Given { symbol, attributes, became, place });
+        unit.functions.push(func);
+    }
+    progress.begin("verifying", unit.functions.len());
+    check(&unit, progress)?;
+    Ok(unit)
+}
+
+/// Finds a free namespace, and all names in the order of their text.
+fn collect_names<'a>(functions: impl Iterator<Item = (&'a Function, &'a Directives)>) -> Names {
+    let mut texts = BTreeSet::new();
+    let mut namespaces = BTreeSet::new();
+    for (func, directives) in functions {
+        match &func.name {
+            UserFuncName::Testcase(name) => {
+                texts.insert(String::from_utf8_lossy(name.raw()).into_owned());
+            }
+            UserFuncName::User(symbol) => {
+                namespaces.insert(symbol.namespace);
+            }
+        }
+        for name in external_names(func) {
+            if let ExternalName::TestCase(name) = name {
+                texts.insert(String::from_utf8_lossy(name.raw()).into_owned());
+            }
+        }
+        for symbol in func.params.user_named_funcs().values() {
+            namespaces.insert(symbol.namespace);
+        }
+        for name in [&directives.thunk, &directives.alias].into_iter().flatten() {
+            if let Some(text) = name.strip_prefix('%') {
+                texts.insert(text.to_owned());
+            }
+        }
+    }
+    let namespace =
+        (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
+    let mut names = Names { namespace, ..Names::default() };
+    for text in texts {
+        names.add(text);
+    }
+    names
+}
+
+fn external_names(func: &Function) -> impl Iterator<Item = &ExternalName> {
+    let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
+    callees.chain(func.global_values.values().filter_map(|gv| match gv {
+        GlobalValueData::Symbol { name, .. } => Some(name),
+        _ => None,
+    }))
+}
+
+/// Replaces every name of `func` by a symbol; its own symbol.
+fn to_symbols(func: &mut Function, names: &Names) -> UserExternalName {
+    for index in 0..func.dfg.ext_funcs.len() {
+        let func_ref = FuncRef::from_u32(index as u32);
+        if let Some(text) = testcase_text(&func.dfg.ext_funcs[func_ref].name) {
+            let name_ref = func.params.ensure_user_func_name(names.symbol(&text));
+            func.dfg.ext_funcs[func_ref].name = ExternalName::User(name_ref);
+        }
+    }
+    for index in 0..func.global_values.len() {
+        let gv = ir::GlobalValue::from_u32(index as u32);
+        let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
+            continue;
+        };
+        if let Some(text) = testcase_text(name) {
+            let name_ref = func.params.ensure_user_func_name(names.symbol(&text));
+            if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                *name = ExternalName::User(name_ref);
+            }
+        }
+    }
+    let symbol = match &func.name {
+        UserFuncName::User(symbol) => symbol.clone(),
+        UserFuncName::Testcase(name) => names.symbol(&String::from_utf8_lossy(name.raw())),
+    };
+    func.name = UserFuncName::User(symbol.clone());
+    symbol
+}
+
+fn testcase_text(name: &ExternalName) -> Option<String> {
+    match name {
+        ExternalName::TestCase(name) => Some(String::from_utf8_lossy(name.raw()).into_owned()),
+        ExternalName::User(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
+    }
+}
+
+/// What the pass relies on.
+fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
+    let mut defined: Defined = HashMap::new();
+    for (index, given) in unit.given.iter().enumerate() {
+        let name = unit.names.display(&given.symbol);
+        if let Some(first) = defined.insert(given.symbol.clone(), index) {
+            bail!(
+                "{}: function {name} is defined twice; the other definition is at {}",
+                given.place,
+                unit.given[first].place,
+            );
+        }
+        // The text of a call of it would be read as a call of something else.
+        let text = &name[1..];
+        if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
+            bail!("{}: {name} is the name of a library function of Cranelift", given.place);
+        }
+    }
+    let flags = settings::Flags::new(settings::builder());
+    for index in 0..unit.functions.len() {
+        check_function(unit, index, &defined, &flags)?;
+        progress.step();
+    }
+    check_cycles(unit, &defined)
+}
+
+/// Which function a symbol is.
+type Defined = HashMap<UserExternalName, usize>;
+
+fn check_function(
+    unit: &Unit,
+    index: usize,
+    defined: &Defined,
+    flags: &settings::Flags,
+) -> Result<()> {
+    let (func, given) = (&unit.functions[index], &unit.given[index]);
+    let name = || unit.names.display(&given.symbol);
+    if func.layout.entry_block().is_none() {
+        bail!("{}: function {} has no blocks", given.place, name());
+    }
+    match contain(|| verify_function(func, FlagsOrIsa { flags, isa: None })) {
+        Ok(Ok(())) => {}
+        Ok(Err(errors)) => {
+            let func = unit.names.restore(func);
+            let drawn = pretty_verifier_error(&func, None, errors);
+            bail!("{}: function {} is not valid:\n{}", given.place, name(), drawn.trim_end());
+        }
+        Err(panic) => bail!(
+            "{}: function {} is not valid: Cranelift's verifier panicked: {panic}",
+            given.place,
+            name(),
+        ),
+    }
+    for callee in func.dfg.ext_funcs.values() {
+        let ExternalName::User(name_ref) = &callee.name else {
+            continue;
+        };
+        let symbol = &func.params.user_named_funcs()[*name_ref];
+        if let Some(&target) = defined.get(symbol)
+            && func.dfg.signatures[callee.signature] != unit.functions[target].signature
+        {
+            bail!(
+                "{}: function {} refers to {} as {}, but it is defined as {} at {}",
+                given.place,
+                name(),
+                unit.names.display(symbol),
+                func.dfg.signatures[callee.signature],
+                unit.functions[target].signature,
+                unit.given[target].place,
+            );
+        }
+    }
+    if let Some((kind, target)) = &given.became {
+        match defined.get(target) {
+            Some(&target) if unit.functions[target].signature == func.signature => {}
+            Some(_) => bail!(
+                "{}: function {} has another signature than its {} target {}",
+                given.place,
+                name(),
+                kind.name(),
+                unit.names.display(target),
+            ),
+            None => bail!(
+                "{}: '{}={}' names no function of the unit",
+                given.place,
+                kind.name(),
+                unit.names.display(target),
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// A thunk or an alias leads to a body in the end.
+fn check_cycles(unit: &Unit, defined: &Defined) -> Result<()> {
+    /// The number of the walk in which a function was met.
+    const NEVER: usize = usize::MAX;
+    let mut met = vec![NEVER; unit.given.len()];
+    for start in 0..unit.given.len() {
+        let mut at = start;
+        while met[at] == NEVER {
+            met[at] = start;
+            let Some((_, target)) = &unit.given[at].became else {
+                break;
+            };
+            at = defined[target];
+            if met[at] == start {
+                let given = &unit.given[at];
+                let name = unit.names.display(&given.symbol);
+                bail!("{}: function {name} is a thunk or an alias of itself", given.place);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! One instruction: the exhaustive match over `InstructionData`.
+//!
+//! Each arm names every field of its format. It writes value operands and table entries to the
+//! shape, immediates that could become parameters to the constants, symbols to the references.
+
+use super::normalise::is_commutative;
+use super::{Malformed, Walk};
+use crate::options::{Compare, ComparePolicy};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{
+    AtomicRmwOp, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
+    UserStackMapEntry, Value, ValueLabelAssignments, ValueLabelStart,
+};
+use cranelift_entity::EntityRef;
+
+impl Walk<'_> {
+    pub(super) fn instruction(&mut self, inst: Inst) -> Result<(), Malformed> {
+        let func = self.func;
+        let data = &func.dfg.insts[inst];
+        let opcode = data.opcode();
+        if opcode == Opcode::Nop {
+            // Generates nothing, carries nothing.
+            return Ok(());
+        }
+        self.out.instructions += 1;
+
+        // The types of results are not part of `InstructionData`: `iconst.i32 1` and
+        // `iconst.i64 1` have equal data.
+        let results = func.dfg.inst_results(inst);
+        let first = results.first().map_or(0, |&result| func.dfg.value_type(result).index() as u32);
+        self.word(opcode as u32 | first << 16);
+        // How many there are follows from the opcode, or from a call's signature.
+        for &result in results.iter().skip(1) {
+            self.ty(func.dfg.value_type(result));
+        }
+        self.format(data)?;
+        if opcode.is_call() {
+            self.stack_map(inst)?;
+        }
+        for &result in results {
+            self.define(result);
+        }
+        self.metadata(inst)
+    }
+
+    fn format(&mut self, data: &InstructionData) -> Result<(), Malformed> {
+        let func = self.func;
+        let pool = &func.dfg.value_lists;
+        match data {
+            InstructionData::AtomicCas { opcode: _, args, flags } => {
+                self.operands(args)?;
+                self.access(*flags)
+            }
+            InstructionData::AtomicRmw { opcode: _, args, flags, op } => {
+                self.operands(args)?;
+                self.word(atomic_rmw_op(*op));
+                self.access(*flags)
+            }
+            InstructionData::Binary { opcode, args } => {
+                self.ordered_operands(*opcode, args)
+            }
+            InstructionData::BinaryImm8 { opcode: _, arg, imm } => {
+                self.operand(*arg)?;
+                self.word(u32::from(*imm));
+                Ok(())
+            }
+            InstructionData::BranchTable { opcode: _, arg, table } => {
+                self.operand(*arg)?;
+                let table = func.dfg.jump_tables.get(*table).ok_or(Malformed)?;
+                self.length(table.all_branches().len())?;
+                for call in table.all_branches() {
+                    self.block_call(call)?;
+                }
+                Ok(())
+            }
+            InstructionData::Brif { opcode: _, arg, blocks } => {
+                self.operand(*arg)?;
+                for call in blocks {
+                    self.block_call(call)?;
+                }
+                Ok(())
+            }
+            InstructionData::Call { opcode: _, args, func_ref } => {
+                self.callee(*func_ref, true)?;
+                self.operand_list(args.as_slice(pool))
+            }
+            InstructionData::CallIndirect { opcode: _, args, sig_ref } => {
+                self.signature(*sig_ref)?;
+                self.operand_list(args.as_slice(pool))
+            }
+            InstructionData::CondTrap { opcode: _, arg, code } => {
+                self.operand(*arg)?;
+                self.word(u32::from(code.as_raw().get()));
+                Ok(())
+            }
+            InstructionData::DynamicStackAddr { opcode: _, dynamic_stack_slot } => {
+                if !func.dynamic_stack_slots.is_valid(*dynamic_stack_slot) {
+                    return Err(Malformed);
+                }
+                // All dynamic slots are in the header in this order: the index is the content.
+                self.word(dynamic_stack_slot.as_u32());
+                Ok(())
+            }
+            InstructionData::ExceptionHandlerAddress { opcode: _, block, imm } => {
+                // Not a successor, but the block is reachable: its address is taken.
+                let number = self.mention(*block)?;
+                self.word(number);
+                self.long(imm.bits() as u64);
+                Ok(())
+            }
+            InstructionData::FloatCompare { opcode: _, args, cond } => {
+                self.word(float_cc(*cond));
+                self.operands(args)
+            }
+            InstructionData::FuncAddr { opcode: _, func_ref } => self.callee(*func_ref, false),
+            InstructionData::IntAddTrap { opcode, args, code } => {
+                self.ordered_operands(*opcode, args)?;
+                self.word(u32::from(code.as_raw().get()));
+                Ok(())
+            }
+            InstructionData::IntCompare { opcode: _, args, cond } => {
+                self.word(int_cc(*cond));
+                self.operands(args)
+            }
+            InstructionData::Jump { opcode: _, destination } => self.block_call(destination),
+            InstructionData::Load { opcode: _, arg, flags, offset } => {
+                self.operand(*arg)?;
+                self.out.constant_i32(i32::from(*offset));
+                self.access(*flags)
+            }
+            InstructionData::LoadNoOffset { opcode: _, arg, flags } => {
+                self.operand(*arg)?;
+                self.access(*flags)
+            }
+            InstructionData::MultiAry { opcode: _, args } => self.operand_list(args.as_slice(pool)),
+            InstructionData::NullAry { opcode: _ } => Ok(()),
+            InstructionData::Shuffle { opcode: _, args, imm } => {
+                self.operands(args)?;
+                let mask: &ConstantData = func.dfg.immediates.get(*imm).ok_or(Malformed)?;
+                self.length(mask.len())?;
+                self.out.shape.extend_from_slice(mask.as_slice());
+                Ok(())
+            }
+            InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
+                self.stack_slot(*stack_slot)?;
+                self.out.constant_i32(i32::from(*offset));
+                Ok(())
+            }
+            InstructionData::Store { opcode: _, args, flags, offset } => {
+                self.operands(args)?;
+                self.out.constant_i32(i32::from(*offset));
+                self.access(*flags)
+            }
+            InstructionData::StoreNoOffset { opcode: _, args, flags } => {
+                self.operands(args)?;
+                self.access(*flags)
+            }
+            InstructionData::Ternary { opcode: _, args } => self.operands(args),
+            InstructionData::TernaryImm8 { opcode: _, args, imm } => {
+                self.operands(args)?;
+                self.word(u32::from(*imm));
+                Ok(())
+            }
+            InstructionData::Trap { opcode: _, code } => {
+                self.word(u32::from(code.as_raw().get()));
+                Ok(())
+            }
+            InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
+                self.callee(*func_ref, true)?;
+                self.operand_list(args.as_slice(pool))?;
+                self.exception_table(*exception)
+            }
+            InstructionData::TryCallIndirect { opcode: _, args, exception } => {
+                self.operand_list(args.as_slice(pool))?;
+                self.exception_table(*exception)
+            }
+            InstructionData::Unary { opcode: _, arg } => self.operand(*arg),
+            InstructionData::UnaryConst { opcode: _, constant_handle } => {
+                if constant_handle.index() >= func.dfg.constants.len() {
+                    return Err(Malformed);
+                }
+                let data = func.dfg.constants.get(*constant_handle);
+                self.length(data.len())?;
+                self.out.constants.extend_from_slice(data.as_slice());
+                Ok(())
+            }
+            InstructionData::UnaryGlobalValue { opcode: _, global_value } => {
+                self.global_value(*global_value)
+            }
+            InstructionData::UnaryIeee16 { opcode: _, imm } => {
+                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                Ok(())
+            }
+            InstructionData::UnaryIeee32 { opcode: _, imm } => {
+                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                Ok(())
+            }
+            InstructionData::UnaryIeee64 { opcode: _, imm } => {
+                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                Ok(())
+            }
+            InstructionData::UnaryImm { opcode: _, imm } => {
+                self.out.constant_i64(imm.bits());
+                Ok(())
+            }
+        }
+    }
+
+    /// The operands of a binary operation, in an order of their own if they can change places.
+    fn ordered_operands(&mut self, opcode: Opcode, args: &[Value; 2]) -> Result<(), Malformed> {
+        let mut numbers = [self.number(args[0])?, self.number(args[1])?];
+        if self.context.policy.operand_order == Compare::Ignore && is_commutative(opcode) {
+            numbers.sort_unstable();
+        }
+        for number in numbers {
+            self.word(number);
+        }
+        Ok(())
+    }
+
+    fn stack_slot(&mut self, slot: StackSlot) -> Result<(), Malformed> {
+        if !self.func.sized_stack_slots.is_valid(slot) {
+            return Err(Malformed);
+        }
+        // All slots are in the header in this order: the index is the content.
+        self.word(slot.as_u32());
+        Ok(())
+    }
+
+    fn stack_map(&mut self, inst: Inst) -> Result<(), Malformed> {
+        let entries = self.func.dfg.user_stack_map_entries(inst).unwrap_or(&[]);
+        self.length(entries.len())?;
+        for entry in entries {
+            let UserStackMapEntry { ty, slot, offset } = entry;
+            self.ty(*ty);
+            self.stack_slot(*slot)?;
+            self.word(*offset);
+        }
+        Ok(())
+    }
+
+    /// What is compared only if the policy says so.
+    fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
+        let func = self.func;
+        let ComparePolicy {
+            source_locations,
+            debug_tags,
+            value_labels,
+            stack_slot_keys: _,
+            operand_order: _,
+        } = self.context.policy;
+        if source_locations == Compare::Compare {
+            self.word(func.srcloc(inst).bits());
+        }
+        if debug_tags == Compare::Compare {
+            let tags = func.debug_tags.get(inst);
+            self.length(tags.len())?;
+            for tag in tags {
+                match tag {
+                    DebugTag::User(tag) => {
+                        self.word(0);
+                        self.word(*tag);
+                    }
+                    DebugTag::StackSlot(slot) => {
+                        self.word(1);
+                        self.stack_slot(*slot)?;
+                    }
+                }
+            }
+        }
+        if value_labels == Compare::Compare {
+            for &result in func.dfg.inst_results(inst) {
+                self.value_label(result)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The labels of a value. For walks that compare them.
+    pub(super) fn value_label(&mut self, value: Value) -> Result<(), Malformed> {
+        let func = self.func;
+        let base = func.params.base_srcloc();
+        match func.dfg.values_labels.as_ref().and_then(|labels| labels.get(&value)) {
+            None => self.word(0),
+            Some(ValueLabelAssignments::Starts(starts)) => {
+                self.word(1);
+                self.length(starts.len())?;
+                for start in starts {
+                    let ValueLabelStart { from, label } = start;
+                    self.word(from.expand(base).bits());
+                    self.word(label.as_u32());
+                }
+            }
+            Some(ValueLabelAssignments::Alias { from, value }) => {
+                self.word(2);
+                self.word(from.expand(base).bits());
+                self.operand(*value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn atomic_rmw_op(op: AtomicRmwOp) -> u32 {
+    match op {
+        AtomicRmwOp::Add => 0,
+        AtomicRmwOp::Sub => 1,
+        AtomicRmwOp::And => 2,
+        AtomicRmwOp::Nand => 3,
+        AtomicRmwOp::Or => 4,
+        AtomicRmwOp::Xor => 5,
+        AtomicRmwOp::Xchg => 6,
+        AtomicRmwOp::Umin => 7,
+        AtomicRmwOp::Umax => 8,
+        AtomicRmwOp::Smin => 9,
+        AtomicRmwOp::Smax => 10,
+    }
+}
+
+fn int_cc(cond: IntCC) -> u32 {
+    match cond {
+        IntCC::Equal => 0,
+        IntCC::NotEqual => 1,
+        IntCC::SignedLessThan => 2,
+        IntCC::SignedGreaterThanOrEqual => 3,
+        IntCC::SignedGreaterThan => 4,
+        IntCC::SignedLessThanOrEqual => 5,
+        IntCC::UnsignedLessThan => 6,
+        IntCC::UnsignedGreaterThanOrEqual => 7,
+        IntCC::UnsignedGreaterThan => 8,
+        IntCC::UnsignedLessThanOrEqual => 9,
+    }
+}
+
+fn float_cc(cond: FloatCC) -> u32 {
+    match cond {
+        FloatCC::Ordered => 0,
+        FloatCC::Unordered => 1,
+        FloatCC::Equal => 2,
+        FloatCC::NotEqual => 3,
+        FloatCC::OrderedNotEqual => 4,
+        FloatCC::UnorderedOrEqual => 5,
+        FloatCC::LessThan => 6,
+        FloatCC::LessThanOrEqual => 7,
+        FloatCC::GreaterThan => 8,
+        FloatCC::GreaterThanOrEqual => 9,
+        FloatCC::UnorderedOrLessThan => 10,
+        FloatCC::UnorderedOrLessThanOrEqual => 11,
+        FloatCC::UnorderedOrGreaterThan => 12,
+        FloatCC::UnorderedOrGreaterThanOrEqual => 13,
+    }
+}

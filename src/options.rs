@@ -1,0 +1,225 @@
+//! What the caller decides: options of a run and attributes of a function.
+//!
+//! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
+//! attributes, `canon` reads the comparison policy.
+
+use crate::target::Target;
+use core::fmt;
+use cranelift_codegen::isa::TargetIsa;
+
+/// Options of one run of the pass.
+///
+/// The defaults never lose an observable name, address, trap or stack map; see each field.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Options<'a> {
+    /// Which of the things that do not change what a function computes are compared all the same.
+    /// Default: none of them.
+    pub compare: ComparePolicy,
+
+    /// Which functions are walked at all. Default: [`Prebucket::Counts`].
+    pub prebucket: Prebucket,
+
+    /// Whether functions are optimised before they are compared. Default: they are not.
+    pub canonicalize: Canonicalize<'a>,
+
+    /// The target that native code will be made for. It decides the size of a jump thunk and the
+    /// byte order of loads and stores that do not say theirs. Default: [`Target::generic`], which
+    /// has no jump thunks.
+    pub target: Target,
+
+    /// Whether the caller's back end can give two symbols one address. Where it cannot, an
+    /// exported function whose address is insignificant becomes a thunk. Default: `false`.
+    pub aliases: bool,
+
+    /// Perform only the first so many merges, in the order of the symbols of the functions that
+    /// are merged away. For bisecting to a wrong merge. Default: no limit.
+    pub merge_limit: Option<u32>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options {
+            compare: ComparePolicy::default(),
+            prebucket: Prebucket::default(),
+            canonicalize: Canonicalize::None,
+            target: Target::generic(),
+            aliases: false,
+            merge_limit: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { compare, prebucket, canonicalize, target, aliases, merge_limit } = self;
+        f.debug_struct("Options")
+            .field("compare", compare)
+            .field("prebucket", prebucket)
+            .field("canonicalize", &canonicalize.name())
+            .field("target", target)
+            .field("aliases", aliases)
+            .field("merge_limit", merge_limit)
+            .finish()
+    }
+}
+
+/// Whether something that does not change what a function computes makes functions different.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// It does not matter; the kept body keeps its own.
+    #[default]
+    Ignore,
+    /// Functions that differ in it do not merge.
+    Compare,
+}
+
+/// What is compared beside behaviour. The default ignores all of it: the plan, not the kept body,
+/// tells which functions a frame can stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ComparePolicy {
+    /// Source locations, expanded to absolute ones.
+    pub source_locations: Compare,
+    /// Debug tags of instructions.
+    pub debug_tags: Compare,
+    /// Value labels, and whether the function has any.
+    pub value_labels: Compare,
+    /// Keys of stack slots.
+    pub stack_slot_keys: Compare,
+    /// The order of the operands of commutative integer operations.
+    pub operand_order: Compare,
+}
+
+/// How a function is put aside before anything of its body is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prebucket {
+    /// Functions are compared only if their signatures and the sizes of their tables are equal
+    /// (instructions, values, blocks, stack slots, jump tables, constants), which takes constant
+    /// time per function. Functions that differ in unused entities, or that only a normalisation
+    /// makes equal, can be missed.
+    #[default]
+    Counts,
+    /// Every function is walked and bucketed by its hash.
+    WalkAll,
+}
+
+/// What is done to a copy of each function before it is compared.
+#[derive(Clone, Copy, Default)]
+pub enum Canonicalize<'a> {
+    /// Nothing: functions are compared as they are. On real units the classes are nearly the
+    /// same, and copies are never optimised.
+    #[default]
+    None,
+    /// Run Cranelift's own optimisations for this ISA first. Costs 19–35% of the time of
+    /// compiling every function. The representative of a class keeps the optimised body.
+    Optimize(&'a dyn TargetIsa),
+}
+
+impl Canonicalize<'_> {
+    /// The kebab-case name of this choice.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Canonicalize::None => "none",
+            Canonicalize::Optimize(_) => "optimize",
+        }
+    }
+}
+
+/// What the unit's user knows of one function and the IR does not say.
+///
+/// The default keeps everything that can be observed: exported, with a significant address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Who can see the symbol.
+    pub linkage: Linkage,
+    /// Whether somebody may compare the function's address with another function's.
+    pub addresses: Addresses,
+    /// Whether something outside the functions of the unit holds the address: a data object, a
+    /// table that the embedder builds. References in the IR are found without it.
+    pub address_taken: bool,
+    /// Functions with different keys never merge: section, per-function settings, CFI type,
+    /// loading unit, anything that the IR does not show. 0 where there is nothing to say.
+    pub key: u64,
+    /// Alignment of the function's first instruction in bytes, a power of two. The representative
+    /// of a class gets the largest of the class. 1 where the back end's own minimum will do.
+    pub alignment: u32,
+    /// The function neither takes another's place nor gives up its own. It still counts as equal
+    /// where functions that call it are compared, and its own references follow the merges.
+    pub pinned: bool,
+    /// The function must stay distinguishable: it is not merged, and a call to it equals only
+    /// another call to it.
+    pub no_merge: bool,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Attributes {
+            linkage: Linkage::Export,
+            addresses: Addresses::Significant,
+            address_taken: false,
+            key: 0,
+            alignment: 1,
+            pinned: false,
+            no_merge: false,
+        }
+    }
+}
+
+/// Who can see a function's symbol, with the meaning of `cranelift_module::Linkage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Linkage {
+    /// Visible outside the linked image.
+    Export,
+    /// Visible to other units of the same linked image.
+    Hidden,
+    /// Visible in this unit only.
+    Local,
+    /// Visible outside, and another definition may take its place when the image is loaded.
+    Preemptible,
+}
+
+impl Linkage {
+    /// All linkages, in the order in which a representative is chosen.
+    pub const ALL: [Linkage; 4] =
+        [Linkage::Export, Linkage::Hidden, Linkage::Local, Linkage::Preemptible];
+
+    /// The name used in directives, options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Linkage::Export => "export",
+            Linkage::Hidden => "hidden",
+            Linkage::Local => "local",
+            Linkage::Preemptible => "preemptible",
+        }
+    }
+
+    /// Whether other units can name the function.
+    pub fn is_visible_outside(self) -> bool {
+        match self {
+            Linkage::Export | Linkage::Hidden | Linkage::Preemptible => true,
+            Linkage::Local => false,
+        }
+    }
+}
+
+/// Whether two functions may end up at one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Addresses {
+    /// The address of this function must differ from every other function's.
+    Significant,
+    /// Nobody compares the address.
+    Insignificant,
+}
+
+impl Addresses {
+    /// Both, significant first.
+    pub const ALL: [Addresses; 2] = [Addresses::Significant, Addresses::Insignificant];
+
+    /// The name used in directives, options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Addresses::Significant => "significant",
+            Addresses::Insignificant => "insignificant",
+        }
+    }
+}

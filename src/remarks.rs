@@ -1,0 +1,130 @@
+//! Reasons: why each function was merged, or was not.
+//!
+//! Every decision of the plan is one of these values. Reports, JSON and listings are renderings of
+//! them; the ids are stable and listed in `docs/design.md`.
+
+use core::fmt;
+
+/// Why a function got its [`Disposition`](crate::Disposition).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// Kept: no other function has this signature and these table sizes.
+    NothingAlike,
+    /// Kept: walked, and no other function has an equal body.
+    Different,
+    /// Kept: the bodies are equal to others', but they refer to different functions.
+    ReferencesDiffer,
+    /// Kept: Cranelift's verifier refuses the function.
+    Malformed,
+    /// Kept: its body stands for the others of its class.
+    Representative,
+    /// Kept: declared as pinned.
+    Pinned,
+    /// Kept: declared as not to be merged.
+    NoMerge,
+    /// Kept: all that it equals must be left alone.
+    EqualsLeftAlone,
+    /// Kept: its symbol must survive, and a thunk would not be smaller than the body.
+    ThunkNotSmaller,
+    /// Kept: its symbol must survive, and the target has no thunk.
+    NoThunk,
+    /// Kept: all members are preemptible, and a shared body would not pay or has no symbol.
+    AllPreemptible,
+    /// Kept: the limit on merges is reached.
+    MergeLimit,
+    /// Redirected: nobody but its callers knows it.
+    OnlyCalled,
+    /// Redirected or aliased: its address is taken or it is visible, but the address does not
+    /// matter.
+    AddressInsignificant,
+    /// Thunk: visible outside the unit, with an address of its own, or without aliases.
+    VisibleOutside,
+    /// Thunk: its address is taken and must stay its own.
+    AddressTaken,
+    /// Thunk: calls to it can be patched.
+    PatchableCalls,
+    /// Thunk or alias: another definition may take the symbol's place.
+    Preemptible,
+}
+
+impl Reason {
+    /// Every reason, in the order of the documentation.
+    pub const ALL: [Reason; 18] = [
+        Reason::NothingAlike,
+        Reason::Different,
+        Reason::ReferencesDiffer,
+        Reason::Malformed,
+        Reason::Representative,
+        Reason::Pinned,
+        Reason::NoMerge,
+        Reason::EqualsLeftAlone,
+        Reason::ThunkNotSmaller,
+        Reason::NoThunk,
+        Reason::AllPreemptible,
+        Reason::MergeLimit,
+        Reason::OnlyCalled,
+        Reason::AddressInsignificant,
+        Reason::VisibleOutside,
+        Reason::AddressTaken,
+        Reason::PatchableCalls,
+        Reason::Preemptible,
+    ];
+
+    /// The stable kebab-case id.
+    pub fn id(self) -> &'static str {
+        match self {
+            Reason::NothingAlike => "nothing-alike",
+            Reason::Different => "different",
+            Reason::ReferencesDiffer => "references-differ",
+            Reason::Malformed => "malformed",
+            Reason::Representative => "representative",
+            Reason::Pinned => "pinned",
+            Reason::NoMerge => "no-merge",
+            Reason::EqualsLeftAlone => "equals-left-alone",
+            Reason::ThunkNotSmaller => "thunk-not-smaller",
+            Reason::NoThunk => "no-thunk",
+            Reason::AllPreemptible => "all-preemptible",
+            Reason::MergeLimit => "merge-limit",
+            Reason::OnlyCalled => "only-called",
+            Reason::AddressInsignificant => "address-insignificant",
+            Reason::VisibleOutside => "visible-outside",
+            Reason::AddressTaken => "address-taken",
+            Reason::PatchableCalls => "patchable-calls",
+            Reason::Preemptible => "preemptible",
+        }
+    }
+
+    /// One sentence for a person.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Reason::NothingAlike => "no other function has its signature and size",
+            Reason::Different => "no other function has an equal body",
+            Reason::ReferencesDiffer => {
+                "its body equals others, but they call or use different functions"
+            }
+            Reason::Malformed => "the verifier refuses it",
+            Reason::Representative => "its body stands for its class",
+            Reason::Pinned => "pinned: its symbol and body stay untouched",
+            Reason::NoMerge => "declared as not to be merged",
+            Reason::EqualsLeftAlone => "everything it equals is pinned or not to be merged",
+            Reason::ThunkNotSmaller => "its symbol must survive and a thunk is not smaller",
+            Reason::NoThunk => "its symbol must survive and the target has no thunk",
+            Reason::AllPreemptible => {
+                "its whole class is preemptible and a shared body does not pay"
+            }
+            Reason::MergeLimit => "the limit on merges is reached",
+            Reason::OnlyCalled => "only called: its callers call the representative",
+            Reason::AddressInsignificant => "its address does not matter",
+            Reason::VisibleOutside => "visible outside the unit: its symbol jumps",
+            Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
+            Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",
+            Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}

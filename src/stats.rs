@@ -1,0 +1,29 @@
+//! Counters of a run, flat and public, named `phase_event`.
+
+/// What happened in a run of the pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Functions taken into the unit.
+    pub add_functions: usize,
+    /// Functions walked when they were added ([`Prebucket::WalkAll`](crate::Prebucket::WalkAll)).
+    pub walk_add_functions: usize,
+    /// Functions walked because their bucket has others.
+    pub walk_functions: usize,
+    /// Instructions in them, `nop` and unreachable ones left out.
+    pub walk_instructions: usize,
+    /// Functions that could not be walked; the verifier refuses them.
+    pub walk_malformed: usize,
+    /// Bytes of all encodings written.
+    pub walk_bytes: usize,
+    /// Classes before refinement, functions alone in theirs included.
+    pub refine_classes_before: usize,
+    /// Classes after refinement.
+    pub refine_classes_after: usize,
+    /// Functions that share their final class with another.
+    pub plan_members: usize,
+    /// Functions whose bodies are not needed any more.
+    pub plan_merged: usize,
+    /// Representatives that lose promises, because another member does not make them.
+    pub plan_weakened: usize,
+}

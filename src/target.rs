@@ -1,0 +1,124 @@
+//! The only file that names an architecture.
+//!
+//! It says what the plan must know of a target: whether one jump can stand for a whole function,
+//! how many bytes that takes and how they are written, what the smallest function is, and the
+//! native byte order. It makes no decision and generates no code beyond those bytes.
+
+use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::ir::Endianness;
+use cranelift_codegen::isa::TargetIsa;
+
+/// The properties of a target that function merging depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The jump thunk, where the target has one.
+    pub jump_thunk: Option<JumpThunk>,
+    /// The byte order of loads and stores that do not say theirs; `None` if it is not known, and
+    /// then such an access equals only another one that does not say.
+    pub endianness: Option<Endianness>,
+    /// No function, not even one that only returns, takes fewer bytes than this.
+    pub smallest_function: u32,
+}
+
+/// One jump that stands for a whole function.
+///
+/// Both functions have the same signature and calling convention, so whatever the caller left in
+/// registers and on the stack is where the other function expects it: stack arguments,
+/// `StructArgument`, struct return, several results and tail calls need no special case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JumpThunk {
+    bytes: [u8; 8],
+    length: u8,
+    /// The relocation that makes the jump reach its function.
+    pub relocation: Reloc,
+    /// Where the relocation applies, in bytes from the start of the thunk.
+    pub offset: u32,
+    /// The relocation's addend in bytes.
+    pub addend: i64,
+}
+
+impl JumpThunk {
+    /// The thunk's code, before relocation.
+    pub fn code(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// The thunk's size in bytes.
+    pub fn size(&self) -> u32 {
+        u32::from(self.length)
+    }
+}
+
+impl Target {
+    /// A target of which nothing is known. It has no jump thunks, so a function that would need
+    /// one is left alone.
+    pub const fn generic() -> Target {
+        Target { jump_thunk: None, endianness: None, smallest_function: 0 }
+    }
+
+    /// x86-64: `jmp rel32`, 5 bytes.
+    pub const fn x86_64() -> Target {
+        Target {
+            jump_thunk: Some(JumpThunk {
+                bytes: [0xe9, 0, 0, 0, 0, 0, 0, 0],
+                length: 5,
+                relocation: Reloc::X86CallPCRel4,
+                offset: 1,
+                addend: -4,
+            }),
+            endianness: Some(Endianness::Little),
+            // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret
+            smallest_function: 9,
+        }
+    }
+
+    /// aarch64: `b`, 4 bytes; under branch target identification `bti c` comes before it.
+    pub const fn aarch64(use_bti: bool) -> Target {
+        let (bytes, length) = if use_bti {
+            ([0x5f, 0x24, 0x03, 0xd5, 0, 0, 0, 0x14], 8)
+        } else {
+            ([0, 0, 0, 0x14, 0, 0, 0, 0], 4)
+        };
+        Target {
+            jump_thunk: Some(JumpThunk {
+                bytes,
+                length,
+                relocation: Reloc::Arm64Call,
+                offset: length as u32 - 4,
+                addend: 0,
+            }),
+            endianness: Some(Endianness::Little),
+            // ret, after the same landing pad that the thunk has
+            smallest_function: length as u32,
+        }
+    }
+
+    /// The target that `isa` compiles for.
+    pub fn of(isa: &dyn TargetIsa) -> Target {
+        // Compared as text so that this crate needs no `target-lexicon` of its own.
+        match isa.name() {
+            "x64" => Target::x86_64(),
+            "aarch64" => {
+                let use_bti = isa
+                    .isa_flags()
+                    .iter()
+                    .any(|flag| flag.name == "use_bti" && flag.as_bool() == Some(true));
+                Target::aarch64(use_bti)
+            }
+            _ => Target { endianness: Some(isa.endianness()), ..Target::generic() },
+        }
+    }
+
+    /// Whether a jump thunk is smaller than a body, of which is known how many instructions of the
+    /// IR it has, `nop` and unreachable ones left out.
+    ///
+    /// On x86-64 every body is larger (9 bytes at least). On aarch64 no body is smaller than the
+    /// 4-byte jump, and one of a single instruction (`return`, `trap`, a `jump` to itself) can be
+    /// as small.
+    pub fn thunk_is_smaller(&self, instructions: u32) -> bool {
+        match self.jump_thunk {
+            None => false,
+            Some(thunk) => self.smallest_function > thunk.size() || instructions > 1,
+        }
+    }
+}
