@@ -1,9 +1,9 @@
 //! Buckets: from summaries to the classes of functions with equal encodings.
 //!
-//! One bucket is in hand at a time. Each of its functions is walked once and looked up among the
-//! encodings seen in that bucket, ordered by hash and then by the total order, so a bucket of k
-//! equal functions costs k comparisons and any other one O(k log k). Then the encodings are
-//! dropped; what stays of a function that has equals is its references and facts.
+//! One bucket is in hand at a time. Each of its functions is walked once; then they are sorted by
+//! hash and by the total order, so a bucket of k equal functions costs k comparisons and any other
+//! one O(k log k). Then the encodings are dropped; what stays of a function that has equals is its
+//! references and facts.
 //!
 //! A bucket whose encodings would not fit in memory is walked twice: first for the hashes, then
 //! hash by hash.
@@ -18,6 +18,7 @@ use crate::stats::Stats;
 use crate::unit::{Bodies, FunctionIndex, Summary, canonicalized};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 use cranelift_codegen::ir::Function;
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
@@ -59,6 +60,62 @@ pub(crate) enum Walked {
 pub(crate) struct Classifier {
     scratch: Scratch,
     encoding: Encoding,
+    kept: Kept,
+}
+
+/// The encodings of the bucket in hand, one after the other.
+#[derive(Default)]
+struct Kept {
+    streams: Vec<u8>,
+    callees: Vec<FunctionIndex>,
+    facts: Vec<Fact>,
+    items: Vec<Item>,
+}
+
+/// A function of the bucket in hand: where its encoding is in [`Kept`].
+#[derive(Clone)]
+struct Item {
+    function: FunctionIndex,
+    hash: StructuralHash,
+    /// Where shape, constants and references begin, and where they end.
+    streams: [usize; 4],
+    callees: Range<usize>,
+    facts: Range<usize>,
+}
+
+impl Kept {
+    fn clear(&mut self) {
+        let Kept { streams, callees, facts, items } = self;
+        streams.clear();
+        callees.clear();
+        facts.clear();
+        items.clear();
+    }
+
+    fn push(&mut self, function: FunctionIndex, encoding: &Encoding) {
+        let mut bounds = [self.streams.len(); 4];
+        for (bound, stream) in bounds[1..].iter_mut().zip(encoding.key()) {
+            self.streams.extend_from_slice(stream);
+            *bound = self.streams.len();
+        }
+        let callees = self.callees.len()..self.callees.len() + encoding.callees.len();
+        self.callees.extend_from_slice(&encoding.callees);
+        let facts = self.facts.len()..self.facts.len() + encoding.facts.len();
+        self.facts.extend_from_slice(&encoding.facts);
+        let hash = structural_hash(encoding);
+        self.items.push(Item { function, hash, streams: bounds, callees, facts });
+    }
+
+    /// The order of [`Encoding`], hash first.
+    fn key(&self, item: &Item) -> (StructuralHash, [&[u8]; 3]) {
+        let [shape, constants, references, end] = item.streams;
+        let streams = [
+            &self.streams[shape..constants],
+            &self.streams[constants..references],
+            &self.streams[references..end],
+        ];
+        (item.hash, streams)
+    }
 }
 
 impl Classifier {
@@ -153,14 +210,6 @@ struct Classes<'a> {
     walked: SecondaryMap<FunctionIndex, Walked>,
 }
 
-/// A function with the encoding of the bucket in hand that it is filed under: its references by
-/// class, and its facts if they differ from the encoding's.
-struct Member {
-    function: FunctionIndex,
-    callees: Vec<FunctionIndex>,
-    facts: Option<Vec<Fact>>,
-}
-
 impl Classes<'_> {
     /// Groups the functions of one bucket.
     fn bucket(&mut self, members: &[FunctionIndex], bodies: &mut dyn Bodies) {
@@ -187,27 +236,23 @@ impl Classes<'_> {
 
     /// Groups functions by their encodings, which are all kept until the end.
     fn compare(&mut self, members: &[FunctionIndex], bodies: &mut dyn Bodies) {
-        let mut seen: BTreeMap<StructuralHash, BTreeMap<Encoding, Vec<Member>>> = BTreeMap::new();
+        let mut kept = core::mem::take(&mut self.classifier.kept);
+        kept.clear();
         for &function in members {
-            if !self.encode(function, bodies) {
-                continue;
-            }
-            let encoding = &self.classifier.encoding;
-            let same_hash = seen.entry(structural_hash(encoding)).or_default();
-            let callees = encoding.callees.clone();
-            if let Some((first, members)) = same_hash.range_mut(encoding..=encoding).next() {
-                let facts = (first.facts != encoding.facts).then(|| encoding.facts.clone());
-                members.push(Member { function, callees, facts });
-            } else {
-                let first = Member { function, callees, facts: None };
-                same_hash.insert(encoding.clone(), alloc::vec![first]);
+            if self.encode(function, bodies) {
+                kept.push(function, &self.classifier.encoding);
             }
         }
-        for (encoding, members) in seen.into_values().flatten() {
-            if members.len() > 1 {
-                self.class(encoding.facts, members);
+        let mut items = core::mem::take(&mut kept.items);
+        // Stable, so that equal functions stay in the order of their symbols.
+        items.sort_by(|a, b| kept.key(a).cmp(&kept.key(b)));
+        for equal in items.chunk_by(|a, b| kept.key(a) == kept.key(b)) {
+            if equal.len() > 1 {
+                self.class(equal, &kept);
             }
         }
+        kept.items = items;
+        self.classifier.kept = kept;
     }
 
     /// Walks a function; whether that went well.
@@ -219,7 +264,7 @@ impl Classes<'_> {
             symbols: self.symbols,
         };
         let body = canonicalized(bodies.body(function), self.options.canonicalize);
-        let Classifier { scratch, encoding } = &mut *self.classifier;
+        let Classifier { scratch, encoding, kept: _ } = &mut *self.classifier;
         let result = canon::encode(&body, &context, scratch, encoding);
         self.stats.walk_functions += 1;
         self.stats.walk_instructions += encoding.instructions as usize;
@@ -233,22 +278,24 @@ impl Classes<'_> {
     }
 
     /// Keeps what the later phases need of functions with equal encodings.
-    fn class(&mut self, common: Vec<Fact>, members: Vec<Member>) {
-        let first = self.facts.len() as u32;
-        self.facts.push(common);
-        let mut other_facts: BTreeMap<Vec<Fact>, u32> = BTreeMap::new();
-        for Member { function, callees, facts } in members {
-            self.class_of[function.index()] = self.count;
-            self.nodes.push(function);
-            self.references.push(callees);
-            let index = match facts {
-                None => first,
-                Some(facts) => *other_facts.entry(facts).or_insert_with_key(|facts| {
-                    self.facts.push(facts.clone());
+    fn class(&mut self, equal: &[Item], kept: &Kept) {
+        let mut known: BTreeMap<&[Fact], u32> = BTreeMap::new();
+        let mut last: Option<(&[Fact], u32)> = None;
+        for item in equal {
+            self.class_of[item.function.index()] = self.count;
+            self.nodes.push(item.function);
+            self.references.push(kept.callees[item.callees.clone()].iter().copied());
+            let facts = &kept.facts[item.facts.clone()];
+            // Most members have the facts of the one before.
+            let index = match last {
+                Some((last, index)) if last == facts => index,
+                Some(_) | None => *known.entry(facts).or_insert_with(|| {
+                    self.facts.push(facts.to_vec());
                     self.facts.len() as u32 - 1
                 }),
             };
-            self.facts_of[function] = Some(index);
+            last = Some((facts, index));
+            self.facts_of[item.function] = Some(index);
         }
         self.count += 1;
     }

@@ -7,7 +7,8 @@ use crate::canon::{self, Context, Mark, Place, ResolveSymbol, Scratch};
 use crate::encoding::Encoding;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::unit::{FunctionIndex, canonicalized};
+use crate::unit::{Bodies, FunctionIndex, canonicalized};
+use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function, Inst};
 
 /// Where two functions first differ.
@@ -130,9 +131,83 @@ pub fn first_difference(
     Ok(compare(plan, &a_walk, &b_walk))
 }
 
+/// A function that resembles another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The function.
+    pub function: FunctionIndex,
+    /// Places (header parts, blocks, instructions) at which the two say the same, counted from the
+    /// beginning. References to functions of the unit count as the same.
+    pub equal: usize,
+    /// Places of the longer of the two.
+    pub places: usize,
+}
+
+/// The functions with the signature of `function` that resemble it most, best first, at most
+/// `limit` of them. The function itself is not among them; functions of its class are.
+///
+/// Walks every function with the same signature. Functions that cannot be walked are left out, and
+/// if `function` itself cannot be, there are none.
+pub fn nearest(
+    plan: &Plan,
+    function: FunctionIndex,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    limit: usize,
+) -> Vec<Neighbour> {
+    let signature = bodies.body(function).signature.clone();
+    let Some(walked) = walk(plan, function, bodies.body(function), options) else {
+        return Vec::new();
+    };
+    let mut neighbours = Vec::new();
+    let added = plan.entries().len() - plan.shared_bodies().len();
+    for (other, _) in plan.entries().take(added).filter(|&(other, _)| other != function) {
+        let body = bodies.body(other);
+        if body.signature != signature {
+            continue;
+        }
+        if let Some(other_walked) = walk(plan, other, body, options) {
+            let places = walked.places().max(other_walked.places());
+            let equal =
+                (0..places).filter(|&at| walked.place(at) == other_walked.place(at)).count();
+            neighbours.push(Neighbour { function: other, equal, places });
+        }
+    }
+    // a/b > c/d without rounding; then by symbol, so that the order of functions does not matter.
+    let symbol = |neighbour: &Neighbour| {
+        let symbol = plan.entry(neighbour.function).symbol();
+        (symbol.namespace, symbol.index)
+    };
+    neighbours.sort_by(|a, b| {
+        let (x, y) = (a.equal as u128 * b.places as u128, b.equal as u128 * a.places as u128);
+        y.cmp(&x).then_with(|| symbol(a).cmp(&symbol(b)))
+    });
+    neighbours.truncate(limit);
+    neighbours
+}
+
 struct Walked {
     encoding: Encoding,
     scratch: Scratch,
+}
+
+impl Walked {
+    fn places(&self) -> usize {
+        self.scratch.marks.len()
+    }
+
+    /// What the streams say of one place; `None` past the end.
+    fn place(&self, at: usize) -> Option<[&[u8]; 3]> {
+        let start = self.scratch.marks.get(at)?;
+        let [shape, constants, references] = self.encoding.key();
+        let end = self.scratch.marks.get(at + 1);
+        let end_of = |position: fn(&Mark) -> usize, len: usize| end.map_or(len, position);
+        Some([
+            &shape[start.shape..end_of(|mark| mark.shape, shape.len())],
+            &constants[start.constants..end_of(|mark| mark.constants, constants.len())],
+            &references[start.references..end_of(|mark| mark.references, references.len())],
+        ])
+    }
 }
 
 fn walk(

@@ -1,11 +1,64 @@
-//! Function merging for Cranelift IR.
+//! Function merging for Cranelift IR: one body for all functions of a unit that do the same thing.
+//!
+//! A *unit* is whatever is compiled together: a module, a crate, a batch of a JIT. The pass takes
+//! its functions before code generation, finds those that are equal, keeps one body of each class,
+//! and says of every other function what becomes of it: its callers are redirected, its symbol
+//! becomes an alias, or a one-jump thunk. What is merged away is never compiled.
+//!
+//! # Example
+//!
+//! ```
+#![doc = include_str!("../examples/embed.rs")]
+//! ```
+//!
+//! # How it is used
+//!
+//! 1. [`Merger::add`] every function under the symbol by which the others refer to it. Functions
+//!    can be streamed through: only a summary is kept.
+//! 2. [`Merger::plan`] asks for the bodies again that may have an equal, through [`Bodies`], and
+//!    returns a [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
+//! 3. [`Plan::apply`] rewrites each function that is kept. Emitting thunks ([`JumpThunk`],
+//!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
+//!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
+//!
+//! [`recheck`] compares everything a plan calls equal a second time; [`first_difference`] and
+//! [`nearest`] answer "why not?".
+//!
+//! # What is equal
+//!
+//! Two functions are equal if no caller can tell which of them runs: signature, control flow,
+//! operations, types, constants, trap codes and stack maps are equal, and they refer to the same
+//! symbols or to functions of the unit that are equal in turn. The numbering of values, blocks and
+//! table entries, the layout, unreachable blocks, unused declarations, the operand order of
+//! commutative integer operations, source locations and debug tags do not matter. Promises that
+//! only enable optimisation (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) may
+//! differ; the kept body keeps those that all make.
+//!
+//! Equality of callees is decided optimistically (the coarsest congruence), so self recursion,
+//! mutual recursion and call chains of any depth merge in one run.
+//!
+//! # Guarantees
+//!
+//! * A hash decides nothing: functions merge only if their encodings are equal byte by byte.
+//! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
+//! * The result depends neither on the order of the functions nor on the platform.
+//! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
+//!
+//! # What it does not do
+//!
+//! It does not verify its input, does not merge functions that differ in constants or callees, does
+//! not look at data objects, and has no adapter for `cranelift_module::Module` yet.
+//!
+//! # Features
+//!
+//! Without features the crate is `no_std` (it needs `alloc`). `cli` builds the program
+//! `clif-merge` and needs `std`.
+
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
-#[cfg(any(test, feature = "cli"))]
-extern crate std;
 
 mod apply;
 mod canon;
@@ -26,7 +79,7 @@ mod unit;
 
 pub use apply::call_thunk;
 pub use cranelift_codegen;
-pub use difference::{Difference, Rule, Site, first_difference};
+pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
 pub use encoding::Encoding;
 pub use hash::{StructuralHash, structural_hash};
 pub use options::{

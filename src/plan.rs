@@ -386,11 +386,14 @@ impl Decision<'_> {
     /// Decides for a member that is not the representative.
     fn member(&mut self, member: FunctionIndex, to: FunctionIndex) {
         let survives = self.symbol_survives(member);
+        let addresses = self.entries[member].attributes.addresses;
         let (disposition, reason) = match (self.need(member), survives) {
-            (Need::Nothing, _) if self.is_address_taken(member) => {
-                (Disposition::Redirect { to }, Reason::AddressInsignificant)
-            }
-            (Need::Nothing, _) => (Disposition::Redirect { to }, Reason::OnlyCalled),
+            (Need::Nothing, _) => match addresses {
+                Addresses::Significant => (Disposition::Redirect { to }, Reason::OnlyCalled),
+                Addresses::Insignificant => {
+                    (Disposition::Redirect { to }, Reason::AddressInsignificant)
+                }
+            },
             (Need::Symbol, Some(Reason::Preemptible)) => {
                 (Disposition::Alias { to }, Reason::Preemptible)
             }
@@ -407,11 +410,6 @@ impl Decision<'_> {
         };
         self.entries[member].disposition = disposition;
         self.entries[member].reason = reason;
-    }
-
-    fn is_address_taken(&self, function: FunctionIndex) -> bool {
-        let entry = &self.entries[function];
-        entry.attributes.address_taken || self.observed.address_taken(&entry.symbol)
     }
 
     fn thunk_is_smaller(&self, function: FunctionIndex) -> bool {

@@ -32,10 +32,9 @@ pub enum Reason {
     AllPreemptible,
     /// Kept: the limit on merges is reached.
     MergeLimit,
-    /// Redirected: nobody but its callers knows it.
+    /// Redirected: its address would matter, but nobody takes it.
     OnlyCalled,
-    /// Redirected or aliased: its address is taken or it is visible, but the address does not
-    /// matter.
+    /// Redirected or aliased: its address does not matter.
     AddressInsignificant,
     /// Thunk: visible outside the unit, with an address of its own, or without aliases.
     VisibleOutside,
@@ -113,8 +112,8 @@ impl Reason {
                 "its whole class is preemptible and a shared body does not pay"
             }
             Reason::MergeLimit => "the limit on merges is reached",
-            Reason::OnlyCalled => "only called: its callers call the representative",
-            Reason::AddressInsignificant => "its address does not matter",
+            Reason::OnlyCalled => "nobody takes its address: its callers call the representative",
+            Reason::AddressInsignificant => "its address does not matter: who refers to it refers to the representative",
             Reason::VisibleOutside => "visible outside the unit: its symbol jumps",
             Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
             Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",

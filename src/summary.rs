@@ -1,9 +1,9 @@
 //! What is known of a function before any of it is walked.
 //!
 //! [`counts`] puts functions aside in constant time: two functions that differ in it are not
-//! compared. [`Observed::add`] is the one look at instructions that every function gets: a scan
-//! of the opcodes for addresses taken, which must be known of functions that are never walked, too.
-//! It reads the instruction table in memory order, which is some twenty times cheaper than a walk.
+//! compared. [`Observed`] finds whose addresses are taken, which must be known of functions that
+//! are never walked, too. It reads the instruction table in memory order, which is several times
+//! cheaper than a walk, and only in units where the answer can matter.
 
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, UserExternalName,
@@ -51,33 +51,29 @@ pub(crate) struct Observed {
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
 impl Observed {
-    /// Adds what `func` observes.
-    ///
-    /// Linear in the number of instructions, about one nanosecond each; constant where the
-    /// function names no symbols.
-    pub fn add(&mut self, func: &Function) {
-        let insert = |symbols: &mut Symbols, name: &ExternalName| {
-            if let ExternalName::User(name_ref) = name
-                && let Some(symbol) = func.params.user_named_funcs().get(*name_ref)
-                && !symbols.contains(symbol)
-            {
-                symbols.insert(symbol.clone());
-            }
-        };
+    /// Adds what the tables of `func` say. Linear in their sizes.
+    pub fn add_tables(&mut self, func: &Function) {
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, offset: _, colocated: _, tls: _ } = gv {
-                insert(&mut self.addresses, name);
+                insert(&mut self.addresses, func, name);
             }
         }
         for callee in func.dfg.ext_funcs.values() {
             if callee.patchable {
-                insert(&mut self.patchable, &callee.name);
+                insert(&mut self.patchable, func, &callee.name);
             }
         }
+    }
+
+    /// Adds the functions whose addresses `func` takes.
+    ///
+    /// Linear in the number of instructions, some nanoseconds each; constant where the function
+    /// names no functions.
+    pub fn add_address_uses(&mut self, func: &Function) {
         if !func.dfg.ext_funcs.is_empty() {
             for func_ref in address_uses(func) {
                 if let Some(callee) = func.dfg.ext_funcs.get(func_ref) {
-                    insert(&mut self.addresses, &callee.name);
+                    insert(&mut self.addresses, func, &callee.name);
                 }
             }
         }
@@ -91,6 +87,15 @@ impl Observed {
     /// Whether some function calls it in a way that can be patched.
     pub fn patchable(&self, symbol: &UserExternalName) -> bool {
         self.patchable.contains(symbol)
+    }
+}
+
+fn insert(symbols: &mut Symbols, func: &Function, name: &ExternalName) {
+    if let ExternalName::User(name_ref) = name
+        && let Some(symbol) = func.params.user_named_funcs().get(*name_ref)
+        && !symbols.contains(symbol)
+    {
+        symbols.insert(symbol.clone());
     }
 }
 

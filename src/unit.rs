@@ -125,6 +125,11 @@ pub struct Merger<'a> {
     functions: PrimaryMap<FunctionIndex, Summary>,
     by_symbol: HashMap<UserExternalName, FunctionIndex, FxBuildHasher>,
     observed: Observed,
+    /// Whether there is a local function with a significant address. Of all others it is known
+    /// what must stay of them, whoever takes their addresses.
+    addresses_matter: bool,
+    /// Functions that came before the first such function.
+    unscanned: Vec<FunctionIndex>,
     classifier: crate::classify::Classifier,
     stats: Stats,
 }
@@ -137,6 +142,8 @@ impl<'a> Merger<'a> {
             functions: PrimaryMap::new(),
             by_symbol: HashMap::default(),
             observed: Observed::default(),
+            addresses_matter: false,
+            unscanned: Vec::new(),
             classifier: Default::default(),
             stats: Stats::default(),
         }
@@ -150,8 +157,9 @@ impl<'a> Merger<'a> {
     /// Takes a function into the unit, under the name by which the others refer to it. The
     /// function itself is not kept.
     ///
-    /// Constant time and one scan of opcodes with [`Prebucket::Counts`]; a walk of the function
-    /// with [`Prebucket::WalkAll`]; with [`Canonicalize::Optimize`], an optimisation of a copy.
+    /// Constant time with [`Prebucket::Counts`], and from the first local function with a
+    /// significant address on, a scan of opcodes; a walk of the function with
+    /// [`Prebucket::WalkAll`]; with [`Canonicalize::Optimize`], an optimisation of a copy.
     ///
     /// # Errors
     ///
@@ -174,7 +182,13 @@ impl<'a> Merger<'a> {
         if self.functions.len() >= u32::MAX as usize - 1 {
             return Err(AddError::TooManyFunctions);
         }
-        self.observed.add(func);
+        self.observed.add_tables(func);
+        self.addresses_matter |= attributes.linkage == Linkage::Local
+            && attributes.addresses == Addresses::Significant;
+        let scanned = self.addresses_matter;
+        if scanned {
+            self.observed.add_address_uses(func);
+        }
         let body = canonicalized(func, self.options.canonicalize);
         let bucket = match self.options.prebucket {
             Prebucket::Counts => u128::from(summary::counts(&body, attributes.key)),
@@ -187,6 +201,9 @@ impl<'a> Merger<'a> {
         let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
         let summary = Summary { symbol: symbol.clone(), attributes, bucket, instructions };
         let index = self.functions.push(summary);
+        if !scanned {
+            self.unscanned.push(index);
+        }
         self.by_symbol.insert(symbol, index);
         Ok(index)
     }
@@ -208,15 +225,26 @@ impl<'a> Merger<'a> {
 
     /// Finds the classes of equal functions and decides what becomes of every function.
     ///
-    /// Asks `bodies` for the functions that share a bucket with another one. Linear in their
+    /// Asks `bodies` for the functions that share a bucket with another one, and for those that
+    /// were added before the first local function with a significant address. Linear in their
     /// sizes, up to a logarithm. The result does not depend on the order of the functions.
     pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
+        self.observe(bodies);
         let mut classified = self.classify(bodies);
         self.stats.refine_classes_before = classified.partition.len();
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, functions, by_symbol, observed, classifier: _, stats } = self;
+        let Merger { options, functions, by_symbol, observed, stats, .. } = self;
         decide(&options, functions, by_symbol, &observed, &classified, bodies, stats)
+    }
+
+    /// Catches up on the functions whose uses of addresses were not looked at.
+    fn observe(&mut self, bodies: &mut dyn Bodies) {
+        if self.addresses_matter {
+            for function in core::mem::take(&mut self.unscanned) {
+                self.observed.add_address_uses(bodies.body(function));
+            }
+        }
     }
 
     fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {

@@ -26,7 +26,15 @@ pub struct Input {
     #[arg(required = true, value_name = "IN")]
     pub paths: Vec<PathBuf>,
 
-    /// Who can see functions that have no 'linkage' directive
+    #[command(flatten)]
+    pub defaults: Defaults,
+}
+
+/// What holds for functions without directives.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Functions without directives")]
+pub struct Defaults {
+    /// Who can see functions that have no 'linkage' directive: export, hidden, local or preemptible
     ///
     /// export: visible outside the linked image. hidden: visible to other units of the image.
     /// local: visible in this unit only. preemptible: visible outside, and another definition may
@@ -36,7 +44,6 @@ pub struct Input {
         value_name = "LINKAGE",
         default_value = "export",
         value_parser = linkage,
-        help_heading = "Functions without directives",
     )]
     pub linkage: Linkage,
 
@@ -50,16 +57,17 @@ pub struct Input {
         value_name = "ADDRESSES",
         default_value = "significant",
         value_parser = addresses,
-        help_heading = "Functions without directives",
     )]
     pub addresses: Addresses,
 }
 
-fn linkage(text: &str) -> Result<Linkage, String> {
+/// Reads the value of `--linkage`.
+pub fn linkage(text: &str) -> Result<Linkage, String> {
     parse_linkage(text).map_err(|error| error.to_string())
 }
 
-fn addresses(text: &str) -> Result<Addresses, String> {
+/// Reads the value of `--addresses`.
+pub fn addresses(text: &str) -> Result<Addresses, String> {
     parse_addresses(text).map_err(|error| error.to_string())
 }
 
@@ -75,8 +83,8 @@ impl Input {
         }
         let sources = unit::read_sources(&self.paths)?;
         let defaults = Attributes {
-            linkage: self.linkage,
-            addresses: self.addresses,
+            linkage: self.defaults.linkage,
+            addresses: self.defaults.addresses,
             ..Attributes::default()
         };
         let mut progress = Progress::new("reading", 0, general.quiet);
@@ -136,6 +144,8 @@ pub enum What {
     ValueLabels,
     /// Keys of stack slots
     SlotKeys,
+    /// The order of the operands of commutative integer operations
+    OperandOrder,
 }
 
 impl Pass {
@@ -143,13 +153,19 @@ impl Pass {
     pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
         let mut options = Options::default();
         for what in &self.compare {
-            let ComparePolicy { source_locations, debug_tags, value_labels, stack_slot_keys } =
-                &mut options.compare;
+            let ComparePolicy {
+                source_locations,
+                debug_tags,
+                value_labels,
+                stack_slot_keys,
+                operand_order,
+            } = &mut options.compare;
             *match what {
                 What::Srclocs => source_locations,
                 What::DebugTags => debug_tags,
                 What::ValueLabels => value_labels,
                 What::SlotKeys => stack_slot_keys,
+                What::OperandOrder => operand_order,
             } = Compare::Compare;
         }
         options.prebucket = match self.walk_all {

@@ -153,8 +153,17 @@ fn one_line(info: &PanicHookInfo<'_>) -> String {
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match info.location() {
-        Some(location) => format!("{text} ({}:{})", location.file(), location.line()),
+        Some(location) => format!("{text} ({}:{})", short_path(location.file()), location.line()),
         None => text,
+    }
+}
+
+/// A source path from the name of its crate on, where it is one of a crate from the registry.
+fn short_path(path: &str) -> &str {
+    let crate_directory = path.rfind("/src/").map_or(path, |source| &path[..source]);
+    match crate_directory.rfind('/') {
+        Some(slash) if path.starts_with('/') => &path[slash + 1..],
+        Some(_) | None => path,
     }
 }
 
@@ -169,7 +178,7 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, HELP, bug, contain, report, usage};
+    use super::{Exit, HELP, bug, contain, report, short_path, usage};
 
     #[test]
     fn every_code_is_documented() {
@@ -185,6 +194,15 @@ mod tests {
         assert_eq!(report(&usage("a").context("b")), Exit::Usage);
         assert_eq!(report(&bug("a")), Exit::Bug);
         assert_eq!(report(&anyhow::anyhow!("a")), Exit::Input);
+    }
+
+    #[test]
+    fn paths_are_short() {
+        for (path, short) in
+            [("/r/src/index/krate-1.2/src/a/b.rs", "krate-1.2/src/a/b.rs"), ("src/a.rs", "src/a.rs")]
+        {
+            assert_eq!(short_path(path), short);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use cranelift_codegen::isa::{self, Builder, LookupError, OwnedTargetIsa, TargetI
 use cranelift_codegen::settings::{self, Configurable, Flags, SetError};
 use cranelift_mergefunc::cranelift_codegen;
 use std::str::FromStr as _;
-use target_lexicon::Triple;
+use target_lexicon::{Architecture, BinaryFormat, Triple};
 
 /// The short names of targets, and what they stand for.
 const SHORT: [(&str, &str); 2] =
@@ -26,6 +26,20 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("preserve_frame_pointers", "true"),
     ("enable_verifier", "false"),
 ];
+
+/// Defaults that depend on the object format.
+fn defaults_of(triple: &Triple) -> &'static [(&'static str, &'static str)] {
+    match (triple.binary_format, triple.architecture) {
+        (BinaryFormat::Elf, _) => &[("tls_model", "elf_gd")],
+        (BinaryFormat::Macho, _) => &[("tls_model", "macho")],
+        // A table of addresses is reached in a way that the object writer does not know.
+        (BinaryFormat::Coff, Architecture::Aarch64(_)) => {
+            &[("tls_model", "coff"), ("is_pic", "false")]
+        }
+        (BinaryFormat::Coff, _) => &[("tls_model", "coff")],
+        _ => &[],
+    }
+}
 
 /// A Cranelift setting as the command line gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,19 +98,19 @@ pub fn build<const N: usize>(
     targets: [Triple; N],
     given: &[Setting],
 ) -> Result<[OwnedTargetIsa; N]> {
-    let mut shared = settings::builder();
-    for (name, value) in DEFAULTS {
-        shared.set(name, value).expect("a default setting");
-    }
-    let mut builders: Vec<(Triple, Builder)> = Vec::new();
+    let mut builders: Vec<(Triple, settings::Builder, Builder)> = Vec::new();
     for triple in targets {
         let builder = isa::lookup(triple.clone()).map_err(|error| usage(error.to_string()))?;
-        builders.push((triple, builder));
+        let mut shared = settings::builder();
+        for (name, value) in DEFAULTS.iter().chain(defaults_of(&triple)) {
+            shared.set(name, value).expect("a default setting");
+        }
+        builders.push((triple, shared, builder));
     }
     for setting in given {
-        let mut known = apply(&mut shared, setting)?;
-        for (_, builder) in &mut builders {
-            known |= apply(builder, setting)?;
+        let mut known = false;
+        for (_, shared, builder) in &mut builders {
+            known |= apply(shared, setting)? || apply(builder, setting)?;
         }
         if !known {
             return Err(usage(format!(
@@ -105,11 +119,10 @@ pub fn build<const N: usize>(
             )));
         }
     }
-    let flags = Flags::new(shared);
     let mut isas = Vec::new();
-    for (triple, builder) in builders {
+    for (triple, shared, builder) in builders {
         let isa = builder
-            .finish(flags.clone())
+            .finish(Flags::new(shared))
             .map_err(|error| usage(format!("no code can be made for {triple}: {error}")))?;
         isas.push(isa);
     }

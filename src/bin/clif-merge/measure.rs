@@ -84,43 +84,72 @@ pub fn pass(
     Ok((Applied { plan, bodies }, time))
 }
 
-/// Compiles the functions as they were read. Gives their sizes, and the time in Cranelift.
-pub fn compile_before(unit: &Unit, isa: &dyn TargetIsa, quiet: bool) -> Result<(Vec<u32>, Duration)> {
-    let mut compiler = Compiler::new(isa);
-    let mut progress = Progress::new("compiling before merging", unit.functions.len(), quiet);
-    let mut sizes = Vec::new();
-    for index in 0..unit.functions.len() {
-        sizes.push(given_size(unit, index, &mut compiler, isa)?);
-        progress.step();
-    }
-    Ok((sizes, compiler.time))
+/// What compiling a unit takes and gives.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    /// Bytes of code.
+    pub sizes: Sizes,
+    /// The time in Cranelift for all functions as they were read.
+    pub before: Duration,
+    /// The time in Cranelift for what is left after merging, in which thunks take no part.
+    pub after: Duration,
 }
 
-/// Compiles what is left after merging. Gives the sizes of all that is emitted, and the time in
-/// Cranelift, in which thunks take no part.
-pub fn compile_after(
+/// The functions that are compiled as they were read before they are compiled as they are left, or
+/// the other way around.
+const CHUNK: usize = 256;
+
+/// Compiles the functions as they were read, and what is left after merging.
+///
+/// The two take turns, chunk by chunk, each beginning every second time, so that a machine which
+/// becomes slower or faster does so for both.
+pub fn compile(
     unit: &Unit,
     applied: Applied,
     isa: &dyn TargetIsa,
     quiet: bool,
-) -> Result<(Vec<u32>, Duration)> {
-    let Applied { plan, bodies } = applied;
-    let mut compiler = Compiler::new(isa);
-    let mut progress = Progress::new("compiling after merging", bodies.len(), quiet);
-    let mut sizes = Vec::new();
-    for (index, body) in bodies.into_iter().enumerate() {
-        sizes.push(match body {
-            Some(func) => size(compiler.compile_of(unit, given_index(unit, &plan, index), func)?),
-            None => match plan.entry(FunctionIndex::new(index)).disposition() {
-                Disposition::Thunk { to: _ } => jump_size(isa),
-                Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => 0,
-                // What the text calls a thunk or an alias.
-                Disposition::Keep => given_size(unit, index, &mut compiler, isa)?,
-            },
-        });
-        progress.step();
+) -> Result<Compiled> {
+    let Applied { plan, mut bodies } = applied;
+    let mut progress = Progress::new("compiling", bodies.len() + unit.functions.len(), quiet);
+    let [mut before, mut after] = [Compiler::new(isa), Compiler::new(isa)];
+    let mut sizes = Sizes::default();
+    let last_chunk = bodies.len().div_ceil(CHUNK);
+    for chunk in 0..last_chunk {
+        let functions = chunk * CHUNK..bodies.len().min((chunk + 1) * CHUNK);
+        for first in [chunk % 2 == 0, chunk % 2 == 1] {
+            for index in functions.clone() {
+                if first && index < unit.functions.len() {
+                    sizes.before.push(given_size(unit, index, &mut before, isa)?);
+                    progress.step();
+                } else if !first {
+                    let body = bodies[index].take();
+                    sizes.after.push(left_size(unit, &plan, index, body, &mut after, isa)?);
+                    progress.step();
+                }
+            }
+        }
     }
-    Ok((sizes, compiler.time))
+    Ok(Compiled { sizes, before: before.time, after: after.time })
+}
+
+/// The size of what is emitted for a function after merging.
+fn left_size(
+    unit: &Unit,
+    plan: &Plan,
+    index: usize,
+    body: Option<Function>,
+    compiler: &mut Compiler<'_>,
+    isa: &dyn TargetIsa,
+) -> Result<u32> {
+    if let Some(func) = body {
+        return Ok(size(compiler.compile_of(unit, given_index(unit, plan, index), func)?));
+    }
+    Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
+        Disposition::Thunk { to: _ } => jump_size(isa),
+        Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => 0,
+        // What the text calls a thunk or an alias.
+        Disposition::Keep => given_size(unit, index, compiler, isa)?,
+    })
 }
 
 /// The function of the unit whose place a function has: its own, or that of the function whose

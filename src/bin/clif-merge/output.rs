@@ -62,7 +62,10 @@ impl Output {
     }
 
     fn cannot_write(&self) -> String {
-        format!("cannot write {}", self.name.display())
+        match self.kind {
+            Kind::Stdout => "cannot write standard output".to_owned(),
+            Kind::Direct | Kind::Replace { .. } => format!("cannot write {}", self.name.display()),
+        }
     }
 
     /// Whether what is written appears on a terminal.
@@ -96,6 +99,15 @@ impl Output {
         };
         written.with_context(|| self.cannot_write())
     }
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn print(text: &str) -> Result<()> {
+    Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write(text.as_bytes())
 }
 
 /// Whether a path is another name for an open file, whose own name must not be given away.

@@ -10,15 +10,16 @@ use crate::codegen::Compiler;
 use crate::exit::{Exit, condition};
 use crate::isa;
 use crate::measure::{self, Sizes, total};
+use crate::output;
 use crate::pass;
 use crate::table::{Align, percent, render, thousands};
 use crate::unit::Unit;
 use anyhow::Result;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Disposition, Plan, Reason, cranelift_codegen};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, Reason, cranelift_codegen};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -154,8 +155,8 @@ struct Class {
     representative: String,
     /// How many functions gave up their bodies.
     merged: usize,
-    /// Bytes of code that this saves.
-    saved: u64,
+    /// Bytes of code that this saves. Negative only if the kept body lost a promise that mattered.
+    saved: i64,
 }
 
 fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -175,8 +176,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         Format::Text => text(&report),
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?;
+    output::print(&text)?;
     if let Some(least) = min_saved {
         let (name, bytes) = report.host_bytes();
         if bytes.saved() < least {
@@ -224,15 +224,13 @@ fn measure(
         let merged = pass::merge(&unit, &options, &mut code_size)?;
         check(&unit, &merged, &options, host)?;
     }
-    let (before, compile_before) = measure::compile_before(&unit, host, general.quiet)?;
-    let (after, compile_after) = measure::compile_after(&unit, applied, host, general.quiet)?;
-    let host_sizes = Sizes { before, after };
+    let compiled = measure::compile(&unit, applied, host, general.quiet)?;
 
     let other_options = pass.options(other, aliases);
     let mut compiler = Compiler::new(other);
     let merged = pass::merge(&unit, &other_options, &mut |func| compiler.size(func))?;
     let other_sizes = measure::sizes(&unit, &merged, other, general.quiet)?;
-    let [host_bytes, other_bytes] = [&host_sizes, &other_sizes].map(Bytes::of);
+    let [host_bytes, other_bytes] = [&compiled.sizes, &other_sizes].map(Bytes::of);
     let (x86_64, aarch64) = match host_is_arm {
         false => (host_bytes, other_bytes),
         true => (other_bytes, host_bytes),
@@ -253,10 +251,10 @@ fn measure(
             read: seconds(read),
             walk: seconds(walk),
             pass: seconds(pass_time),
-            compile_before: seconds(compile_before),
-            compile_after: seconds(compile_after),
+            compile_before: seconds(compiled.before),
+            compile_after: seconds(compiled.after),
         },
-        largest: largest(&unit, &plan, &host_sizes, rows),
+        largest: largest(&unit, &plan, &compiled.sizes, rows),
     })
 }
 
@@ -295,23 +293,30 @@ fn by_reason(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
 
 /// The classes that save most, the largest first; of equal ones the first by number.
 fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
-    let mut classes = BTreeMap::new();
-    for ((_, entry), (&before, &after)) in plan.entries().zip(sizes.before.iter().zip(&sizes.after)) {
+    let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
+    for (function, entry) in plan.entries() {
+        let (representative, class) = classes.entry(entry.class()).or_insert_with(|| {
+            (None, Class { representative: String::new(), merged: 0, saved: 0 })
+        });
         if let Some(to) = entry.disposition().representative() {
-            let symbol = plan.entry(to).symbol();
-            let class = classes.entry(entry.class()).or_insert_with(|| Class {
-                representative: match unit.functions.get(to.as_u32() as usize) {
-                    Some(_) => unit.names.display(symbol),
-                    None => "a new shared body".to_owned(),
-                },
-                merged: 0,
-                saved: 0,
-            });
+            *representative = Some(to);
             class.merged += 1;
-            class.saved += u64::from(before.saturating_sub(after));
         }
+        let size = |sizes: &[u32]| sizes.get(function.index()).map_or(0, |&size| i64::from(size));
+        class.saved += size(&sizes.before) - size(&sizes.after);
     }
-    let mut classes: Vec<Class> = classes.into_values().collect();
+    let mut classes: Vec<Class> = classes
+        .into_values()
+        .filter_map(|(representative, class)| {
+            let representative = representative?;
+            let symbol = plan.entry(representative).symbol();
+            let name = match representative.index() < unit.functions.len() {
+                true => unit.names.display(symbol),
+                false => "(a new shared body)".to_owned(),
+            };
+            Some(Class { representative: name, ..class })
+        })
+        .collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.saved));
     classes.truncate(rows);
     classes
@@ -324,6 +329,11 @@ impl Report {
             _ => ("x86-64", self.native.x86_64),
         }
     }
+}
+
+fn signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", thousands(number.unsigned_abs()))
 }
 
 /// The report for a person.
@@ -357,7 +367,7 @@ fn text(report: &Report) -> String {
         let heading = ["representative", "merged", "bytes saved"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         for Class { representative, merged, saved } in &report.largest {
-            rows.push(vec![representative.clone(), number(*merged), thousands(*saved)]);
+            rows.push(vec![representative.clone(), number(*merged), signed(*saved)]);
         }
         text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
     }

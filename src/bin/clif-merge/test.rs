@@ -4,6 +4,7 @@
 //! was skipped. A file whose code crashes takes the program with it; `--verbose` names each file
 //! beforehand.
 
+use crate::exit::Exit;
 use crate::filetest::{self, Report, Settings, Verdict};
 use anyhow::{Context as _, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,11 @@ pub struct Opts {
 ///
 /// Paths that do not exist, and directories without filetests.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { paths, foreign, verbose } = opts;
+    let Opts {
+        paths,
+        foreign,
+        verbose,
+    } = opts;
     let mut files = Vec::new();
     for path in &paths {
         let before = files.len();
@@ -46,15 +51,25 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         ensure!(files.len() > before, "{}: no .clif files", path.display());
     }
     let bless = std::env::var_os("CRANELIFT_TEST_BLESS").is_some_and(|value| value == "1");
-    filetest::keep_panics();
-    let [mut passed, mut failed, mut skipped, mut run_commands, mut merged] = [0; 5];
+    let [
+        mut passed,
+        mut failed,
+        mut skipped,
+        mut run_commands,
+        mut merged,
+    ] = [0; 5];
     for file in &files {
         let name = file.display();
         if verbose {
             eprintln!("test: {name}");
         }
         let report = filetest::check(file, Settings { foreign, bless });
-        let Report { verdict, notes, run_commands: commands, merged: away } = report;
+        let Report {
+            verdict,
+            notes,
+            run_commands: commands,
+            merged: away,
+        } = report;
         run_commands += commands;
         merged += away;
         match verdict {
@@ -83,15 +98,13 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             }
         }
     }
-    // The next thing that panics is a mistake of this program.
-    let _ = std::panic::take_hook();
     println!(
         "{passed} passed, {failed} failed, {skipped} skipped; {run_commands} run commands; \
          {merged} merged functions"
     );
     Ok(match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+        0 => Exit::Done.into(),
+        _ => Exit::Input.into(),
     })
 }
 
@@ -114,7 +127,11 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     }
     entries.sort();
     for entry in entries {
-        if entry.is_dir() || entry.extension().is_some_and(|extension| extension == "clif") {
+        if entry.is_dir()
+            || entry
+                .extension()
+                .is_some_and(|extension| extension == "clif")
+        {
             find(&entry, files)?;
         }
     }

@@ -125,11 +125,6 @@ impl Names {
         UserExternalName::new(self.namespace, index)
     }
 
-    /// Whether the text has any names of this kind.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
     /// Whether `text` is a name of the unit.
     pub fn contains(&self, text: &str) -> bool {
         self.by_text.contains_key(text)

@@ -1,18 +1,326 @@
-//! `clif-merge why`: why two functions did not merge.
+//! `clif-merge why`: why two functions merged, or did not; for one function, what it resembles.
+//!
+//! Two functions: the first difference, with carets under it in both listings, and the rule that
+//! makes it matter. Where they differ only in functions they refer to, it says which pair to ask
+//! about next. It explains a plan; it does not change one.
 
-use anyhow::{Result, bail};
-use std::path::PathBuf;
+use crate::args::{Defaults, General, Input, Pass, Settings, TargetArg};
+use crate::codegen::Compiler;
+use crate::exit::{Exit, usage};
+use crate::isa;
+use crate::output::Output;
+use crate::pass;
+use crate::unit::{Names, Unit};
+use anyhow::{Result, anyhow};
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::entities::AnyEntity;
+use cranelift_codegen::ir::{Block, Function, Inst, Value};
+use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    Difference, Disposition, FunctionIndex, Options, Plan, Rule, Site, cranelift_codegen,
+    first_difference, nearest,
+};
+use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell why two functions did not merge
+/// Tell why two functions merged or did not, or what one function resembles
+///
+/// The last one or two arguments are names of functions, such as %f or u0:1; what stands before
+/// them is the unit.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    /// CLIF files, and the names of the functions
-    #[arg(required = true, value_name = "IN")]
-    paths: Vec<PathBuf>,
+    /// The unit (files, directories, or '-'), then one or two names of functions
+    #[arg(required = true, num_args = 2.., value_name = "IN… F [G]")]
+    words: Vec<PathBuf>,
+
+    /// For one function: how many of the functions that resemble it are shown
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    neighbours: usize,
+
+    #[command(flatten)]
+    defaults: Defaults,
+    #[command(flatten)]
+    pass: Pass,
+    #[command(flatten)]
+    target: TargetArg,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    general: General,
 }
 
-/// Not written yet.
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge why unit.clif %f %g
+  clif-merge why unit.clif u0:17
+  clif-merge why --linkage local --addresses insignificant dir/ u0:3 u0:4";
+
+/// Lines of a listing shown around a difference.
+const CONTEXT: usize = 4;
+
+/// Explains.
+///
+/// # Errors
+///
+/// What cannot be read, and names that the unit does not have.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    bail!("'why' is not written yet ({} arguments)", opts.paths.len())
+    let Opts { words, neighbours, defaults, pass, target, settings, general } = opts;
+    let (paths, names) = split(words)?;
+    let [isa] = isa::build([target.target], &settings.settings)?;
+    let unit = Input { paths, defaults }.read(&general)?;
+    let options = pass.options(&*isa, false);
+    let mut compiler = Compiler::new(&*isa);
+    let (plan, plan_names) = pass::plan(&unit, &options, &mut |func| compiler.size(func))?;
+    let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
+    let text = match &names[..] {
+        [one] => explainer.one(explainer.find(one)?, neighbours),
+        [a, b] => explainer.two(explainer.find(a)?, explainer.find(b)?)?,
+        _ => unreachable!("one or two names"),
+    };
+    Output::check(Path::new("-"))?.write(text.as_bytes())?;
+    Ok(Exit::Done.into())
+}
+
+/// The unit's paths and the one or two names behind them.
+fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
+    let is_name = |word: &PathBuf| {
+        word.to_str().is_some_and(|word| {
+            let numbers = word.strip_prefix('u').and_then(|rest| rest.split_once(':'));
+            let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            word.starts_with('%') || numbers.is_some_and(|(a, b)| digits(a) && digits(b))
+        })
+    };
+    let count = words.iter().rev().take_while(|word| is_name(word)).count();
+    let mut paths = words;
+    let names = paths.split_off(paths.len() - count);
+    if names.is_empty() || names.len() > 2 || paths.is_empty() {
+        return Err(usage(
+            "'why' needs a unit and, at the end, one or two names of functions such as %f or u0:1",
+        ));
+    }
+    Ok((paths, names.iter().map(|name| name.display().to_string()).collect()))
+}
+
+struct Explainer<'a> {
+    unit: &'a Unit,
+    plan: &'a Plan,
+    names: &'a Names,
+    options: &'a Options<'a>,
+}
+
+impl Explainer<'_> {
+    fn find(&self, name: &str) -> Result<FunctionIndex> {
+        self.names
+            .parse(name)
+            .and_then(|symbol| self.plan.function(&symbol))
+            .filter(|function| function.index() < self.unit.functions.len())
+            .ok_or_else(|| anyhow!("the unit has no function {name}"))
+    }
+
+    fn name(&self, function: FunctionIndex) -> String {
+        self.names.display(self.plan.entry(function).symbol())
+    }
+
+    fn body(&self, function: FunctionIndex) -> &Function {
+        &self.unit.functions[function.index()]
+    }
+
+    /// What became of a function, in one line.
+    fn fate(&self, function: FunctionIndex) -> String {
+        let entry = self.plan.entry(function);
+        let what = match entry.disposition() {
+            Disposition::Keep => "kept".to_owned(),
+            Disposition::Redirect { to } => format!("redirected to {}", self.name(to)),
+            Disposition::Alias { to } => format!("alias of {}", self.name(to)),
+            Disposition::Thunk { to } => format!("thunk to {}", self.name(to)),
+        };
+        let reason = entry.reason();
+        format!("{}: {what} [{}]: {}", self.name(function), reason.id(), reason.explanation())
+    }
+
+    /// One function: its fate and its nearest neighbours.
+    fn one(&self, function: FunctionIndex, limit: usize) -> String {
+        let mut text = format!("{}\n", self.fate(function));
+        let mut bodies = &self.unit.functions[..];
+        let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
+        if neighbours.is_empty() {
+            text.push_str("\nNo other function has its signature.\n");
+            return text;
+        }
+        text.push_str("\nFunctions with its signature that resemble it most:\n");
+        for neighbour in neighbours {
+            let relation = match self.difference(function, neighbour.function) {
+                Ok(None) => "equal".to_owned(),
+                Ok(Some(difference)) => format!("first differs in: {}", difference.rule.id()),
+                Err(error) => error.to_string(),
+            };
+            let percent = 100.0 * neighbour.equal as f64 / neighbour.places.max(1) as f64;
+            let name = self.name(neighbour.function);
+            writeln!(
+                text,
+                "  {name:<16} {percent:5.1}% ({} of {} places), {relation}",
+                neighbour.equal, neighbour.places,
+            )
+            .expect("writing to a string");
+        }
+        text
+    }
+
+    fn difference(&self, a: FunctionIndex, b: FunctionIndex) -> Result<Option<Difference>> {
+        let with_body = |function| (function, self.body(function));
+        first_difference(self.plan, with_body(a), with_body(b), self.options)
+            .map_err(|function| anyhow!("{} cannot be walked", self.name(function)))
+    }
+
+    /// Two functions: merged, equal but not merged, or the first difference.
+    fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
+        let mut text = format!("{}\n{}\n\n", self.fate(a), self.fate(b));
+        let Some(difference) = self.difference(a, b)? else {
+            text.push_str(&self.equal(a, b));
+            return Ok(text);
+        };
+        let Difference { rule, first, second, references } = difference;
+        writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
+            .expect("writing to a string");
+        if let Some((x, y)) = references {
+            let (x, y) = (self.name(x), self.name(y));
+            writeln!(text, "They refer to {x} and {y}, which are not equal; ask why {x} {y} next.")
+                .expect("writing to a string");
+        }
+        for (function, site) in [(a, first), (b, second)] {
+            text.push('\n');
+            text.push_str(&self.listing(function, site, rule));
+        }
+        Ok(text)
+    }
+
+    fn equal(&self, a: FunctionIndex, b: FunctionIndex) -> String {
+        if a == b {
+            return "This is one function.\n".to_owned();
+        }
+        if self.plan.entry(a).class() != self.plan.entry(b).class() {
+            return "Equal, but put aside before they were compared, because the sizes of their \
+                    tables differ. They merge with --walk-all.\n"
+                .to_owned();
+        }
+        let [a, b] = [a, b].map(|f| self.plan.entry(f).disposition().representative().unwrap_or(f));
+        match a == b {
+            true => "Equal, and merged.\n".to_owned(),
+            false => "Equal, but not merged, for the reasons above.\n".to_owned(),
+        }
+    }
+
+    /// The lines around a place, with carets under it.
+    fn listing(&self, function: FunctionIndex, site: Option<Site>, rule: Rule) -> String {
+        let place = &self.unit.given[function.index()].place;
+        let name = self.name(function);
+        let key = self.unit.given[function.index()].attributes.key;
+        let mut heading = format!("{name} at {place}");
+        if rule == Rule::Key {
+            write!(heading, ", key {key}").expect("writing to a string");
+        }
+        let func = self.names.restore(self.body(function));
+        let mut text = String::new();
+        let mut marker = Marker { site };
+        decorate_function(&mut marker, &mut text, &func).expect("writing to a string");
+        let marked = text.lines().position(|line| line.starts_with(MARK));
+        let text = text.replace(MARK, "");
+        let lines: Vec<&str> = text.lines().collect();
+        let at = marked.unwrap_or_else(|| {
+            let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
+            let declared = match site {
+                Some(Site::StackSlots) => find("ss0"),
+                Some(Site::StackLimit) => find("stack_limit"),
+                Some(Site::DynamicTypes) => find("dt0"),
+                Some(_) | None => None,
+            };
+            // What is not written at all is missed at the end of the one that goes on, or stands
+            // in the line that begins the function.
+            let last = lines.len() - 1;
+            declared.unwrap_or(if site.is_none() { last } else { 0 })
+        });
+        let mut out = format!("{heading}\n");
+        let (from, to) = (at.saturating_sub(CONTEXT), (at + CONTEXT + 1).min(lines.len()));
+        if from > 0 {
+            out.push_str("; …\n");
+        }
+        for (number, shown) in lines.iter().enumerate().take(to).skip(from) {
+            out.push_str(shown);
+            out.push('\n');
+            if number == at {
+                out.push_str(&carets(shown));
+            }
+        }
+        if to < lines.len() {
+            out.push_str("; …\n");
+        }
+        out
+    }
+}
+
+/// A comment line that underlines the words of `line`, as Cranelift's verifier draws it.
+fn carets(line: &str) -> String {
+    let indent = line.chars().take_while(|c| c.is_whitespace()).count();
+    let width = line.trim().chars().count();
+    format!(";{}^{}\n", " ".repeat(indent.saturating_sub(1)), "~".repeat(width.saturating_sub(1)))
+}
+
+/// Stands before the line of the place that is looked for. CLIF has no such character.
+const MARK: char = '\u{1}';
+
+/// Marks the line of a place while a function is written.
+struct Marker {
+    site: Option<Site>,
+}
+
+impl Marker {
+    /// Writes `text`, which may begin with empty lines, marked if `here`.
+    fn write(&self, w: &mut dyn Write, text: &str, here: bool) -> fmt::Result {
+        let line = text.trim_start_matches('\n');
+        w.write_str(&text[..text.len() - line.len()])?;
+        if here {
+            w.write_char(MARK)?;
+        }
+        w.write_str(line)
+    }
+}
+
+impl FuncWriter for Marker {
+    fn write_block_header(
+        &mut self,
+        w: &mut dyn Write,
+        func: &Function,
+        block: Block,
+        indent: usize,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        PlainWriter.write_block_header(&mut text, func, block, indent)?;
+        self.write(w, &text, self.site == Some(Site::Block(block)))
+    }
+
+    fn write_instruction(
+        &mut self,
+        w: &mut dyn Write,
+        func: &Function,
+        aliases: &SecondaryMap<Value, Vec<Value>>,
+        inst: Inst,
+        indent: usize,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        PlainWriter.write_instruction(&mut text, func, aliases, inst, indent)?;
+        self.write(w, &text, self.site == Some(Site::Inst(inst)))
+    }
+
+    fn write_entity_definition(
+        &mut self,
+        w: &mut dyn Write,
+        func: &Function,
+        entity: AnyEntity,
+        value: &dyn fmt::Display,
+    ) -> fmt::Result {
+        PlainWriter.write_entity_definition(w, func, entity, value)
+    }
 }
