@@ -1,3 +1,17 @@
-//! Laws.
-#[test]
-fn stub() {}
+//! Laws: what must hold for every function and every unit, whatever they contain.
+//!
+//! Each law is one test, named after what it states; the modules are grouped by law. Random input
+//! comes from `units` (whole units of functions) and `permute` (another form of one function),
+//! systematic input from `formats.clif` and the mutators. Where a law speaks of the right result and
+//! not only of a relation between two results, `oracle` computes it from the definition.
+//!
+//! `ARBTEST_SEED` repeats a failure of a random test, `ARBTEST_BUDGET_MS` is ignored.
+
+#[path = "laws/permutations.rs"]
+mod permutations;
+#[path = "laws/permute.rs"]
+mod permute;
+#[path = "laws/support.rs"]
+mod support;
+#[path = "laws/units.rs"]
+mod units;

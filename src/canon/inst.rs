@@ -3,7 +3,7 @@
 //! Each arm names every field of its format. It writes value operands and table entries to the
 //! shape, immediates that could become parameters to the constants, symbols to the references.
 
-use super::normalise::is_commutative;
+use super::normalise::{fold, is_commutative};
 use super::{Malformed, Walk};
 use crate::options::{Compare, ComparePolicy};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -18,6 +18,15 @@ impl Walk<'_> {
         let func = self.func;
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
+        if let InstructionData::Brif { opcode: _, arg, blocks } = data
+            && let Some(condition) = self.known(*arg)
+        {
+            // The other block is not a successor: nothing gets there from here.
+            self.out.instructions += 1;
+            self.word(Opcode::Jump as u32);
+            self.block_call(&blocks[usize::from(condition == 0)])?;
+            return self.metadata(inst);
+        }
         if opcode == Opcode::Nop {
             // Generates nothing, carries nothing.
             return Ok(());
@@ -37,10 +46,21 @@ impl Walk<'_> {
         if opcode.is_call() {
             self.stack_map(inst)?;
         }
-        for &result in results {
-            self.define(result);
+        match results {
+            [result] => {
+                let ty = func.dfg.value_type(*result);
+                let constant = fold(func, data, ty, |value| self.known(value));
+                self.define(*result, constant);
+            }
+            _ => results.iter().for_each(|&result| self.define(result, None)),
         }
         self.metadata(inst)
+    }
+
+    /// The value of an operand, where it follows from constants.
+    fn known(&self, value: Value) -> Option<u64> {
+        let number = self.number(value).ok()?;
+        self.scratch.constants[number as usize - 1]
     }
 
     fn format(&mut self, data: &InstructionData) -> Result<(), Malformed> {

@@ -111,7 +111,8 @@ pub(crate) struct Mark {
 pub(crate) struct Scratch {
     /// 1 + the number of a value, by its index; 0 for one not yet defined.
     values: Vec<u32>,
-    value_count: u32,
+    /// The values that are known, by number - 1.
+    constants: Vec<Option<u64>>,
     /// The same for blocks.
     blocks: Vec<u32>,
     /// Mentioned blocks in the order of their numbers.
@@ -166,7 +167,7 @@ pub(crate) fn encode(
     reset(&mut scratch.regions, func.dfg.alias_regions.len());
     scratch.queue.clear();
     scratch.distinct_signatures.clear();
-    scratch.value_count = 0;
+    scratch.constants.clear();
     scratch.signature_count = 0;
     scratch.region_count = 0;
     scratch.symbols.clear();
@@ -536,9 +537,9 @@ impl Walk<'_> {
     }
 
     /// Numbers a value where it is defined.
-    fn define(&mut self, value: Value) {
-        self.scratch.value_count += 1;
-        self.scratch.values[value.index()] = self.scratch.value_count;
+    fn define(&mut self, value: Value, constant: Option<u64>) {
+        self.scratch.constants.push(constant);
+        self.scratch.values[value.index()] = self.scratch.constants.len() as u32;
     }
 
     /// The number of a value that was defined before, aliases resolved.
@@ -631,7 +632,7 @@ impl Walk<'_> {
         self.length(params.len())?;
         for &param in params {
             self.ty(func.dfg.value_type(param));
-            self.define(param);
+            self.define(param, None);
             if self.context.policy.value_labels == Compare::Compare {
                 self.value_label(param)?;
             }

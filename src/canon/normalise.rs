@@ -8,7 +8,8 @@
 //! swapped operands, inverted branches, empty forwarding blocks, straight-line code split by a
 //! `jump`. `docs/design.md` has the figures.
 
-use cranelift_codegen::ir::Opcode;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Function, InstructionData, Opcode, Type, Value};
 
 /// Whether the two operands of an integer operation can change places.
 ///
@@ -38,4 +39,90 @@ pub(super) fn is_commutative(opcode: Opcode) -> bool {
             | Opcode::SmulOverflow
             | Opcode::UaddOverflowTrap
     )
+}
+
+/// The value of an instruction's result, if it follows from constants, as the low bits of a number
+/// whose other bits are 0.
+///
+/// Only what conditions are made of: constants, comparisons, bit operations, sums, extensions of
+/// integers of up to 64 bits. `known` tells the values of operands.
+pub(super) fn fold(
+    func: &Function,
+    data: &InstructionData,
+    result: Type,
+    known: impl Fn(Value) -> Option<u64>,
+) -> Option<u64> {
+    let bits = |ty: Type| (ty.is_int() && ty.bits() <= 64).then(|| ty.bits());
+    let type_of = |value: Value| func.dfg.value_type(value);
+    let value = match data {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => imm.bits() as u64,
+        InstructionData::IntCompare { opcode: _, args, cond } => {
+            let (a, b) = (known(args[0])?, known(args[1])?);
+            u64::from(compare(*cond, a, b, bits(type_of(args[0]))?))
+        }
+        InstructionData::Unary { opcode: Opcode::Uextend | Opcode::Ireduce, arg } => known(*arg)?,
+        InstructionData::Unary { opcode: Opcode::Sextend, arg } => {
+            signed(known(*arg)?, bits(type_of(*arg))?) as u64
+        }
+        InstructionData::Binary { opcode, args } => {
+            let apply: fn(u64, u64) -> u64 = match opcode {
+                Opcode::Band => |a, b| a & b,
+                Opcode::Bor => |a, b| a | b,
+                Opcode::Bxor => |a, b| a ^ b,
+                Opcode::Iadd => u64::wrapping_add,
+                Opcode::Isub => u64::wrapping_sub,
+                _ => return None,
+            };
+            apply(known(args[0])?, known(args[1])?)
+        }
+        _ => return None,
+    };
+    Some(value & (u64::MAX >> (64 - bits(result)?)))
+}
+
+fn signed(value: u64, bits: u32) -> i64 {
+    (value << (64 - bits)) as i64 >> (64 - bits)
+}
+
+fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
+    let (signed_a, signed_b) = (signed(a, bits), signed(b, bits));
+    match cond {
+        IntCC::Equal => a == b,
+        IntCC::NotEqual => a != b,
+        IntCC::SignedLessThan => signed_a < signed_b,
+        IntCC::SignedGreaterThanOrEqual => signed_a >= signed_b,
+        IntCC::SignedGreaterThan => signed_a > signed_b,
+        IntCC::SignedLessThanOrEqual => signed_a <= signed_b,
+        IntCC::UnsignedLessThan => a < b,
+        IntCC::UnsignedGreaterThanOrEqual => a >= b,
+        IntCC::UnsignedGreaterThan => a > b,
+        IntCC::UnsignedLessThanOrEqual => a <= b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_agree_with_the_host() {
+        for cond in IntCC::all() {
+            for (a, b) in [(0, 0), (1, 0), (0, 1), (0xff, 1), (0x80, 0x7f), (0x7f, 0x80)] {
+                let (x, y) = (a as u8, b as u8);
+                let expected = match cond {
+                    IntCC::Equal => x == y,
+                    IntCC::NotEqual => x != y,
+                    IntCC::SignedLessThan => (x as i8) < y as i8,
+                    IntCC::SignedGreaterThanOrEqual => x as i8 >= y as i8,
+                    IntCC::SignedGreaterThan => x as i8 > y as i8,
+                    IntCC::SignedLessThanOrEqual => x as i8 <= y as i8,
+                    IntCC::UnsignedLessThan => x < y,
+                    IntCC::UnsignedGreaterThanOrEqual => x >= y,
+                    IntCC::UnsignedGreaterThan => x > y,
+                    IntCC::UnsignedLessThanOrEqual => x <= y,
+                };
+                assert_eq!(compare(*cond, a, b, 8), expected, "{cond} {a} {b}");
+            }
+        }
+    }
 }

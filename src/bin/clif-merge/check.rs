@@ -10,7 +10,6 @@ use crate::unit::{Names, Unit};
 use anyhow::{Result, bail};
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{FunctionIndex, Options, cranelift_codegen, recheck};
@@ -51,14 +50,13 @@ fn valid(
     let Err(errors) = verify_function(func, isa) else {
         return Ok(());
     };
-    let restored = names.restore(func);
-    let drawn = pretty_verifier_error(&restored, None, errors);
+    let drawn = names.draw(func, errors);
     let function = FunctionIndex::new(index);
     let name = names.display(merged.plan.entry(function).symbol());
     if let (Some(original), Some(given)) = (unit.functions.get(index), unit.given.get(index))
         && verify_function(original, isa).is_err()
     {
-        bail!("{}: function {name} is not valid for the target:\n{}", given.place, drawn.trim_end());
+        bail!("{}: function {name} is not valid for the target:\n{drawn}", given.place);
     }
-    Err(bug(format!("function {name} is not valid after merging:\n{}", drawn.trim_end())))
+    Err(bug(format!("function {name} is not valid after merging:\n{drawn}")))
 }

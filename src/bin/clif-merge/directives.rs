@@ -40,7 +40,9 @@ impl Directives {
             thunk,
             alias,
         } = self;
-        // A function that is already a thunk or an alias stays one.
+        // A function that is already a thunk or an alias stays one. And a reference to it equals no
+        // reference to another function: it did not when it became one, so that merging what was
+        // merged changes nothing.
         let settled = thunk.is_some() || alias.is_some();
         Attributes {
             linkage: linkage.unwrap_or(defaults.linkage),
@@ -49,7 +51,7 @@ impl Directives {
             key: key.unwrap_or(defaults.key),
             alignment: alignment.unwrap_or(defaults.alignment),
             pinned: *pinned || defaults.pinned || settled,
-            no_merge: *no_merge || defaults.no_merge,
+            no_merge: *no_merge || defaults.no_merge || settled,
         }
     }
 
@@ -194,11 +196,11 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
     if alignment != defaults.alignment {
         words.push(format!("align={alignment}"));
     }
-    // A thunk or an alias is pinned by being one.
+    // A thunk or an alias is pinned and not merged by being one.
     if pinned && became.is_none() {
         words.push("pinned".to_owned());
     }
-    if no_merge {
+    if no_merge && became.is_none() {
         words.push("no-merge".to_owned());
     }
     if let Some((kind, target)) = became {

@@ -123,17 +123,22 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
 
     let Emitter { module, names: targets, code_size } = emitter;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
-    let to: HashMap<UserExternalName, UserExternalName> =
-        aliases.iter().map(|(index, to)| (symbol(*index).clone(), to.clone())).collect();
+    let to: HashMap<&UserExternalName, &UserExternalName> =
+        aliases.iter().map(|(index, to)| (symbol(*index), to)).collect();
+    let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
     for (index, target) in &aliases {
-        // Aliases of aliases stand for one address.
+        // Aliases of aliases stand for one address. Every one on the way is looked at only once.
+        let mut way = vec![symbol(*index)];
         let mut target = target;
-        while let Some(next) = to.get(target) {
+        while let (None, Some(next)) = (place_of.get(target), to.get(target)) {
+            way.push(target);
             target = next;
         }
-        let target = FuncId::from_name(&targets[target]);
+        let place = place_of.get(target).copied();
+        let place = place.unwrap_or_else(|| FuncId::from_name(&targets[target]));
+        place_of.extend(way.into_iter().map(|alias| (alias, place)));
         let linkage = unit.given[*index].attributes.linkage;
-        place_alias(&mut product, ids[*index].expect("declared"), target, linkage);
+        place_alias(&mut product, ids[*index].expect("declared"), place, linkage);
     }
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     Ok(Object { bytes: bytes.context("cannot make the object file")?, code_size })

@@ -304,9 +304,12 @@ fn slot_flags(ty: Type) -> MemFlagsData {
     flags
 }
 
+/// Finds an address, which no constant can hold.
+type Address = fn() -> *const u8;
+
 /// What compiled code may call in the runtime library. Taken from here and not looked up by name,
 /// so that it does not depend on what this program happens to be linked with.
-const LIBRARY: &[(LibCall, fn() -> *const u8)] = &[
+const LIBRARY: &[(LibCall, Address)] = &[
     (LibCall::CeilF32, || ceil_f32 as *const u8),
     (LibCall::CeilF64, || ceil_f64 as *const u8),
     (LibCall::FloorF32, || floor_f32 as *const u8),
@@ -384,11 +387,12 @@ use std::arch::x86_64::__m128i;
 )]
 extern "C" fn x86_pshufb(a: __m128i, b: __m128i) -> __m128i {
     // SAFETY: sixteen bytes are sixteen bytes, and all bit patterns are allowed.
-    let (a, b): ([u8; 16], [u8; 16]) = unsafe { (std::mem::transmute(a), std::mem::transmute(b)) };
+    let bytes = |vector| unsafe { std::mem::transmute::<__m128i, [u8; 16]>(vector) };
+    let (a, b) = (bytes(a), bytes(b));
     let shuffled = b.map(|index| match index & 0x80 {
         0 => a[usize::from(index & 15)],
         _ => 0,
     });
     // SAFETY: as above.
-    unsafe { std::mem::transmute(shuffled) }
+    unsafe { std::mem::transmute::<[u8; 16], __m128i>(shuffled) }
 }

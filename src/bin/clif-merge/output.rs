@@ -143,5 +143,15 @@ fn temporary(path: &Path) -> std::io::Result<NamedTempFile> {
         // The system takes away what the user's mask forbids.
         builder.permissions(Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(directory)
+    builder.tempfile_in(directory).map_err(without_path)
+}
+
+/// The error of the system, without the name of the temporary file, which would only confuse.
+fn without_path(error: std::io::Error) -> std::io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.source());
+    let inner = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>());
+    match inner.and_then(std::io::Error::raw_os_error) {
+        Some(code) => std::io::Error::from_raw_os_error(code),
+        None => error,
+    }
 }

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 /// filetests/readme.clif. With CRANELIFT_TEST_BLESS=1 in the environment, expectations are
 /// rewritten instead of compared.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
     /// Files, and directories of .clif files at any depth
     #[arg(required = true, value_name = "PATH")]
@@ -32,6 +33,13 @@ pub struct Opts {
     #[arg(short, long)]
     verbose: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge test filetests
+  clif-merge test -v filetests/readme.clif
+  clif-merge test --foreign wasmtime/cranelift/filetests/filetests/runtests
+  CRANELIFT_TEST_BLESS=1 clif-merge test filetests/readme.clif";
 
 /// Runs filetests. The exit code is 1 if one failed.
 ///

@@ -21,6 +21,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::settings::{self, FlagsOrIsa};
+use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
 use cranelift_mergefunc::{Attributes, cranelift_codegen};
 use cranelift_reader::ParseOptions;
@@ -140,6 +141,14 @@ impl Names {
         }
         rename(&mut func, |symbol| self.text_of(symbol).map(ExternalName::testcase));
         func
+    }
+
+    /// The text of `func` with what the verifier says of it.
+    pub fn draw(&self, func: &Function, errors: VerifierErrors) -> String {
+        let drawn = pretty_verifier_error(&self.restore(func), None, errors);
+        // The last line counts the errors, and says that something was aborted.
+        let listing = drawn.trim_end().rsplit_once("\n\n; ").map(|(listing, _)| listing);
+        listing.unwrap_or(&drawn).trim_end().to_owned()
     }
 }
 
@@ -438,9 +447,8 @@ fn check_function(
     match contain(|| verify_function(func, FlagsOrIsa { flags, isa: None })) {
         Ok(Ok(())) => {}
         Ok(Err(errors)) => {
-            let func = unit.names.restore(func);
-            let drawn = pretty_verifier_error(&func, None, errors);
-            bail!("{}: function {} is not valid:\n{}", given.place, name(), drawn.trim_end());
+            let drawn = unit.names.draw(func, errors);
+            bail!("{}: function {} is not valid:\n{drawn}", given.place, name());
         }
         Err(panic) => bail!(
             "{}: function {} is not valid: Cranelift's verifier panicked: {panic}",

@@ -77,7 +77,7 @@ impl<'a> Lines<'a> {
                     .next()
                     .is_some_and(|code| code.trim_end().ends_with('}'))
             };
-            let closing = lines[start..next].iter().position(|line| closes(&line));
+            let closing = lines[start..next].iter().position(closes);
             let end = closing.map_or(next, |closing| start + closing + 1);
             Place { start, end, next }
         });
