@@ -92,6 +92,7 @@ impl Encoding {
         self.instructions
     }
 
+    #[inline]
     pub(crate) fn shape_word(&mut self, word: u32) {
         self.shape.extend_from_slice(&word.to_le_bytes());
     }

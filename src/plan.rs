@@ -17,7 +17,7 @@
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::classify::{Classified, Walked};
 use crate::facts::{Fact, meet};
-use crate::options::{Addresses, Attributes, Linkage, Options};
+use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
 use crate::remarks::Reason;
 use crate::stats::Stats;
 use crate::summary::Observed;
@@ -25,7 +25,7 @@ use crate::unit::{Bodies, FunctionIndex, Summary, resolved};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_entity::{EntityRef, PrimaryMap};
+use cranelift_entity::{EntityRef, EntitySet, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -221,7 +221,7 @@ pub(crate) fn decide(
             symbol,
             attributes,
             disposition: Disposition::Keep,
-            reason: alone(classified, function),
+            reason: alone(options, classified, function),
             class: 0,
             alignment: attributes.alignment,
             weakened: None,
@@ -236,6 +236,7 @@ pub(crate) fn decide(
     decision.limit();
     let shared = decision.add_shared_bodies();
     decision.weaken(&shared);
+    decision.lonely_representatives();
     let Decision { entries, mut stats, .. } = decision;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     stats.plan_merged = entries.values().filter(merged).count();
@@ -248,9 +249,12 @@ pub(crate) fn decide(
 }
 
 /// Why a function that turns out to be alone in its class is.
-fn alone(classified: &Classified, function: FunctionIndex) -> Reason {
+fn alone(options: &Options<'_>, classified: &Classified, function: FunctionIndex) -> Reason {
     match classified.walked.get(function).copied().unwrap_or_default() {
-        Walked::No => Reason::NothingAlike,
+        Walked::No => match options.prebucket {
+            Prebucket::Counts => Reason::NothingAlike,
+            Prebucket::WalkAll => Reason::Different,
+        },
         Walked::Malformed => Reason::Malformed,
         Walked::Yes { instructions: _ } => match classified.facts_of.get(function) {
             Some(Some(_)) => Reason::ReferencesDiffer,
@@ -503,10 +507,28 @@ impl Decision<'_> {
         }
     }
 
+    /// A representative that nobody was merged into only keeps its body.
+    fn lonely_representatives(&mut self) {
+        let mut lonely: EntitySet<FunctionIndex> = EntitySet::new();
+        for (function, entry) in &self.entries {
+            if entry.reason == Reason::Representative {
+                lonely.insert(function);
+            }
+        }
+        for entry in self.entries.values() {
+            if let Some(to) = entry.disposition.representative() {
+                lonely.remove(to);
+            }
+        }
+        for function in lonely.keys() {
+            self.entries[function].reason = Reason::EqualsLeftAlone;
+        }
+    }
+
     /// Gives every representative the promises and the alignment that fit all whose place it takes.
     fn weaken(&mut self, shared: &[SharedBody]) {
         let added = self.entries.len() - shared.len();
-        let merges: Vec<(FunctionIndex, FunctionIndex, bool)> = self
+        let mut merges: Vec<(FunctionIndex, FunctionIndex, bool)> = self
             .entries
             .iter()
             .filter_map(|(function, entry)| {
@@ -515,6 +537,7 @@ impl Decision<'_> {
                 Some((function, to, own_address))
             })
             .collect();
+        merges.sort_unstable_by_key(|&(function, _, _)| self.order(function));
         for (function, to, own_address) in merges {
             if !own_address {
                 let alignment = self.entries[function].alignment;

@@ -22,7 +22,7 @@ pub enum Reason {
     Pinned,
     /// Kept: declared as not to be merged.
     NoMerge,
-    /// Kept: all that it equals must be left alone.
+    /// Kept: all that it equals is left alone, too.
     EqualsLeftAlone,
     /// Kept: its symbol must survive, and a thunk would not be smaller than the body.
     ThunkNotSmaller,
@@ -105,7 +105,7 @@ impl Reason {
             Reason::Representative => "its body stands for its class",
             Reason::Pinned => "pinned: its symbol and body stay untouched",
             Reason::NoMerge => "declared as not to be merged",
-            Reason::EqualsLeftAlone => "everything it equals is pinned or not to be merged",
+            Reason::EqualsLeftAlone => "everything it equals is left alone, too",
             Reason::ThunkNotSmaller => "its symbol must survive and a thunk is not smaller",
             Reason::NoThunk => "its symbol must survive and the target has no thunk",
             Reason::AllPreemptible => {

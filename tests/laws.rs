@@ -7,10 +7,34 @@
 //!
 //! `ARBTEST_SEED` repeats a failure of a random test, `ARBTEST_BUDGET_MS` is ignored.
 
+#[path = "laws/application.rs"]
+mod application;
+#[path = "laws/check.rs"]
+mod check;
+#[path = "laws/classes.rs"]
+mod classes;
+#[path = "laws/differences.rs"]
+mod differences;
+#[path = "laws/facts.rs"]
+mod facts;
+#[path = "laws/irrelevant.rs"]
+mod irrelevant;
+#[path = "laws/mutate.rs"]
+mod mutate;
+#[path = "laws/mutate_function.rs"]
+mod mutate_function;
+#[path = "laws/mutate_tables.rs"]
+mod mutate_tables;
+#[path = "laws/oracle.rs"]
+mod oracle;
+#[path = "laws/order.rs"]
+mod order;
 #[path = "laws/permutations.rs"]
 mod permutations;
 #[path = "laws/permute.rs"]
 mod permute;
+#[path = "laws/sensitivity.rs"]
+mod sensitivity;
 #[path = "laws/support.rs"]
 mod support;
 #[path = "laws/units.rs"]

@@ -3,7 +3,7 @@
 //! Each arm names every field of its format. It writes value operands and table entries to the
 //! shape, immediates that could become parameters to the constants, symbols to the references.
 
-use super::normalise::{fold, is_commutative};
+use super::normalise::{is_commutative, known};
 use super::{Malformed, Walk};
 use crate::options::{Compare, ComparePolicy};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -19,7 +19,9 @@ impl Walk<'_> {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
         if let InstructionData::Brif { opcode: _, arg, blocks } = data
-            && let Some(condition) = self.known(*arg)
+            // Whatever has a number was walked, and so were the operands behind it.
+            && self.number(*arg).is_ok()
+            && let Some(condition) = known(&func.dfg, *arg)
         {
             // The other block is not a successor: nothing gets there from here.
             self.out.instructions += 1;
@@ -46,21 +48,10 @@ impl Walk<'_> {
         if opcode.is_call() {
             self.stack_map(inst)?;
         }
-        match results {
-            [result] => {
-                let ty = func.dfg.value_type(*result);
-                let constant = fold(func, data, ty, |value| self.known(value));
-                self.define(*result, constant);
-            }
-            _ => results.iter().for_each(|&result| self.define(result, None)),
+        for &result in results {
+            self.define(result);
         }
         self.metadata(inst)
-    }
-
-    /// The value of an operand, where it follows from constants.
-    fn known(&self, value: Value) -> Option<u64> {
-        let number = self.number(value).ok()?;
-        self.scratch.constants[number as usize - 1]
     }
 
     fn format(&mut self, data: &InstructionData) -> Result<(), Malformed> {
@@ -261,6 +252,9 @@ impl Walk<'_> {
 
     /// What is compared only if the policy says so.
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
+        if self.context.policy == ComparePolicy::default() {
+            return Ok(());
+        }
         let func = self.func;
         let ComparePolicy {
             source_locations,

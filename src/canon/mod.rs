@@ -38,7 +38,7 @@ use cranelift_codegen::ir::{
     UserExternalName, UserExternalNameRef, Value,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -106,21 +106,60 @@ pub(crate) struct Mark {
     pub facts: usize,
 }
 
+/// The first `SigRef` of each distinct signature.
+enum Distinct {
+    /// In the order of first use.
+    Few(Vec<SigRef>),
+    /// By a hash of their contents.
+    Many(HashMap<u64, Vec<SigRef>, FxBuildHasher>),
+}
+
+impl Distinct {
+    /// More signatures than this are not searched one by one.
+    const FEW: usize = 16;
+
+    fn clear(&mut self) {
+        match self {
+            Distinct::Few(few) => few.clear(),
+            Distinct::Many(_) => *self = Distinct::default(),
+        }
+    }
+
+    fn push(&mut self, sig: SigRef, signatures: &PrimaryMap<SigRef, Signature>) {
+        let hash = |sig: SigRef| core::hash::BuildHasher::hash_one(&FxBuildHasher, &signatures[sig]);
+        match self {
+            Distinct::Few(few) if few.len() < Self::FEW => few.push(sig),
+            Distinct::Few(few) => {
+                let mut many: HashMap<u64, Vec<SigRef>, FxBuildHasher> = HashMap::default();
+                for &sig in few.iter().chain([&sig]) {
+                    many.entry(hash(sig)).or_default().push(sig);
+                }
+                *self = Distinct::Many(many);
+            }
+            Distinct::Many(many) => many.entry(hash(sig)).or_default().push(sig),
+        }
+    }
+}
+
+impl Default for Distinct {
+    fn default() -> Self {
+        Distinct::Few(Vec::new())
+    }
+}
+
 /// Memory that a walk needs, to be reused for the next. Holds nothing between two walks.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// 1 + the number of a value, by its index; 0 for one not yet defined.
     values: Vec<u32>,
-    /// The values that are known, by number - 1.
-    constants: Vec<Option<u64>>,
+    value_count: u32,
     /// The same for blocks.
     blocks: Vec<u32>,
     /// Mentioned blocks in the order of their numbers.
     queue: Vec<Block>,
     /// 1 + the number of a signature, by its index.
     signatures: Vec<u32>,
-    /// The first `SigRef` of each distinct signature, by a hash of its contents.
-    distinct_signatures: HashMap<u64, Vec<SigRef>, FxBuildHasher>,
+    distinct_signatures: Distinct,
     signature_count: u32,
     /// 1 + the number of an alias region, by its index.
     regions: Vec<u32>,
@@ -167,7 +206,7 @@ pub(crate) fn encode(
     reset(&mut scratch.regions, func.dfg.alias_regions.len());
     scratch.queue.clear();
     scratch.distinct_signatures.clear();
-    scratch.constants.clear();
+    scratch.value_count = 0;
     scratch.signature_count = 0;
     scratch.region_count = 0;
     scratch.symbols.clear();
@@ -285,18 +324,14 @@ impl Walk<'_> {
         }
 
         self.mark(Place::DynamicTypes);
-        self.length(dfg.dynamic_types.len())?;
-        for dynamic_type in dfg.dynamic_types.values() {
-            let DynamicTypeData { base_vector_ty, dynamic_scale } = dynamic_type;
-            self.ty(*base_vector_ty);
-            self.global_value(*dynamic_scale)?;
-        }
         self.length(dynamic_stack_slots.len())?;
         for slot in dynamic_stack_slots.values() {
             let DynamicStackSlotData { kind, dyn_ty } = slot;
+            let dynamic_type = dfg.dynamic_types.get(*dyn_ty).ok_or(Malformed)?;
+            let DynamicTypeData { base_vector_ty, dynamic_scale } = dynamic_type;
             self.word(stack_slot_kind(*kind));
-            // All dynamic types were written above in this order: the index is the content.
-            self.word(dyn_ty.as_u32());
+            self.ty(*base_vector_ty);
+            self.global_value(*dynamic_scale)?;
         }
 
         self.mark(Place::StackLimit);
@@ -334,23 +369,31 @@ impl Walk<'_> {
 
     /// A signature of a callee: its number, and its contents where it is new.
     fn signature(&mut self, sig: SigRef) -> Result<(), Malformed> {
-        let signatures = &self.func.dfg.signatures;
         let known = *self.scratch.signatures.get(sig.index()).ok_or(Malformed)?;
         if known != 0 {
             self.word(known);
             return Ok(());
         }
         // A front end may declare the same signature at every call.
+        let signatures = &self.func.dfg.signatures;
         let signature = &signatures[sig];
-        let hash = core::hash::BuildHasher::hash_one(&FxBuildHasher, signature);
-        let same_hash = self.scratch.distinct_signatures.entry(hash).or_default();
-        if let Some(&first) = same_hash.iter().find(|&&first| signatures[first] == *signature) {
+        let earlier = match &mut self.scratch.distinct_signatures {
+            Distinct::Few(few) => {
+                few.iter().copied().find(|&first| signatures[first] == *signature)
+            }
+            Distinct::Many(many) => {
+                let hash = core::hash::BuildHasher::hash_one(&FxBuildHasher, signature);
+                let mut same_hash = many.get(&hash).into_iter().flatten().copied();
+                same_hash.find(|&first| signatures[first] == *signature)
+            }
+        };
+        if let Some(first) = earlier {
             let number = self.scratch.signatures[first.index()];
             self.scratch.signatures[sig.index()] = number;
             self.word(number);
             return Ok(());
         }
-        same_hash.push(sig);
+        self.scratch.distinct_signatures.push(sig, signatures);
         self.scratch.signature_count += 1;
         let number = self.scratch.signature_count;
         self.scratch.signatures[sig.index()] = number;
@@ -537,9 +580,9 @@ impl Walk<'_> {
     }
 
     /// Numbers a value where it is defined.
-    fn define(&mut self, value: Value, constant: Option<u64>) {
-        self.scratch.constants.push(constant);
-        self.scratch.values[value.index()] = self.scratch.constants.len() as u32;
+    fn define(&mut self, value: Value) {
+        self.scratch.value_count += 1;
+        self.scratch.values[value.index()] = self.scratch.value_count;
     }
 
     /// The number of a value that was defined before, aliases resolved.
@@ -632,7 +675,7 @@ impl Walk<'_> {
         self.length(params.len())?;
         for &param in params {
             self.ty(func.dfg.value_type(param));
-            self.define(param, None);
+            self.define(param);
             if self.context.policy.value_labels == Compare::Compare {
                 self.value_label(param)?;
             }

@@ -9,7 +9,7 @@
 //! `jump`. `docs/design.md` has the figures.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Function, InstructionData, Opcode, Type, Value};
+use cranelift_codegen::ir::{DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
 
 /// Whether the two operands of an integer operation can change places.
 ///
@@ -41,28 +41,38 @@ pub(super) fn is_commutative(opcode: Opcode) -> bool {
     )
 }
 
-/// The value of an instruction's result, if it follows from constants, as the low bits of a number
-/// whose other bits are 0.
+/// How many instructions deep a condition is evaluated.
+const FOLD_DEPTH: u32 = 8;
+
+/// The value of `value`, if it follows from constants within a few instructions, as the low bits of
+/// a number whose other bits are 0.
 ///
-/// Only what conditions are made of: constants, comparisons, bit operations, sums, extensions of
-/// integers of up to 64 bits. `known` tells the values of operands.
-pub(super) fn fold(
-    func: &Function,
-    data: &InstructionData,
-    result: Type,
-    known: impl Fn(Value) -> Option<u64>,
-) -> Option<u64> {
-    let bits = |ty: Type| (ty.is_int() && ty.bits() <= 64).then(|| ty.bits());
-    let type_of = |value: Value| func.dfg.value_type(value);
-    let value = match data {
+/// Looks only through what conditions are made of: constants, comparisons, bit operations, sums,
+/// extensions of integers of up to 64 bits. `dfg` must be that of IR without alias loops.
+pub(super) fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
+    known_within(dfg, value, FOLD_DEPTH)
+}
+
+/// Recursion is bounded by `depth`, and by 2^8 operands in all.
+fn known_within(dfg: &DataFlowGraph, value: Value, depth: u32) -> Option<u64> {
+    let depth = depth.checked_sub(1)?;
+    let ValueDef::Result(inst, 0) = dfg.value_def(value) else {
+        return None;
+    };
+    let bits = |value: Value| {
+        let ty = dfg.value_type(value);
+        (ty.is_int() && ty.bits() <= 64).then(|| ty.bits())
+    };
+    let known = |value: Value| known_within(dfg, value, depth);
+    let result = match &dfg.insts[inst] {
         InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => imm.bits() as u64,
         InstructionData::IntCompare { opcode: _, args, cond } => {
             let (a, b) = (known(args[0])?, known(args[1])?);
-            u64::from(compare(*cond, a, b, bits(type_of(args[0]))?))
+            u64::from(compare(*cond, a, b, bits(args[0])?))
         }
         InstructionData::Unary { opcode: Opcode::Uextend | Opcode::Ireduce, arg } => known(*arg)?,
         InstructionData::Unary { opcode: Opcode::Sextend, arg } => {
-            signed(known(*arg)?, bits(type_of(*arg))?) as u64
+            signed(known(*arg)?, bits(*arg)?) as u64
         }
         InstructionData::Binary { opcode, args } => {
             let apply: fn(u64, u64) -> u64 = match opcode {
@@ -77,7 +87,7 @@ pub(super) fn fold(
         }
         _ => return None,
     };
-    Some(value & (u64::MAX >> (64 - bits(result)?)))
+    Some(result & (u64::MAX >> (64 - bits(value)?)))
 }
 
 fn signed(value: u64, bits: u32) -> i64 {

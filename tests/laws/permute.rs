@@ -62,7 +62,7 @@ pub fn permuted(func: &Function, facts: Facts, seed: u64) -> Function {
 
 /// Operations whose operands can change places: integer ones, never those of floats, whose result
 /// can be either of two NaNs. Written down anew, not taken from the library.
-fn can_swap(opcode: Opcode) -> bool {
+pub fn can_swap(opcode: Opcode) -> bool {
     use Opcode::*;
     match opcode {
         Iadd | Imul | Umulhi | Smulhi | SqmulRoundSat | UaddSat | SaddSat | AvgRound => true,

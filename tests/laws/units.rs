@@ -47,6 +47,8 @@ struct Recipe {
 
 #[derive(Clone, Copy)]
 enum Shape {
+    /// A single instruction, so that no thunk is smaller.
+    Trap,
     Leaf,
     TwoCalls,
     Diamond,
@@ -60,7 +62,8 @@ enum Shape {
     CallAndAddress,
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 12] = [
+    Shape::Trap,
     Shape::Leaf,
     Shape::TwoCalls,
     Shape::Diamond,
@@ -111,11 +114,14 @@ impl Unit {
         Ok(Unit { functions, options, code_size })
     }
 
-    /// The unit in which every function may go without a trace, and no limit is set.
-    pub fn free(mut self) -> Unit {
+    /// The unit in which every function may go without a trace unless a call to it can be patched,
+    /// without thunks, aliases and limits: a function is redirected or kept.
+    pub fn redirect_only(mut self) -> Unit {
         for member in &mut self.functions {
             member.attributes = free();
         }
+        self.options.target = Target::generic();
+        self.options.aliases = false;
         self.options.merge_limit = None;
         self
     }
@@ -239,7 +245,7 @@ fn text(recipe: Recipe, own: u32, count: u32, u: &mut Unstructured<'_>) -> Resul
         let symbol = reference(own, count, u)?;
         // Calls that can be patched return nothing and are colocated; the signature of the callee
         // itself is of no concern to anybody here.
-        let (flags, sig) = match (patchable && number == 0, u.arbitrary()?) {
+        let (flags, sig) = match (patchable && number < 2, u.arbitrary()?) {
             (true, _) => ("colocated patchable ", 1),
             (false, true) => ("colocated ", 0),
             (false, false) => ("", 0),
@@ -247,8 +253,13 @@ fn text(recipe: Recipe, own: u32, count: u32, u: &mut Unstructured<'_>) -> Resul
         writeln!(text, "    fn{number} = {flags}{symbol} sig{sig}").unwrap();
     }
     text.push_str("block0(v0: i64, v1: i64):\n");
+    if let Shape::Trap = shape {
+        writeln!(text, "    trap user{k}\n}}").unwrap();
+        return Ok(text);
+    }
     writeln!(text, "    v2 = iconst.i64 {k}").unwrap();
     match shape {
+        Shape::Trap => unreachable!("is complete"),
         Shape::Leaf => text.push_str("    v3 = iadd v0, v2\n    return v3\n"),
         Shape::TwoCalls => text.push_str(
             "    v3 = call fn0(v0, v2)
@@ -332,7 +343,8 @@ block3(v6: i64):
         ),
         Shape::Patchable => text.push_str(
             "    call fn0(v2)
-    v3 = call fn1(v0, v1)
+    call fn1(v0)
+    v3 = call fn2(v0, v1)
     return v3
 ",
         ),
@@ -351,13 +363,14 @@ block3(v6: i64):
 impl Shape {
     fn callees(self) -> u32 {
         match self {
-            Shape::Leaf | Shape::Symbol => 0,
+            Shape::Trap | Shape::Leaf | Shape::Symbol => 0,
             Shape::AddressOnly
             | Shape::Memory
             | Shape::Handlers
             | Shape::TailCall
             | Shape::CallAndAddress => 1,
-            Shape::TwoCalls | Shape::Diamond | Shape::Loop | Shape::Patchable => 2,
+            Shape::TwoCalls | Shape::Diamond | Shape::Loop => 2,
+            Shape::Patchable => 3,
         }
     }
 }

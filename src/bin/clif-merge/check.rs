@@ -19,7 +19,12 @@ use cranelift_mergefunc::{FunctionIndex, Options, cranelift_codegen, recheck};
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub fn check(unit: &Unit, merged: &Merged, options: &Options<'_>, isa: &dyn TargetIsa) -> Result<()> {
+pub fn check(
+    unit: &Unit,
+    merged: &Merged,
+    options: &Options<'_>,
+    isa: &dyn TargetIsa,
+) -> Result<()> {
     second_comparison(unit, merged, options)?;
     for (index, emit) in merged.emit.iter().enumerate() {
         if let Emit::Body(func) = emit
@@ -35,7 +40,9 @@ fn second_comparison(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Res
     let mut bodies = unit.functions.as_slice();
     recheck(&merged.plan, &mut bodies, options).map_err(|error| {
         let [one, other] = [&error.symbol, &error.other].map(|symbol| merged.names.display(symbol));
-        bug(format!("the second comparison of {one} and {other} failed: {error}"))
+        bug(format!(
+            "the second comparison of {one} and {other} failed: {error}"
+        ))
     })
 }
 
@@ -56,7 +63,12 @@ fn valid(
     if let (Some(original), Some(given)) = (unit.functions.get(index), unit.given.get(index))
         && verify_function(original, isa).is_err()
     {
-        bail!("{}: function {name} is not valid for the target:\n{drawn}", given.place);
+        bail!(
+            "{}: function {name} is not valid for the target:\n{drawn}",
+            given.place
+        );
     }
-    Err(bug(format!("function {name} is not valid after merging:\n{drawn}")))
+    Err(bug(format!(
+        "function {name} is not valid after merging:\n{drawn}"
+    )))
 }

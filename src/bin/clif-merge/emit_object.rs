@@ -12,14 +12,14 @@ use crate::progress::Progress;
 use crate::unit::Unit;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Signature, UserExternalName,
-};
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, Signature, UserExternalName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{FinalizedMachReloc, FinalizedRelocTarget};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{FunctionIndex, Linkage, Target, cranelift_codegen};
-use cranelift_module::{FuncId, Module as _, ModuleReloc, ModuleRelocTarget, default_libcall_names};
+use cranelift_module::{
+    FuncId, Module as _, ModuleReloc, ModuleRelocTarget, default_libcall_names,
+};
 use cranelift_object::object::SymbolScope;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use std::collections::HashMap;
@@ -46,7 +46,12 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
         names: HashMap::new(),
         code_size: 0,
     };
-    let Merged { emit, plan, names, changed: _ } = merged;
+    let Merged {
+        emit,
+        plan,
+        names,
+        changed: _,
+    } = merged;
     let symbol = |index: usize| plan.entry(FunctionIndex::new(index)).symbol();
     let text = |symbol: &UserExternalName| symbol_text(&names.display(symbol));
 
@@ -63,11 +68,14 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
             Emit::Body(func) => (&func.signature, module_linkage(linkage)),
             Emit::Thunk(_) => (&unit.functions[index].signature, module_linkage(linkage)),
             // It is not defined in the sense of the module, so it must not be declared so.
-            Emit::Alias(_) => {
-                (&unit.functions[index].signature, cranelift_module::Linkage::Import)
-            }
+            Emit::Alias(_) => (
+                &unit.functions[index].signature,
+                cranelift_module::Linkage::Import,
+            ),
         };
-        let id = emitter.module.declare_function(&text(symbol(index)), linkage, signature)?;
+        let id = emitter
+            .module
+            .declare_function(&text(symbol(index)), linkage, signature)?;
         emitter.names.insert(symbol(index).clone(), id.into());
         ids.push(Some(id));
     }
@@ -100,8 +108,14 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
             Emit::Body(func) => {
                 // A shared body has the place of the function it was made of.
                 let place = unit.given.get(index).map_or_else(
-                    || plan.shared_bodies().iter().find(|shared| shared.function.index() == index)
-                        .expect("a shared body").body_of.index(),
+                    || {
+                        plan.shared_bodies()
+                            .iter()
+                            .find(|shared| shared.function.index() == index)
+                            .expect("a shared body")
+                            .body_of
+                            .index()
+                    },
                     |_| index,
                 );
                 let code = compiler.compile_of(unit, place, *func)?;
@@ -121,10 +135,16 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
     }
     drop(progress);
 
-    let Emitter { module, names: targets, code_size } = emitter;
+    let Emitter {
+        module,
+        names: targets,
+        code_size,
+    } = emitter;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
-    let to: HashMap<&UserExternalName, &UserExternalName> =
-        aliases.iter().map(|(index, to)| (symbol(*index), to)).collect();
+    let to: HashMap<&UserExternalName, &UserExternalName> = aliases
+        .iter()
+        .map(|(index, to)| (symbol(*index), to))
+        .collect();
     let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
     for (index, target) in &aliases {
         // Aliases of aliases stand for one address. Every one on the way is looked at only once.
@@ -141,7 +161,10 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
         place_alias(&mut product, ids[*index].expect("declared"), place, linkage);
     }
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
-    Ok(Object { bytes: bytes.context("cannot make the object file")?, code_size })
+    Ok(Object {
+        bytes: bytes.context("cannot make the object file")?,
+        code_size,
+    })
 }
 
 /// The symbol of a function: its name without the percent sign, or `u0:5` as it is.
@@ -196,8 +219,12 @@ impl Emitter {
     ) -> Result<()> {
         self.code_size += bytes.len() as u64;
         let module = &mut self.module;
-        contain(|| module.define_function_bytes(id, u64::from(alignment), bytes, relocs))
-            .map_err(unsupported)??;
+        let alignment = u64::from(alignment);
+        contain(|| {
+            let defined = module.define_function_bytes(id, alignment, bytes, relocs);
+            defined.map_err(anyhow::Error::new)
+        })
+        .map_err(unsupported)??;
         Ok(())
     }
 
@@ -222,7 +249,12 @@ impl Emitter {
             },
         };
         let kind: Reloc = reloc.kind;
-        Ok(ModuleReloc { offset: reloc.offset, kind, name, addend: reloc.addend })
+        Ok(ModuleReloc {
+            offset: reloc.offset,
+            kind,
+            name,
+            addend: reloc.addend,
+        })
     }
 
     /// What a symbol is to the module. One that the unit does not define is declared as an import:
@@ -240,10 +272,14 @@ impl Emitter {
         }
         let import = cranelift_module::Linkage::Import;
         let target = match (is_thread_local(func, name), signature_of(func, name)) {
-            (false, Some(signature)) => {
-                self.module.declare_function(&text(symbol), import, signature)?.into()
-            }
-            (tls, _) => self.module.declare_data(&text(symbol), import, true, tls)?.into(),
+            (false, Some(signature)) => self
+                .module
+                .declare_function(&text(symbol), import, signature)?
+                .into(),
+            (tls, _) => self
+                .module
+                .declare_data(&text(symbol), import, true, tls)?
+                .into(),
         };
         self.names.insert(symbol.clone(), target);
         Ok(self.names[symbol].clone())
@@ -251,13 +287,22 @@ impl Emitter {
 }
 
 fn signature_of<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a Signature> {
-    let callee = func.dfg.ext_funcs.values().find(|callee| callee.name == *name)?;
+    let callee = func
+        .dfg
+        .ext_funcs
+        .values()
+        .find(|callee| callee.name == *name)?;
     Some(&func.dfg.signatures[callee.signature])
 }
 
 fn is_thread_local(func: &Function, name: &ExternalName) -> bool {
     func.global_values.values().any(|gv| match gv {
-        GlobalValueData::Symbol { name: used, offset: _, colocated: _, tls } => *tls && used == name,
+        GlobalValueData::Symbol {
+            name: used,
+            offset: _,
+            colocated: _,
+            tls,
+        } => *tls && used == name,
         _ => false,
     })
 }

@@ -108,14 +108,16 @@ fn main() -> ExitCode {
         }
     };
     set_color(cli.color);
-    let work = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        run(cli.command).unwrap_or_else(|error| exit::report(&error).into())
-    });
+    let work = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || run(cli.command).unwrap_or_else(|error| exit::report(&error).into()));
     match work.map(std::thread::JoinHandle::join) {
         Ok(Ok(code)) => code,
         // The panic hook has said everything.
         Ok(Err(_panic)) => Exit::Internal.into(),
-        Err(error) => exit::report(&anyhow::Error::new(error).context("cannot start a thread")).into(),
+        Err(error) => {
+            exit::report(&anyhow::Error::new(error).context("cannot start a thread")).into()
+        }
     }
 }
 
@@ -133,7 +135,9 @@ fn asked_color(arguments: &[OsString]) -> Color {
     let asks = |color: &str| {
         let joined = format!("--color={color}");
         arguments.iter().any(|argument| *argument == *joined)
-            || arguments.windows(2).any(|pair| pair[0] == "--color" && pair[1] == *color)
+            || arguments
+                .windows(2)
+                .any(|pair| pair[0] == "--color" && pair[1] == *color)
     };
     match (asks("never"), asks("always")) {
         (true, _) => Color::Never,

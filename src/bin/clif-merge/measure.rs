@@ -119,17 +119,25 @@ pub fn compile(
         for first in [chunk % 2 == 0, chunk % 2 == 1] {
             for index in functions.clone() {
                 if first && index < unit.functions.len() {
-                    sizes.before.push(given_size(unit, index, &mut before, isa)?);
+                    sizes
+                        .before
+                        .push(given_size(unit, index, &mut before, isa)?);
                     progress.step();
                 } else if !first {
                     let body = bodies[index].take();
-                    sizes.after.push(left_size(unit, &plan, index, body, &mut after, isa)?);
+                    sizes
+                        .after
+                        .push(left_size(unit, &plan, index, body, &mut after, isa)?);
                     progress.step();
                 }
             }
         }
     }
-    Ok(Compiled { sizes, before: before.time, after: after.time })
+    Ok(Compiled {
+        sizes,
+        before: before.time,
+        after: after.time,
+    })
 }
 
 /// The size of what is emitted for a function after merging.
@@ -142,7 +150,11 @@ fn left_size(
     isa: &dyn TargetIsa,
 ) -> Result<u32> {
     if let Some(func) = body {
-        return Ok(size(compiler.compile_of(unit, given_index(unit, plan, index), func)?));
+        return Ok(size(compiler.compile_of(
+            unit,
+            given_index(unit, plan, index),
+            func,
+        )?));
     }
     Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
         Disposition::Thunk { to: _ } => jump_size(isa),
@@ -170,7 +182,11 @@ fn jump_size(isa: &dyn TargetIsa) -> u32 {
 pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> Result<Sizes> {
     let count = merged.emit.len();
     let next = AtomicUsize::new(0);
-    let progress = Mutex::new(Progress::new("compiling for the other target", count, quiet));
+    let progress = Mutex::new(Progress::new(
+        "compiling for the other target",
+        count,
+        quiet,
+    ));
     let done: Mutex<Vec<(usize, Result<[u32; 2]>)>> = Mutex::new(Vec::new());
     let work = || {
         let mut compiler = Compiler::new(isa);
@@ -191,7 +207,9 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     std::thread::scope(|scope| -> std::io::Result<()> {
         for _ in 1..threads {
-            std::thread::Builder::new().stack_size(crate::STACK_BYTES).spawn_scoped(scope, work)?;
+            std::thread::Builder::new()
+                .stack_size(crate::STACK_BYTES)
+                .spawn_scoped(scope, work)?;
         }
         work();
         Ok(())

@@ -24,7 +24,10 @@ enum Kind {
     /// Not a regular file, or one that somebody holds open.
     Direct,
     /// A regular file, with links resolved, and its permissions if it exists.
-    Replace { path: PathBuf, permissions: Option<Permissions> },
+    Replace {
+        path: PathBuf,
+        permissions: Option<Permissions>,
+    },
 }
 
 impl Output {
@@ -37,7 +40,10 @@ impl Output {
         let name = path.to_owned();
         let cannot_write = || format!("cannot write {}", name.display());
         if path.as_os_str() == "-" || path == Path::new("/dev/stdout") {
-            return Ok(Output { name, kind: Kind::Stdout });
+            return Ok(Output {
+                name,
+                kind: Kind::Stdout,
+            });
         }
         let kind = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
@@ -45,15 +51,28 @@ impl Output {
             }
             Ok(metadata) if metadata.is_file() && !is_descriptor(path) => {
                 // A temporary file could take the place of a file that must not be written.
-                OpenOptions::new().write(true).open(path).with_context(cannot_write)?;
+                OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .with_context(cannot_write)?;
                 let path = std::fs::canonicalize(path).with_context(cannot_write)?;
-                Kind::Replace { path, permissions: Some(metadata.permissions()) }
+                Kind::Replace {
+                    path,
+                    permissions: Some(metadata.permissions()),
+                }
             }
             Ok(_) => Kind::Direct,
-            Err(_) => Kind::Replace { path: path.to_owned(), permissions: None },
+            Err(_) => Kind::Replace {
+                path: path.to_owned(),
+                permissions: None,
+            },
         };
         let output = Output { name, kind };
-        if let Kind::Replace { path, permissions: _ } = &output.kind {
+        if let Kind::Replace {
+            path,
+            permissions: _,
+        } = &output.kind
+        {
             // It is made again when there is something to write, so that a long run that is cut
             // short leaves nothing behind.
             drop(temporary(path).with_context(|| output.cannot_write())?);
@@ -72,9 +91,10 @@ impl Output {
     pub fn is_terminal(&self) -> bool {
         match self.kind {
             Kind::Stdout => std::io::stdout().is_terminal(),
-            Kind::Direct => {
-                OpenOptions::new().append(true).open(&self.name).is_ok_and(|file| file.is_terminal())
-            }
+            Kind::Direct => OpenOptions::new()
+                .append(true)
+                .open(&self.name)
+                .is_ok_and(|file| file.is_terminal()),
             Kind::Replace { .. } => false,
         }
     }
@@ -107,7 +127,11 @@ impl Output {
 ///
 /// What the system says.
 pub fn print(text: &str) -> Result<()> {
-    Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write(text.as_bytes())
+    Output {
+        name: PathBuf::from("-"),
+        kind: Kind::Stdout,
+    }
+    .write(text.as_bytes())
 }
 
 /// Whether a path is another name for an open file, whose own name must not be given away.
@@ -115,11 +139,7 @@ fn is_descriptor(path: &Path) -> bool {
     path.starts_with("/dev/fd") || path.starts_with("/proc") || path == Path::new("/dev/stderr")
 }
 
-fn replace(
-    path: &Path,
-    permissions: Option<Permissions>,
-    contents: &[u8],
-) -> std::io::Result<()> {
+fn replace(path: &Path, permissions: Option<Permissions>, contents: &[u8]) -> std::io::Result<()> {
     let mut file = temporary(path)?;
     file.write_all(contents)?;
     if let Some(permissions) = permissions {
@@ -146,12 +166,10 @@ fn temporary(path: &Path) -> std::io::Result<NamedTempFile> {
     builder.tempfile_in(directory).map_err(without_path)
 }
 
-/// The error of the system, without the name of the temporary file, which would only confuse.
+/// The error without the name of the temporary file, which would only confuse.
 fn without_path(error: std::io::Error) -> std::io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.source());
-    let inner = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>());
-    match inner.and_then(std::io::Error::raw_os_error) {
-        Some(code) => std::io::Error::from_raw_os_error(code),
+    match error.to_string().split_once(" at path ") {
+        Some((message, _)) => std::io::Error::new(error.kind(), message),
         None => error,
     }
 }

@@ -51,7 +51,9 @@ impl Bodies for UnitBodies<'_> {
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        let text = (0..).map(|n| format!("shared{n}")).find(|text| !self.names.contains(text))?;
+        let text = (0..)
+            .map(|n| format!("shared{n}"))
+            .find(|text| !self.names.contains(text))?;
         Some(self.names.add(text))
     }
 }
@@ -83,7 +85,11 @@ pub fn plan_functions(
             .add(given.symbol.clone(), func, given.attributes)
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
-    Ok(merger.plan(&mut UnitBodies { functions, names, code_size }))
+    Ok(merger.plan(&mut UnitBodies {
+        functions,
+        names,
+        code_size,
+    }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -100,9 +106,9 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
             // What the text already calls a thunk stays one.
             Disposition::Keep => match &given.became {
                 Some((kind, target)) => {
-                    let target = plan.function(target).map_or(target.clone(), |target| {
-                        symbol(plan.call_target(target))
-                    });
+                    let target = plan
+                        .function(target)
+                        .map_or(target.clone(), |target| symbol(plan.call_target(target)));
                     match kind {
                         Became::Thunk => Emit::Thunk(target),
                         Became::Alias => Emit::Alias(target),
@@ -123,7 +129,12 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
         emit.push(Emit::Body(Box::new(func)));
         changed.push(true);
     }
-    Merged { emit, changed, names, plan }
+    Merged {
+        emit,
+        changed,
+        names,
+        plan,
+    }
 }
 
 /// Plans and applies.

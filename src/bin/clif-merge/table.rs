@@ -41,7 +41,7 @@ pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -64,14 +64,22 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let text = render(&[Align::Left, Align::Right], &[row(["a", "10"]), row(["bcd", "5"])]);
+        let text = render(
+            &[Align::Left, Align::Right],
+            &[row(["a", "10"]), row(["bcd", "5"])],
+        );
         assert_eq!(text, "a    10\nbcd   5\n");
         assert_eq!(render(&[], &[]), "");
     }
 
     #[test]
     fn numbers_are_grouped() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1234567, "1,234,567"),
+        ];
         for (number, text) in cases {
             assert_eq!(thousands(number), text);
         }

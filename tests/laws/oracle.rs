@@ -1,0 +1,200 @@
+//! The classes of a unit from the definition, by brute force.
+//!
+//! Two functions are equal if their texts are, with promises left out and every symbol blanked, and
+//! if their i-th symbols are the same or stand for equal functions. The greatest relation that says
+//! so is found by starting from "all texts that are equal" and striking out pairs until nothing
+//! changes: O(n²) pairs a round, at most n² rounds.
+//!
+//! It works on Cranelift's own rendering of the functions and shares nothing with the library. It
+//! sees no equality through renumbering, so it must be asked about the units that `units` made, not
+//! about their permuted forms.
+
+use crate::units::Unit;
+use cranelift_codegen::ir::{Function, UserExternalNameRef};
+use cranelift_mergefunc::{Addresses, Linkage};
+
+/// Which functions of a unit are equal.
+pub struct Oracle {
+    equal: Vec<Vec<bool>>,
+}
+
+impl Oracle {
+    pub fn equal(&self, a: usize, b: usize) -> bool {
+        self.equal[a][b]
+    }
+}
+
+/// A symbol that a function refers to.
+#[derive(Debug, PartialEq)]
+struct Reference {
+    symbol: String,
+    called: bool,
+    address_taken: bool,
+    patchable: bool,
+}
+
+/// A function as text without symbols, and the symbols.
+#[derive(Debug, PartialEq)]
+struct Blanked {
+    text: String,
+    references: Vec<Reference>,
+}
+
+/// The greatest relation on the functions of `unit` that the definition allows.
+pub fn classes(unit: &Unit) -> Oracle {
+    let blanked: Vec<Blanked> =
+        unit.functions.iter().map(|member| blank(&member.body)).collect();
+    let n = blanked.len();
+    let mut equal = vec![vec![false; n]; n];
+    for a in 0..n {
+        for b in 0..n {
+            let keys = [a, b].map(|at| unit.functions[at].attributes.key);
+            equal[a][b] = keys[0] == keys[1] && blanked[a].text == blanked[b].text;
+        }
+    }
+    loop {
+        let struck: Vec<(usize, usize)> = (0..n)
+            .flat_map(|a| (0..n).map(move |b| (a, b)))
+            .filter(|&(a, b)| equal[a][b])
+            .filter(|&(a, b)| {
+                let pairs = blanked[a].references.iter().zip(&blanked[b].references);
+                !pairs.into_iter().all(|(x, y)| alike(unit, x, y, &equal))
+            })
+            .collect();
+        if struck.is_empty() {
+            return Oracle { equal };
+        }
+        for (a, b) in struck {
+            equal[a][b] = false;
+        }
+    }
+}
+
+/// Whether one reference may stand for the other, as far as `equal` is right.
+fn alike(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool {
+    if x.symbol == y.symbol {
+        return true;
+    }
+    let position = |reference: &Reference| {
+        let name = |at: usize| unit.functions[at].symbol().to_string();
+        (0..unit.functions.len()).find(|&at| name(at) == reference.symbol)
+    };
+    let (Some(a), Some(b)) = (position(x), position(y)) else {
+        return false;
+    };
+    [a, b].into_iter().all(|at| {
+        let attributes = unit.functions[at].attributes;
+        // Another definition may take its place, or it must stay distinguishable.
+        let replaceable = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
+        let own_address = attributes.addresses == Addresses::Significant;
+        replaceable
+            && !(x.called && x.patchable || y.called && y.patchable)
+            && !((x.address_taken || y.address_taken) && own_address)
+    }) && equal[a][b]
+}
+
+fn blank(func: &Function) -> Blanked {
+    let rendered = func.to_string();
+    let mut text = String::new();
+    let mut references: Vec<(String, Reference)> = Vec::new();
+    for line in rendered.lines() {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            // The name stands before the parenthesis.
+            ["function", ..] => {
+                text.push_str(line.split_once('(').expect("has parameters").1);
+            }
+            // Regions are promises.
+            [name, "=", ..] if name.starts_with("region") => continue,
+            [name, "=", "symbol", ..] => {
+                words.retain(|&word| word != "colocated");
+                let [_, _, _, symbol] = words[..] else { panic!("not understood: {line}") };
+                let (symbol, offset) = symbol.split_once('+').expect("has an offset");
+                // Cranelift renders the symbols of global values by their numbers in the function.
+                let number = symbol.strip_prefix("userextname").expect("a user's symbol");
+                let number = UserExternalNameRef::from_u32(number.parse().expect("a number"));
+                references.push((name.into(), Reference {
+                    symbol: func.params.user_named_funcs()[number].to_string(),
+                    called: false,
+                    address_taken: true,
+                    patchable: false,
+                }));
+                text.push_str(offset);
+            }
+            [name, "=", ..] if name.starts_with("fn") => {
+                let patchable = words.contains(&"patchable");
+                words.retain(|&word| word != "colocated" && word != "patchable");
+                let [_, _, symbol, sig] = words[..] else { panic!("not understood: {line}") };
+                references.push((name.into(), Reference {
+                    symbol: symbol.into(),
+                    called: rendered.contains(&format!("call {name}(")),
+                    address_taken: rendered.contains(&format!("func_addr.i64 {name}\n")),
+                    patchable,
+                }));
+                text.push_str(&format!("{name} {sig} {patchable}"));
+            }
+            _ => {
+                let promise = |word: &str| {
+                    matches!(word, "aligned" | "readonly" | "can_move")
+                        || word.starts_with("region")
+                };
+                words.retain(|&word| !promise(word));
+                let line = words.join(" ");
+                text.push_str(&line.replace(" cold:", ":"));
+            }
+        }
+        text.push('\n');
+    }
+    let references: Vec<Reference> =
+        references.into_iter().map(|(_, reference)| reference).collect();
+    for reference in &references {
+        assert!(reference.called || reference.address_taken, "unused in\n{rendered}");
+    }
+    Blanked { text, references }
+}
+
+#[test]
+fn blanking_leaves_out_symbols_and_promises_only() {
+    let parse = crate::support::parse_one;
+    let one = parse(
+        "function u0:1(i64) -> i64 tail {
+    region0 = 1 \"one\"
+    sig0 = (i64) -> i64 tail
+    fn0 = colocated u0:2 sig0
+block0(v0: i64):
+    v1 = load.i64 notrap aligned region0 v0+8
+    brif v1, block1, block2
+block1 cold:
+    v2 = call fn0(v1)
+    return v2
+block2:
+    v3 = func_addr.i64 fn0
+    return v3
+}",
+    );
+    let other = parse(
+        "function u0:7(i64) -> i64 tail {
+    sig0 = (i64) -> i64 tail
+    fn0 = u5:5 sig0
+block0(v0: i64):
+    v1 = load.i64 notrap v0+8
+    brif v1, block1, block2
+block1:
+    v2 = call fn0(v1)
+    return v2
+block2:
+    v3 = func_addr.i64 fn0
+    return v3
+}",
+    );
+    let (one, other) = (blank(&one), blank(&other));
+    assert_eq!(one.text, other.text);
+    assert_eq!(one.references.len(), 1);
+    assert_eq!(one.references[0], Reference {
+        symbol: "u0:2".into(),
+        called: true,
+        address_taken: true,
+        patchable: false,
+    });
+    assert_eq!(other.references[0].symbol, "u5:5");
+}

@@ -1,0 +1,268 @@
+//! Law: a single change of anything that matters makes functions different, and a change of what
+//! does not matter leaves them equal.
+
+use crate::mutate::{Mutant, instruction_mutants};
+use crate::mutate_function::function_mutants;
+use crate::support::{
+    assert_different, assert_equal, corpus, encode, free, parse_one, plan_of, same_class,
+    test_symbol, walk_all,
+};
+use cranelift_codegen::ir::instructions::InstructionFormat;
+use cranelift_codegen::ir::{Endianness, Function, Opcode, UserStackMapEntry, types};
+use cranelift_mergefunc::{
+    Attributes, Encoding, Merger, Target, first_difference,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Opcodes that `formats.clif` does without.
+const NOT_IN_CORPUS: &[Opcode] = &[];
+
+fn opcodes_of(func: &Function) -> impl Iterator<Item = Opcode> + '_ {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    insts.map(|inst| func.dfg.insts[inst].opcode())
+}
+
+#[test]
+fn the_corpus_has_every_format_and_opcode() {
+    let functions = corpus();
+    let opcodes: Vec<Opcode> = functions.iter().flat_map(opcodes_of).collect();
+    let has = |opcode: &&Opcode| opcodes.contains(opcode);
+    let missing: Vec<&Opcode> = Opcode::all().iter().filter(|opcode| !has(opcode)).collect();
+    println!("{} of {} opcodes; missing: {missing:?}", Opcode::all().len() - missing.len(), 163);
+    assert_eq!(missing, NOT_IN_CORPUS.iter().collect::<Vec<_>>());
+
+    // By number, because the type has no list of its own and no order.
+    let formats: BTreeSet<u8> = opcodes.iter().map(|opcode| format_number(opcode.format())).collect();
+    assert_eq!(formats.into_iter().collect::<Vec<_>>(), (0..36).collect::<Vec<_>>());
+}
+
+/// Exhaustive, so that a new format is a compile error here.
+fn format_number(format: InstructionFormat) -> u8 {
+    use InstructionFormat as F;
+    match format {
+        F::AtomicCas => 0,
+        F::AtomicRmw => 1,
+        F::Binary => 2,
+        F::BinaryImm8 => 3,
+        F::BranchTable => 4,
+        F::Brif => 5,
+        F::Call => 6,
+        F::CallIndirect => 7,
+        F::CondTrap => 8,
+        F::DynamicStackAddr => 9,
+        F::ExceptionHandlerAddress => 10,
+        F::FloatCompare => 11,
+        F::FuncAddr => 12,
+        F::IntAddTrap => 13,
+        F::IntCompare => 14,
+        F::Jump => 15,
+        F::Load => 16,
+        F::LoadNoOffset => 17,
+        F::MultiAry => 18,
+        F::NullAry => 19,
+        F::Shuffle => 20,
+        F::StackAddr => 21,
+        F::Store => 22,
+        F::StoreNoOffset => 23,
+        F::Ternary => 24,
+        F::TernaryImm8 => 25,
+        F::Trap => 26,
+        F::TryCall => 27,
+        F::TryCallIndirect => 28,
+        F::Unary => 29,
+        F::UnaryConst => 30,
+        F::UnaryGlobalValue => 31,
+        F::UnaryIeee16 => 32,
+        F::UnaryIeee32 => 33,
+        F::UnaryIeee64 => 34,
+        F::UnaryImm => 35,
+    }
+}
+
+/// Panics unless each mutant differs from its original. Opcodes make most of the mutants, so only
+/// the encodings of those are compared.
+fn check_mutants(func: &Function, mutants: &[Mutant]) {
+    let options = walk_all();
+    let original = encode(func, &options);
+    for Mutant { what, func: mutant } in mutants {
+        if what.starts_with("opcode") {
+            assert_ne!(Encoding::of(mutant, &options).as_ref(), Some(&original), "{what}\n{func}");
+            continue;
+        }
+        assert_different(func, mutant, what);
+        let functions = [func.clone(), mutant.clone()];
+        let (plan, indices) = plan_of(&functions, options);
+        let [a, b] = [0, 1].map(|at| (indices[at], &functions[at]));
+        // A mutant that the verifier refuses may have no encoding at all.
+        if let Ok(difference) = first_difference(&plan, a, b, &options) {
+            assert!(difference.is_some(), "no difference: {what}\n{func}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_instruction_differs() {
+    let mut count = 0;
+    for func in corpus() {
+        let mutants = instruction_mutants(&func);
+        check_mutants(&func, &mutants);
+        count += mutants.len();
+    }
+    println!("{count} mutants");
+    assert!(count > 5_000, "only {count} mutants");
+}
+
+#[test]
+fn a_changed_header_or_layout_differs() {
+    for func in corpus() {
+        let mutants = function_mutants(&func);
+        assert!(mutants.len() > 20, "only {} mutants of\n{func}", mutants.len());
+        check_mutants(&func, &mutants);
+    }
+}
+
+#[test]
+fn most_mutants_can_be_encoded() {
+    // A mutant that cannot be encoded is not equal to anything, which is right and proves nothing.
+    let options = walk_all();
+    let (mut encoded, mut all) = (0, 0);
+    for func in corpus() {
+        for Mutant { what: _, func } in instruction_mutants(&func) {
+            all += 1;
+            encoded += usize::from(Encoding::of(&func, &options).is_some());
+        }
+    }
+    println!("{encoded} of {all} mutants have an encoding");
+    assert!(encoded * 100 > all * 98, "{encoded} of {all} mutants have an encoding");
+}
+
+#[test]
+fn no_two_changes_are_taken_for_each_other() {
+    // If a trap code were written as a flag that there is one, a mutant would still differ from its
+    // original, but not from the next mutant.
+    let options = walk_all();
+    for func in corpus() {
+        let mut seen: BTreeMap<Encoding, Mutant> = BTreeMap::new();
+        for mutant in instruction_mutants(&func) {
+            let encoding = Encoding::of(&mutant.func, &options).expect("has one");
+            let what = mutant.what.clone();
+            if let Some(other) = seen.insert(encoding, mutant) {
+                // Which of two equal parameters is missing makes no difference.
+                assert!(other.what.contains("removal"), "{what} and {}", other.what);
+            }
+        }
+    }
+}
+
+#[test]
+fn stack_map_entries_differ() {
+    let base = parse_one(
+        "function u0:0(i64) system_v {
+    ss0 = explicit_slot 16
+    ss1 = explicit_slot 24
+    fn0 = u1:0(i64) system_v
+block0(v0: i64):
+    call fn0(v0)
+    return
+}",
+    );
+    let call = base.layout.first_inst(base.layout.entry_block().unwrap()).unwrap();
+    let slots: Vec<_> = base.sized_stack_slots.keys().collect();
+    let entry = |ty, slot: usize, offset| UserStackMapEntry { ty, slot: slots[slot], offset };
+    let lists = [
+        vec![],
+        vec![entry(types::I64, 0, 0)],
+        vec![entry(types::I32, 0, 0)],
+        vec![entry(types::I64, 1, 0)],
+        vec![entry(types::I64, 0, 8)],
+        vec![entry(types::I64, 0, 0), entry(types::I64, 0, 8)],
+        vec![entry(types::I64, 0, 8), entry(types::I64, 0, 0)],
+        vec![entry(types::I64, 0, 0), entry(types::I64, 0, 0)],
+    ];
+    let functions = lists.map(|entries| {
+        let mut func = base.clone();
+        func.dfg.append_user_stack_map_entries(call, entries);
+        func
+    });
+    for (at, func) in functions.iter().enumerate() {
+        for other in &functions[at + 1..] {
+            assert_different(func, other, "stack maps");
+        }
+    }
+}
+
+#[test]
+fn functions_with_different_keys_differ() {
+    for func in corpus() {
+        let classes = [0u64, 1, 1 << 63].map(|key| {
+            let mut merger = Merger::new(walk_all());
+            let keyed = Attributes { key, ..free() };
+            let first = merger.add(test_symbol(0), &func, free()).unwrap();
+            let second = merger.add(test_symbol(1), &func, keyed).unwrap();
+            let plan = merger.plan(&mut vec![func.clone(), func.clone()]);
+            (plan.entry(first).class(), plan.entry(second).class())
+        });
+        assert_eq!(classes, [(0, 0), (0, 1), (0, 1)], "{func}");
+    }
+}
+
+#[test]
+fn a_byte_order_counts_as_the_target_has_it() {
+    let text = |flag: &str| {
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = load.i64 {flag} v0
+    return v1
+}}"
+        ))
+    };
+    let [native, little, big] = [text(""), text("little"), text("big")];
+    let mut generic = walk_all();
+    generic.target = Target::generic();
+    let mut small = walk_all();
+    small.target = Target::x86_64();
+    let mut large = walk_all();
+    large.target = Target { endianness: Some(Endianness::Big), ..Target::generic() };
+    for (options, native_is_little, native_is_big) in
+        [(generic, false, false), (small, true, false), (large, false, true)]
+    {
+        assert_eq!(same_class(&native, &little, options), native_is_little);
+        assert_eq!(same_class(&native, &big, options), native_is_big);
+        assert!(!same_class(&little, &big, options));
+        assert!(same_class(&native, &native, options));
+    }
+}
+
+#[test]
+fn what_does_not_count_leaves_functions_equal() {
+    for change in crate::irrelevant::IRRELEVANT {
+        let mut applied = 0;
+        for func in corpus() {
+            for other in (change.apply)(&func) {
+                assert_equal(&func, &other, &format!("{}, because {}", change.what, change.why));
+                applied += 1;
+            }
+        }
+        assert!(applied > 0, "nothing in formats.clif to try {:?} on", change.what);
+    }
+}
+
+#[test]
+fn what_a_policy_compares_counts() {
+    for change in crate::irrelevant::IRRELEVANT {
+        let Some(compare) = change.compared_by else {
+            continue;
+        };
+        let mut options = walk_all();
+        compare(&mut options.compare);
+        for func in corpus() {
+            for other in (change.apply)(&func) {
+                let (a, b) = (encode(&func, &options), encode(&other, &options));
+                assert_ne!(a, b, "{}:\n{func}\n{other}", change.what);
+                assert!(!same_class(&func, &other, options), "{}", change.what);
+                assert!(same_class(&other, &other, options), "{}", change.what);
+            }
+        }
+    }
+}
