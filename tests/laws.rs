@@ -5,7 +5,7 @@
 //! systematic input from `formats.clif` and the mutators. Where a law speaks of the right result and
 //! not only of a relation between two results, `oracle` computes it from the definition.
 //!
-//! `ARBTEST_SEED` repeats a failure of a random test, `ARBTEST_BUDGET_MS` is ignored.
+//! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` looks for longer.
 
 #[path = "laws/application.rs"]
 mod application;
@@ -19,6 +19,8 @@ mod differences;
 mod facts;
 #[path = "laws/irrelevant.rs"]
 mod irrelevant;
+#[path = "laws/limits.rs"]
+mod limits;
 #[path = "laws/mutate.rs"]
 mod mutate;
 #[path = "laws/mutate_function.rs"]

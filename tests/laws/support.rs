@@ -128,9 +128,14 @@ pub fn assert_different(a: &Function, b: &Function, what: &str) {
     assert!(!same_class(a, b, options), "{what}: one class\n{a}\n{b}");
 }
 
-/// Runs a property on random input for at most a second. `ARBTEST_SEED` repeats a failure.
+/// Runs a property on random input for less than a second, or for as long as `ARBTEST_BUDGET_MS`
+/// says. `ARBTEST_SEED` repeats a failure.
 pub fn random(property: impl FnMut(&mut Unstructured<'_>) -> arbitrary::Result<()>) {
-    arbtest::arbtest(property).size_min(512).size_max(16_384).budget_ms(700).run();
+    let test = arbtest::arbtest(property).size_min(512).size_max(16_384);
+    match std::env::var_os("ARBTEST_BUDGET_MS") {
+        Some(_) => test.run(),
+        None => test.budget_ms(700).run(),
+    }
 }
 
 /// A small generator of random numbers (SplitMix64) for choices that need not be visible to a
