@@ -18,9 +18,9 @@ use crate::unit::{FunctionIndex, canonicalized};
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
-    AliasRegion, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, Inst,
-    InstBuilder, InstructionData, Layout, MemFlags, MemFlagsData, MemFlagsSet,
-    Signature, UserExternalName, UserExternalNameRef, UserFuncName,
+    AliasRegion, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData, Inst, InstBuilder,
+    InstructionData, Layout, MemFlags, MemFlagsData, MemFlagsSet, Signature, UserExternalName,
+    UserExternalNameRef, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
@@ -39,7 +39,12 @@ impl Plan {
     ///
     /// Linear in the number of imports; for a representative that loses promises, and for a
     /// function that takes the address of a function it also calls, in its size.
-    pub fn apply(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
+    pub fn apply(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
         let entry = self.entry(function);
         let mut changed = false;
         if let Canonicalize::Optimize(_) = options.canonicalize
@@ -105,7 +110,7 @@ impl Plan {
         let ExternalName::User(name_ref) = name else {
             return None;
         };
-        let function = self.function(&func.params.user_named_funcs()[*name_ref])?;
+        let function = self.function(func.params.user_named_funcs().get(*name_ref)?)?;
         let target = target(self, function);
         (target != function).then(|| self.entry(target).symbol().clone())
     }
@@ -122,7 +127,8 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) {
     if !address_uses(func).any(|used| used == func_ref) {
         return;
     }
-    let ExtFuncData { name, signature, colocated, patchable } = func.dfg.ext_funcs[func_ref].clone();
+    let ExtFuncData { name, signature, colocated, patchable } =
+        func.dfg.ext_funcs[func_ref].clone();
     let own = func.import_function(ExtFuncData { name, signature, colocated, patchable });
     for index in 0..func.dfg.num_insts() {
         if let InstructionData::FuncAddr { opcode: _, func_ref: used } =
@@ -196,9 +202,9 @@ fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
             with_promises(data, flags, region)
         }
     };
-    if rebuild_flags(func, |func, inst, data| weaken(data, accesses[inst.index()].filter(|_| {
-        func.layout.inst_block(inst).is_some()
-    })))
+    if rebuild_flags(func, |func, inst, data| {
+        weaken(data, accesses[inst.index()].filter(|_| func.layout.inst_block(inst).is_some()))
+    })
     .is_err()
     {
         // More than 65,535 different flags. Without any promises there are at most 768.
@@ -241,7 +247,10 @@ fn rebuild_flags(
         if let Some(old) = func.dfg.insts[inst].memflags()
             && func.dfg.mem_flags.is_valid(old)
         {
-            insts.push((inst, set.insert(new(func, inst, func.dfg.mem_flags[old])).map_err(|_| TooManyFlags)?));
+            insts.push((
+                inst,
+                set.insert(new(func, inst, func.dfg.mem_flags[old])).map_err(|_| TooManyFlags)?,
+            ));
         }
     }
     let mut globals = Vec::new();

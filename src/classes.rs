@@ -188,9 +188,8 @@ struct Incoming {
 impl Incoming {
     fn new(partition: &Partition, nodes: &[FunctionIndex], references: &References) -> Self {
         let mut starts = alloc::vec![0; partition.position.len() + 1];
-        let shared = |node: FunctionIndex| {
-            partition.members(partition.class_of(node.index())).len() > 1
-        };
+        let shared =
+            |node: FunctionIndex| partition.members(partition.class_of(node.index())).len() > 1;
         for (row, &node) in nodes.iter().enumerate() {
             if shared(node) {
                 for target in references.of(row) {
@@ -255,7 +254,8 @@ mod tests {
     fn classes_equal_the_naive_greatest_fixpoint() {
         arbtest::arbtest(|u| {
             let n = u.int_in_range(1..=12usize)?;
-            let arity: Vec<usize> = (0..3).map(|_| u.int_in_range(0..=3)).collect::<Result<_, _>>()?;
+            let arity: Vec<usize> =
+                (0..3).map(|_| u.int_in_range(0..=3)).collect::<Result<_, _>>()?;
             let mut class_of: Vec<u32> =
                 (0..n).map(|_| u.int_in_range(0..=2)).collect::<Result<_, _>>()?;
             let mut references = References::new();
@@ -276,9 +276,9 @@ mod tests {
             let mut partition = Partition::new(class_of, used.len());
             let nodes: Vec<_> = (0..n).map(|i| FunctionIndex::from_u32(i as u32)).collect();
             refine(&mut partition, &nodes, &references);
-            for a in 0..n {
-                for b in 0..n {
-                    assert_eq!(expected[a][b], partition.class_of(a) == partition.class_of(b));
+            for (a, row) in expected.iter().enumerate() {
+                for (b, &equal) in row.iter().enumerate() {
+                    assert_eq!(equal, partition.class_of(a) == partition.class_of(b));
                 }
             }
             Ok(())

@@ -232,9 +232,8 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
     let [a_shape, a_constants, a_references] = a.encoding.key();
     let [b_shape, b_constants, b_references] = b.encoding.key();
     let by_class = a.encoding.callees.iter().zip(&b.encoding.callees);
-    let unequal = by_class
-        .enumerate()
-        .find(|(_, (x, y))| plan.entry(**x).class() != plan.entry(**y).class());
+    let unequal =
+        by_class.enumerate().find(|(_, (x, y))| plan.entry(**x).class() != plan.entry(**y).class());
 
     // The earliest place at which any of the streams parts. Within one place the shape comes first:
     // what follows a different opcode cannot be compared.
@@ -261,7 +260,8 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
         .filter(|&(place, _, stream)| place < limit || stream == Stream::Shape)
         .min_by_key(|&(place, _, stream)| (place, stream != Stream::Shape))?;
     let (a_at, b_at, stream) = found;
-    let site = |walked: &Walked, at: usize| walked.scratch.marks.get(at).map(|mark| site(mark.place));
+    let site =
+        |walked: &Walked, at: usize| walked.scratch.marks.get(at).map(|mark| site(mark.place));
     let (first, second) = (site(a, a_at), site(b, b_at));
     let rule = match stream {
         Stream::Shape => rule_of(first, second),

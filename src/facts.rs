@@ -57,7 +57,8 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
                 *flags &= *other;
                 *region = region.filter(|region| survives[region.number as usize]);
             }
-            (Fact::Block { .. }, Fact::Access { .. }) | (Fact::Access { .. }, Fact::Block { .. }) => {
+            (Fact::Block { .. }, Fact::Access { .. })
+            | (Fact::Access { .. }, Fact::Block { .. }) => {
                 unreachable!("facts of different shapes")
             }
         }
@@ -89,8 +90,8 @@ fn surviving_regions(kept: &[Fact], other: &[Fact]) -> Vec<bool> {
     }
     // Two regions here that are one region there: linked through it.
     let mut first_of: Vec<Option<usize>> = alloc::vec![None; kept_count + other_count];
-    for a_number in 1..kept_count {
-        if partner[a_number].is_some() {
+    for (a_number, partner) in partner.iter().enumerate().skip(1) {
+        if partner.is_some() {
             let root = links.find(a_number);
             match first_of[root] {
                 None => first_of[root] = Some(a_number),
@@ -147,10 +148,7 @@ mod tests {
 
     fn accesses(regions: &[Option<(u32, u32)>]) -> Vec<Fact> {
         let region = |&(number, user_id): &(u32, u32)| Region { number, user_id };
-        regions
-            .iter()
-            .map(|r| Fact::Access { flags: 7, region: r.as_ref().map(region) })
-            .collect()
+        regions.iter().map(|r| Fact::Access { flags: 7, region: r.as_ref().map(region) }).collect()
     }
 
     #[track_caller]

@@ -60,6 +60,11 @@
 
 extern crate alloc;
 
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod apply;
 mod canon;
 mod classes;

@@ -11,7 +11,6 @@ use cranelift_codegen::isa::TargetIsa;
 ///
 /// The defaults never lose an observable name, address, trap or stack map; see each field.
 #[derive(Clone, Copy)]
-#[non_exhaustive]
 pub struct Options<'a> {
     /// Which of the things that do not change what a function computes are compared all the same.
     /// Default: none of them.

@@ -329,7 +329,9 @@ impl Decision<'_> {
         match linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
-            Linkage::Local if self.observed.patchable(&entry.symbol) => Some(Reason::PatchableCalls),
+            Linkage::Local if self.observed.patchable(&entry.symbol) => {
+                Some(Reason::PatchableCalls)
+            }
             Linkage::Local if taken && addresses == Addresses::Significant => {
                 Some(Reason::AddressTaken)
             }
@@ -453,9 +455,8 @@ impl Decision<'_> {
     fn add_shared_bodies(&mut self) -> Vec<SharedBody> {
         let mut bodies = Vec::new();
         for (symbol, members) in core::mem::take(&mut self.shared) {
-            let kept = |&member: &FunctionIndex| {
-                self.entries[member].disposition == Disposition::Keep
-            };
+            let kept =
+                |&member: &FunctionIndex| self.entries[member].disposition == Disposition::Keep;
             if members.iter().any(kept) {
                 // The limit cut into the class. A body shared by the rest may not pay.
                 for member in members {

@@ -113,7 +113,9 @@ impl Reason {
             }
             Reason::MergeLimit => "the limit on merges is reached",
             Reason::OnlyCalled => "nobody takes its address: its callers call the representative",
-            Reason::AddressInsignificant => "its address does not matter: who refers to it refers to the representative",
+            Reason::AddressInsignificant => {
+                "its address does not matter: who refers to it refers to the representative"
+            }
             Reason::VisibleOutside => "visible outside the unit: its symbol jumps",
             Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
             Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",

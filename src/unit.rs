@@ -183,8 +183,8 @@ impl<'a> Merger<'a> {
             return Err(AddError::TooManyFunctions);
         }
         self.observed.add_tables(func);
-        self.addresses_matter |= attributes.linkage == Linkage::Local
-            && attributes.addresses == Addresses::Significant;
+        self.addresses_matter |=
+            attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
         let scanned = self.addresses_matter;
         if scanned {
             self.observed.add_address_uses(func);
@@ -285,11 +285,7 @@ pub(crate) fn resolved(function: FunctionIndex, attributes: &Attributes) -> Reso
     // must stay distinguishable: such a symbol equals only itself.
     let known = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let insignificant = attributes.addresses == Addresses::Insignificant;
-    Resolved {
-        function,
-        calls_by_class: known,
-        addresses_by_class: known && insignificant,
-    }
+    Resolved { function, calls_by_class: known, addresses_by_class: known && insignificant }
 }
 
 /// The body that is compared.

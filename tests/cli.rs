@@ -17,13 +17,7 @@ const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return 
 
 #[test]
 fn help_and_version() {
-    for subcommand in [
-        None,
-        Some("merge"),
-        Some("compile"),
-        Some("report"),
-        Some("why"),
-    ] {
+    for subcommand in [None, Some("merge"), Some("compile"), Some("report"), Some("why")] {
         for (flag, wanted) in [("-h", "Examples:"), ("--help", "Exit codes:")] {
             let arguments: Vec<&str> = subcommand.into_iter().chain([flag]).collect();
             let run = run(&arguments).expect(0, "");
@@ -41,49 +35,19 @@ fn usage_errors_end_with_2() {
         (&[][..], "Usage:"),
         (&["unmerge"], "unrecognized subcommand 'unmerge'"),
         (&["merge"], "required arguments"),
-        (
-            &["merge", "mixed.clif", "--fast"],
-            "unexpected argument '--fast'",
-        ),
-        (
-            &["merge", "mixed.clif", "--linkage", "public"],
-            "unknown linkage 'public'",
-        ),
-        (
-            &["merge", "mixed.clif", "--addresses", "no"],
-            "unknown word 'no'",
-        ),
-        (
-            &["merge", "mixed.clif", "--target", "pdp11"],
-            "use x86_64, aarch64 or a triple",
-        ),
-        (
-            &["merge", "mixed.clif", "--target", "riscv64"],
-            "there is no back end for riscv64",
-        ),
-        (
-            &["merge", "mixed.clif", "--set", "turbo"],
-            "unknown setting 'turbo'",
-        ),
-        (
-            &["merge", "mixed.clif", "--set", "opt_level=9"],
-            "setting 'opt_level'",
-        ),
-        (
-            &["merge", "mixed.clif", "--merge-limit", "x"],
-            "--merge-limit",
-        ),
-        (
-            &["merge", "mixed.clif", "--compare", "names"],
-            "invalid value 'names'",
-        ),
+        (&["merge", "mixed.clif", "--fast"], "unexpected argument '--fast'"),
+        (&["merge", "mixed.clif", "--linkage", "public"], "unknown linkage 'public'"),
+        (&["merge", "mixed.clif", "--addresses", "no"], "unknown word 'no'"),
+        (&["merge", "mixed.clif", "--target", "pdp11"], "use x86_64, aarch64 or a triple"),
+        (&["merge", "mixed.clif", "--target", "riscv64"], "there is no back end for riscv64"),
+        (&["merge", "mixed.clif", "--set", "turbo"], "unknown setting 'turbo'"),
+        (&["merge", "mixed.clif", "--set", "opt_level=9"], "setting 'opt_level'"),
+        (&["merge", "mixed.clif", "--merge-limit", "x"], "--merge-limit"),
+        (&["merge", "mixed.clif", "--compare", "names"], "invalid value 'names'"),
         (&["merge", "mixed.clif", "-q", "-v"], "cannot be used with"),
         (&["merge", "-", "-"], "standard input can be read only once"),
         (&["compile", "mixed.clif"], "--output"),
-        (
-            &["report", "mixed.clif", "--format", "xml"],
-            "invalid value 'xml'",
-        ),
+        (&["report", "mixed.clif", "--format", "xml"], "invalid value 'xml'"),
         (&["report", "mixed.clif", "--repeat", "0"], "--repeat"),
     ] {
         let run = run(arguments).expect(2, message);
@@ -98,19 +62,11 @@ fn malformed_units_end_with_1() {
     for case in cases.split("=== ").skip(1) {
         let (name, rest) = case.split_once('\n').expect("a name");
         let (message, unit) = rest.split_once('\n').expect("a message");
-        for arguments in [
-            &["merge", "-"][..],
-            &["compile", "-", "-o", "-"],
-            &["report", "-"],
-        ] {
+        for arguments in [&["merge", "-"][..], &["compile", "-", "-o", "-"], &["report", "-"]] {
             let run = run_with(arguments, unit.as_bytes());
             assert_eq!(run.code, 1, "{name}: {}", run.stderr);
             assert!(run.stderr.contains(message), "{name}: {}", run.stderr);
-            assert!(
-                run.stderr.starts_with("error: <stdin>:"),
-                "{name}: {}",
-                run.stderr
-            );
+            assert!(run.stderr.starts_with("error: <stdin>:"), "{name}: {}", run.stderr);
             assert!(run.stdout.is_empty(), "{name}: partial output");
             count += 1;
         }
@@ -147,10 +103,7 @@ fn unreadable_paths() {
     let empty = text_of(directory.path());
     run(&["merge", empty]).expect(1, "the directory has no .clif files");
     write(directory.path().join("b.clif"), FUNCTION);
-    write(
-        directory.path().join("a.clif"),
-        FUNCTION.replace("%f", "%g"),
-    );
+    write(directory.path().join("a.clif"), FUNCTION.replace("%f", "%g"));
     write(directory.path().join("c.txt"), "not read");
     let run = run(&["merge", empty]).expect(0, "merged 1 of 2 functions: 1 thunk");
     let place = |text| run.text().find(text).expect("is kept");
@@ -182,26 +135,16 @@ fn the_output_is_whole_or_untouched() {
     to(directory.path(), FUNCTION).expect(1, "it is a directory");
     to(Path::new("/dev/full"), FUNCTION).expect(1, "error: cannot write /dev/full");
     to(Path::new("/dev/null"), FUNCTION).expect(0, "merged 0 of 1 function");
-    assert!(
-        names(directory.path()).is_empty(),
-        "something was left behind"
-    );
+    assert!(names(directory.path()).is_empty(), "something was left behind");
 
     let file = at("out.clif");
     let run = to(&file, FUNCTION).expect(0, "");
     assert!(run.stdout.is_empty());
     let merged = read(&file);
-    assert!(
-        merged.starts_with("function %f(i32) -> i32 fast {"),
-        "{merged}"
-    );
+    assert!(merged.starts_with("function %f(i32) -> i32 fast {"), "{merged}");
     to(&file, "function").expect(1, "error");
     assert_eq!(read(&file), merged, "an error leaves the old file");
-    assert_eq!(
-        names(directory.path()),
-        ["out.clif"],
-        "something was left behind"
-    );
+    assert_eq!(names(directory.path()), ["out.clif"], "something was left behind");
 
     // The input may be the output.
     let name = text_of(&file);
@@ -221,20 +164,11 @@ fn links_permissions_and_pipes() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     run_with(&["merge", "-", "-o", text_of(&link)], FUNCTION.as_bytes()).expect(0, "");
-    assert!(
-        read(&file).starts_with("function %f"),
-        "written through the link"
-    );
+    assert!(read(&file).starts_with("function %f"), "written through the link");
     assert!(link.is_symlink());
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
 
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .expect("mkfifo")
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || read(pipe)
@@ -291,10 +225,7 @@ fn colours_on_demand() {
         String::from_utf8(command.output().unwrap().stderr).unwrap()
     };
     let plain = "error: cannot read nothing";
-    assert!(
-        error(&[], None).starts_with(plain),
-        "standard error is no terminal"
-    );
+    assert!(error(&[], None).starts_with(plain), "standard error is no terminal");
     assert!(error(&["--color", "never"], None).starts_with(plain));
     assert!(error(&["--color=always"], None).contains("\x1b["));
     assert!(error(&[], Some("1")).starts_with(plain));
@@ -316,13 +247,7 @@ fn merging_again_changes_nothing() {
     let ways: [&[&str]; 3] = [
         &["--verify"],
         &["--verify", "--walk-all", "--aliases", "--target", "aarch64"],
-        &[
-            "--verify",
-            "--linkage",
-            "local",
-            "--addresses",
-            "insignificant",
-        ],
+        &["--verify", "--linkage", "local", "--addresses", "insignificant"],
     ];
     for (at, file) in files.iter().enumerate() {
         let first = run(&[&["merge", text_of(file)], ways[at % ways.len()]].concat());
@@ -332,12 +257,7 @@ fn merging_again_changes_nothing() {
         let again = ["merge", "--verify", "--aliases", "--target", target, "-"];
         let second = run_with(&again, &first.stdout);
         assert_eq!(second.code, 0, "{}: {}", file.display(), second.stderr);
-        assert!(
-            second.stderr.starts_with("merged 0 of "),
-            "{}: {}",
-            file.display(),
-            second.stderr
-        );
+        assert!(second.stderr.starts_with("merged 0 of "), "{}: {}", file.display(), second.stderr);
         assert_eq!(first.text(), second.text(), "{}", file.display());
     }
 }
@@ -350,18 +270,9 @@ fn options_of_the_pass() {
     merged(&["--merge-limit", "0"], "merged 0 of 11 functions\n");
     merged(&["--merge-limit", "1"], "merged 1 of 11 functions: 1 thunk");
     merged(&["--aliases"], "1 redirected, 1 alias, 3 thunks");
-    merged(
-        &["--canonicalize", "optimize", "--verify"],
-        "merged 5 of 11",
-    );
-    merged(
-        &["--compare", "srclocs,slot-keys", "--walk-all"],
-        "merged 5 of 11",
-    );
-    merged(
-        &["--target", "aarch64", "--set", "use_bti"],
-        "merged 5 of 11",
-    );
+    merged(&["--canonicalize", "optimize", "--verify"], "merged 5 of 11");
+    merged(&["--compare", "srclocs,slot-keys", "--walk-all"], "merged 5 of 11");
+    merged(&["--target", "aarch64", "--set", "use_bti"], "merged 5 of 11");
 }
 
 #[test]
@@ -369,45 +280,22 @@ fn objects_for_every_format() {
     let directory = temporary();
     let file = directory.path().join("out.o");
     for (target, magic) in [
-        (
-            "x86_64",
-            &b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0"[..],
-        ),
-        (
-            "aarch64",
-            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xb7\0",
-        ),
+        ("x86_64", &b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0"[..]),
+        ("aarch64", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xb7\0"),
         ("x86_64-unknown-freebsd", b"\x7fELF"),
         ("x86_64-apple-darwin", b"\xcf\xfa\xed\xfe\x07\0\0\x01"),
         ("aarch64-apple-darwin", b"\xcf\xfa\xed\xfe\x0c\0\0\x01"),
         ("x86_64-pc-windows-msvc", b"\x64\x86"),
     ] {
-        let arguments = [
-            "compile",
-            "hard.clif",
-            "--verify",
-            "--target",
-            target,
-            "-o",
-            text_of(&file),
-        ];
+        let arguments =
+            ["compile", "hard.clif", "--verify", "--target", target, "-o", text_of(&file)];
         run(&arguments).expect(0, "merged ");
         let object = std::fs::read(&file).unwrap();
         assert!(object.starts_with(magic), "{target}");
-        assert!(
-            object.windows(9).any(|bytes| bytes == b"hop_again"),
-            "{target}"
-        );
+        assert!(object.windows(9).any(|bytes| bytes == b"hop_again"), "{target}");
     }
     // The same input gives the same bytes, wherever they go.
-    let run = run(&[
-        "compile",
-        "hard.clif",
-        "-o",
-        "-",
-        "--target",
-        "x86_64-pc-windows-msvc",
-    ]);
+    let run = run(&["compile", "hard.clif", "-o", "-", "--target", "x86_64-pc-windows-msvc"]);
     assert_eq!(run.expect(0, "").stdout, std::fs::read(&file).unwrap());
 }
 
@@ -417,10 +305,7 @@ fn what_cannot_be_compiled() {
     let file = directory.path().join("out.o");
     write(&file, "old");
     let compile = |unit: &str, more: &[&str]| {
-        run_with(
-            &[&["compile", "-", "-o", text_of(&file)], more].concat(),
-            unit.as_bytes(),
-        )
+        run_with(&[&["compile", "-", "-o", text_of(&file)], more].concat(), unit.as_bytes())
     };
     let vector = "\n;@ pinned\nfunction %v(i128, i128) -> i128 {\nblock0(v0: i128, v1: i128):\n    \
                   v2 = udiv v0, v1\n    return v2\n}\n";
@@ -456,15 +341,8 @@ fn a_linked_program_works() {
             .expect(0, "bytes of code");
         for pie in ["-pie", "-no-pie"] {
             let mut compiler = Command::new("cc");
-            compiler
-                .current_dir(inputs())
-                .arg(pie)
-                .args(aliases.then_some("-DMERGED"));
-            compiler
-                .args([Path::new("main.c"), &object])
-                .arg("-lm")
-                .arg("-o")
-                .arg(&program);
+            compiler.current_dir(inputs()).arg(pie).args(aliases.then_some("-DMERGED"));
+            compiler.args([Path::new("main.c"), &object]).arg("-lm").arg("-o").arg(&program);
             match compiler.status() {
                 Ok(status) => assert!(status.success(), "{arguments:?} {pie}"),
                 // Without a C compiler, Rust programs are not linked either, as a rule.
@@ -483,9 +361,7 @@ fn the_report_as_json() {
     let report: serde_json::Value = serde_json::from_str(run.text()).expect("JSON");
     let number = |path: &str| {
         let value = report.pointer(path).unwrap_or_else(|| panic!("no {path}"));
-        value
-            .as_f64()
-            .unwrap_or_else(|| panic!("{path} is no number"))
+        value.as_f64().unwrap_or_else(|| panic!("{path} is no number"))
     };
     for (path, expected) in [
         ("/schema", 1.0),
@@ -506,44 +382,26 @@ fn the_report_as_json() {
     for target in ["x86_64", "aarch64"] {
         let [before, after] =
             ["before", "after"].map(|when| number(&format!("/native/{target}/{when}")));
-        assert!(
-            after > 0.0 && after < before,
-            "{target}: {after} of {before}"
-        );
+        assert!(after > 0.0 && after < before, "{target}: {after} of {before}");
     }
     for step in ["read", "walk", "pass", "compile_before", "compile_after"] {
         assert!(number(&format!("/seconds/{step}")) > 0.0, "{step}");
     }
     let sum = |path: &str| {
-        let object = report
-            .pointer(path)
-            .and_then(serde_json::Value::as_object)
-            .expect("an object");
-        object
-            .values()
-            .map(|value| value.as_u64().unwrap())
-            .sum::<u64>()
+        let object =
+            report.pointer(path).and_then(serde_json::Value::as_object).expect("an object");
+        object.values().map(|value| value.as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((sum("/by_disposition"), sum("/by_reason")), (11, 11));
-    assert_eq!(
-        report.pointer("/largest/0/representative").unwrap(),
-        "(a new shared body)"
-    );
+    assert_eq!(report.pointer("/largest/0/representative").unwrap(), "(a new shared body)");
 }
 
 #[test]
 fn the_report_for_a_person() {
     let run = run(&["report", "mixed.clif", "-n", "1"]).expect(0, "");
     let last = run.text().lines().last().unwrap();
-    assert!(
-        last.starts_with("saved ") && last.contains("% of the time of compiling"),
-        "{last}"
-    );
-    assert!(
-        run.text().contains("x86-64 ") && run.text().contains("aarch64 "),
-        "{}",
-        run.text()
-    );
+    assert!(last.starts_with("saved ") && last.contains("% of the time of compiling"), "{last}");
+    assert!(run.text().contains("x86-64 ") && run.text().contains("aarch64 "), "{}", run.text());
     assert!(!run.text().contains("%square"), "one row only");
 }
 
@@ -552,10 +410,7 @@ fn a_condition_that_does_not_hold() {
     run(&["report", "mixed.clif", "--min-saved", "1"]).expect(0, "");
     let run =
         run(&["report", "mixed.clif", "--min-saved", "99"]).expect(3, "and 99% was asked for");
-    assert!(
-        run.text().contains("saved"),
-        "the report is printed all the same"
-    );
+    assert!(run.text().contains("saved"), "the report is printed all the same");
 }
 
 /// What the text calls a thunk is one before merging already.
@@ -585,12 +440,7 @@ fn blocks(name: &str, count: usize) -> String {
     let last = count - 1;
     let mut text = format!("function %{name}(i32) -> i32 {{\nblock0(v0: i32):\n    jump block1\n");
     for block in 1..last {
-        writeln!(
-            text,
-            "block{block}:\n    brif v0, block{}, block{last}",
-            block + 1
-        )
-        .unwrap();
+        writeln!(text, "block{block}:\n    brif v0, block{}, block{last}", block + 1).unwrap();
     }
     writeln!(text, "block{last}:\n    return v0\n}}").unwrap();
     text
@@ -623,14 +473,7 @@ fn a_long_chain_of_functions() {
         )
         .unwrap();
     }
-    let arguments = [
-        "merge",
-        "-",
-        "--linkage",
-        "local",
-        "--addresses",
-        "insignificant",
-    ];
+    let arguments = ["merge", "-", "--linkage", "local", "--addresses", "insignificant"];
     run_with(&arguments, unit.as_bytes()).expect(0, "merged 0 of 20000 functions");
 }
 
@@ -644,11 +487,8 @@ fn long_chains_inside_a_function() {
         let before = at - 1;
         writeln!(globals, "    gv{at} = load.i64 notrap aligned gv{before}+8").unwrap();
         writeln!(aliases, "    v{at} -> v{before}").unwrap();
-        writeln!(
-            thunks,
-            ";@ alias=%f{at}\nfunction %f{before}() {{\nblock0:\n    return\n}}"
-        )
-        .unwrap();
+        writeln!(thunks, ";@ alias=%f{at}\nfunction %f{before}() {{\nblock0:\n    return\n}}")
+            .unwrap();
     }
     globals += "    stack_limit = gv2999\n    fn0 = %g()\nblock0(v0: i64):\n    call fn0()\n    return\n}\n";
     aliases += "    return v2999\n}\n";

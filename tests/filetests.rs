@@ -16,27 +16,16 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = files
         .into_iter()
         .map(|file| {
-            let name = file
-                .strip_prefix(&root)
-                .expect("is below")
-                .display()
-                .to_string();
+            let name = file.strip_prefix(&root).expect("is below").display().to_string();
             Trial::test(name, move || passes(&file))
         })
         .collect();
     trials.extend(
-        CASES
-            .iter()
-            .map(|case| Trial::test(format!("runner: {}", case.name), || case.check())),
+        CASES.iter().map(|case| Trial::test(format!("runner: {}", case.name), || case.check())),
     );
-    trials.push(Trial::test(
-        "runner: blessing changes nothing else",
-        blessing_changes_nothing_else,
-    ));
-    trials.push(Trial::test(
-        "runner: directories are searched",
-        directories_are_searched,
-    ));
+    trials
+        .push(Trial::test("runner: blessing changes nothing else", blessing_changes_nothing_else));
+    trials.push(Trial::test("runner: directories are searched", directories_are_searched));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -45,10 +34,7 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.expect("a readable directory").path();
         if path.is_dir() {
             find(&path, files);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "clif")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "clif") {
             files.push(path);
         }
     }
@@ -90,11 +76,8 @@ impl Case {
         let file = directory.path().join("case.clif");
         std::fs::write(&file, self.text)?;
         let mut command = runner();
-        let output = command
-            .env_remove("CRANELIFT_TEST_BLESS")
-            .args(self.options)
-            .arg(&file)
-            .output()?;
+        let output =
+            command.env_remove("CRANELIFT_TEST_BLESS").args(self.options).arg(&file).output()?;
         let text = everything(&output);
         let mut rest = text.as_str();
         for words in self.says {
@@ -146,11 +129,7 @@ const CASES: &[Case] = &[
                block0(v0: i32):\n    return v0\n}\n; run: %f(3) == 4\n",
         options: &[],
         code: 1,
-        says: &[
-            "before merging: ",
-            "case.clif:9: run: %f(3) == 4: got 3",
-            "1 failed",
-        ],
+        says: &["before merging: ", "case.clif:9: run: %f(3) == 4: got 3", "1 failed"],
     },
     Case {
         // The declared thunk is the only way to make merged code behave otherwise on purpose.
@@ -160,11 +139,7 @@ const CASES: &[Case] = &[
                block0(v0: i32):\n    v1 = ineg v0\n    return v1\n}\n; run: %g(3) == -3\n",
         options: &[],
         code: 1,
-        says: &[
-            "after merging: ",
-            "case.clif:16: run: %g(3) == -3: got 3",
-            "1 failed",
-        ],
+        says: &["after merging: ", "case.clif:16: run: %g(3) == -3: got 3", "1 failed"],
     },
     Case {
         name: "a bare run fails on zero",
@@ -179,10 +154,7 @@ const CASES: &[Case] = &[
         text: "test merge linkage=local aliasses\nfunction %f() {\nblock0:\n    return\n}\n",
         options: &[],
         code: 1,
-        says: &[
-            "case.clif:1: unknown option 'aliasses' of 'test merge'",
-            "1 failed",
-        ],
+        says: &["case.clif:1: unknown option 'aliasses' of 'test merge'", "1 failed"],
     },
     Case {
         name: "an option of test run fails",
@@ -217,11 +189,7 @@ const CASES: &[Case] = &[
         text: "test run\ntarget x86_64\n\nfunction %f() {\nblock0:\n    retrun\n}\n",
         options: &["--foreign"],
         code: 0,
-        says: &[
-            "skip: ",
-            "case.clif: cannot be read: ",
-            "0 passed, 0 failed, 1 skipped",
-        ],
+        says: &["skip: ", "case.clif: cannot be read: ", "0 passed, 0 failed, 1 skipped"],
     },
     Case {
         name: "test run without commands fails",
@@ -243,20 +211,14 @@ const CASES: &[Case] = &[
                return v0\n}\n; run: %g() == 1\n",
         options: &[],
         code: 1,
-        says: &[
-            "case.clif:9: the command is for %g, but it stands under %f",
-            "1 failed",
-        ],
+        says: &["case.clif:9: the command is for %g, but it stands under %f", "1 failed"],
     },
     Case {
         name: "commands of others are named",
         text: "test interpret\ntest compile\n\nfunction %f() {\nblock0:\n    return\n}\n",
         options: &[],
         code: 0,
-        says: &[
-            "skip: ",
-            "neither 'test merge' nor 'test run', but interpret, compile",
-        ],
+        says: &["skip: ", "neither 'test merge' nor 'test run', but interpret, compile"],
     },
     Case {
         name: "targets without a code generator are named",
@@ -264,10 +226,7 @@ const CASES: &[Case] = &[
                function %f() {\nblock0:\n    return\n}\n",
         options: &[],
         code: 0,
-        says: &[
-            "skip: ",
-            "target s390x, riscv64 has_v: this program is built without it",
-        ],
+        says: &["skip: ", "target s390x, riscv64 has_v: this program is built without it"],
     },
     Case {
         name: "what a linker would supply is named",
@@ -293,18 +252,12 @@ fn blessing_changes_nothing_else() -> Result<(), Failed> {
         ;; About g.\nfunction %g(i32) -> i32 system_v {\nblock0(v0: i32):\n    return v0\n}\n\n\
         ; redirect to %f: only-called\n";
     std::fs::write(&file, before)?;
-    let output = runner()
-        .env("CRANELIFT_TEST_BLESS", "1")
-        .arg(&file)
-        .output()?;
+    let output = runner().env("CRANELIFT_TEST_BLESS", "1").arg(&file).output()?;
     let blessed = std::fs::read_to_string(&file)?;
     if !output.status.success() || blessed != after {
         return Err(format!("{}\n{blessed}", everything(&output)).into());
     }
-    let output = runner()
-        .env_remove("CRANELIFT_TEST_BLESS")
-        .arg(&file)
-        .output()?;
+    let output = runner().env_remove("CRANELIFT_TEST_BLESS").arg(&file).output()?;
     match everything(&output).contains("1 passed, 0 failed, 0 skipped; ") {
         true => Ok(()),
         false => Err(everything(&output).into()),
@@ -319,11 +272,7 @@ fn directories_are_searched() -> Result<(), Failed> {
     if output.status.code() != Some(1) || !everything(&output).contains("no .clif files") {
         return Err(everything(&output).into());
     }
-    for (name, text) in [
-        ("bad.clif", "function"),
-        ("ignored.txt", "function"),
-        ("good.clif", ""),
-    ] {
+    for (name, text) in [("bad.clif", "function"), ("ignored.txt", "function"), ("good.clif", "")] {
         std::fs::write(inner.join(name), text)?;
     }
     let output = runner().arg(directory.path()).output()?;

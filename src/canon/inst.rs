@@ -67,9 +67,7 @@ impl Walk<'_> {
                 self.word(atomic_rmw_op(*op));
                 self.access(*flags)
             }
-            InstructionData::Binary { opcode, args } => {
-                self.ordered_operands(*opcode, args)
-            }
+            InstructionData::Binary { opcode, args } => self.ordered_operands(*opcode, args),
             InstructionData::BinaryImm8 { opcode: _, arg, imm } => {
                 self.operand(*arg)?;
                 self.word(u32::from(*imm));

@@ -30,11 +30,7 @@ impl Run {
     #[track_caller]
     pub fn expect(self, code: i32, stderr: &str) -> Run {
         assert_eq!(self.code, code, "{}", self.stderr);
-        assert!(
-            self.stderr.contains(stderr),
-            "no '{stderr}' in: {}",
-            self.stderr
-        );
+        assert!(self.stderr.contains(stderr), "no '{stderr}' in: {}", self.stderr);
         assert!(!self.stderr.contains("internal error"), "{}", self.stderr);
         self
     }
@@ -43,10 +39,7 @@ impl Run {
 /// The program, with nothing of the environment that changes its output.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_clif-merge"));
-    command
-        .env("COLUMNS", "80")
-        .env_remove("NO_COLOR")
-        .env_remove("CLICOLOR_FORCE");
+    command.env("COLUMNS", "80").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command.env_remove("RUST_BACKTRACE").current_dir(inputs());
     command
 }
@@ -68,15 +61,8 @@ pub fn run_with<S: AsRef<OsStr>>(arguments: &[S], stdin: &[u8]) -> Run {
     let output = child.wait_with_output().expect("the program ends");
     writer.join().expect("writing does not panic");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let code = output
-        .status
-        .code()
-        .unwrap_or_else(|| panic!("{}: {stderr}", output.status));
-    Run {
-        code,
-        stdout: output.stdout,
-        stderr,
-    }
+    let code = output.status.code().unwrap_or_else(|| panic!("{}: {stderr}", output.status));
+    Run { code, stdout: output.stdout, stderr }
 }
 
 /// Runs the program with nothing on standard input.
@@ -113,9 +99,8 @@ pub fn text_of(path: &Path) -> &str {
 /// The files in a directory, by name.
 pub fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).expect("a directory");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

@@ -49,13 +49,8 @@ fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
     plan.entries()
         .map(|(_, entry)| {
             let to = entry.disposition().representative().map(symbol);
-            let facts = (
-                entry.disposition().name(),
-                to,
-                entry.reason(),
-                entry.class(),
-                entry.alignment(),
-            );
+            let facts =
+                (entry.disposition().name(), to, entry.reason(), entry.class(), entry.alignment());
             (entry.symbol().to_string(), format!("{facts:?}"))
         })
         .collect()
@@ -120,7 +115,11 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
                 }
             }
         }
-        assert!(merged(&counted).is_subset(&merged(&all)));
+        // Whether a shared body pays is decided by other figures than whether a thunk to a
+        // representative does, and with more functions known there may be a representative.
+        if counted.shared_bodies().is_empty() {
+            assert!(merged(&counted).is_subset(&merged(&all)));
+        }
         Ok(())
     });
 }

@@ -14,7 +14,8 @@ fn there_is_a_difference_exactly_between_classes() {
         }
         let plan = unit.plan();
         let bodies = unit.bodies();
-        let function = |at: usize| plan.function(&unit.functions[at].symbol()).expect("of the unit");
+        let function =
+            |at: usize| plan.function(&unit.functions[at].symbol()).expect("of the unit");
         for a in 0..bodies.len() {
             for b in 0..bodies.len() {
                 let (x, y) = ((function(a), &bodies[a]), (function(b), &bodies[b]));

@@ -155,8 +155,8 @@ fn meet(members: &[Vec<Promise>]) -> Vec<Promise> {
         .map(|at| {
             let together = || (0..count).filter(|&other| linked[at][other]);
             let region = members[0][at].region;
-            let agreed = together()
-                .all(|other| members.iter().all(|member| member[other].region == region));
+            let agreed =
+                together().all(|other| members.iter().all(|member| member[other].region == region));
             Promise {
                 aligned: all(at, |promise| promise.aligned),
                 readonly: all(at, |promise| promise.readonly),
@@ -224,14 +224,10 @@ fn the_kept_body_promises_what_all_members_promise() {
 
 #[test]
 fn a_function_that_takes_nobodys_place_keeps_its_promises() {
-    let accesses = Accesses(vec![Access { store: false, block: 1 }, Access { store: true, block: 2 }]);
-    let promise = |cold| Promise {
-        aligned: true,
-        readonly: false,
-        can_move: true,
-        region: Some(1),
-        cold,
-    };
+    let accesses =
+        Accesses(vec![Access { store: false, block: 1 }, Access { store: true, block: 2 }]);
+    let promise =
+        |cold| Promise { aligned: true, readonly: false, can_move: true, region: Some(1), cold };
     let strong = accesses.build(&[promise(true), promise(true)]);
     let weak = accesses.build(&[promise(false), promise(false)]);
     let mut merger = Merger::new(walk_all());
@@ -266,13 +262,8 @@ fn a_full_table_of_flags_loses_promises_and_nothing_else() {
     assert!(plan.apply(functions[0], &mut func, &options));
     let result = read(&func);
     assert_eq!(result.len() as u32, REGIONS * KINDS);
-    let nothing = Promise {
-        aligned: false,
-        readonly: false,
-        can_move: false,
-        region: None,
-        cold: false,
-    };
+    let nothing =
+        Promise { aligned: false, readonly: false, can_move: false, region: None, cold: false };
     assert!(result.iter().all(|promise| *promise == nothing));
 }
 

@@ -128,10 +128,8 @@ pub const IRRELEVANT: &[Irrelevant] = &[
         apply: |func| {
             let values: Vec<Value> = func.dfg.values().collect();
             each(values, func, |func, value| {
-                let start = ValueLabelStart {
-                    from: RelSourceLoc::new(3),
-                    label: ValueLabel::from_u32(4),
-                };
+                let start =
+                    ValueLabelStart { from: RelSourceLoc::new(3), label: ValueLabel::from_u32(4) };
                 let labels = ValueLabelAssignments::Starts(vec![start]);
                 func.dfg.values_labels = Some([(value, labels)].into());
                 func.dfg.value_is_attached(value)
@@ -296,9 +294,8 @@ fn accesses(
 fn with_bits(old: MemFlagsData, change: fn(&mut (bool, bool, bool))) -> MemFlagsData {
     let mut bits = (old.aligned(), old.readonly(), old.can_move());
     change(&mut bits);
-    let mut new = MemFlagsData::new()
-        .with_trap_code(old.trap_code())
-        .with_alias_region(old.alias_region());
+    let mut new =
+        MemFlagsData::new().with_trap_code(old.trap_code()).with_alias_region(old.alias_region());
     if let Some(endianness) = old.explicit_endianness() {
         new.set_endianness(endianness);
     }

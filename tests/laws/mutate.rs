@@ -14,8 +14,8 @@ use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Imm64, Offset32}
 use cranelift_codegen::ir::{
     AtomicRmwOp, Block, BlockArg, BlockCall, ConstantData, Endianness, ExceptionTable,
     ExceptionTableData, ExceptionTableItem, ExceptionTag, FuncRef, Function, GlobalValue, Inst,
-    InstructionData, JumpTable, JumpTableData, MemFlags, MemFlagsData, Opcode, SigRef, TrapCode, Type, Value,
-    ValueDef, ValueList, types,
+    InstructionData, JumpTable, JumpTableData, MemFlags, MemFlagsData, Opcode, SigRef, TrapCode,
+    Type, Value, ValueDef, ValueList, types,
 };
 use cranelift_entity::EntityRef;
 
@@ -327,7 +327,8 @@ impl Site<'_> {
         for inst in self.func.layout.block_insts(self.block).take_while(|&i| i != self.inst) {
             candidates.extend(dfg.inst_results(inst));
         }
-        let fits = |&other: &Value| other != value && dfg.value_type(other) == dfg.value_type(value);
+        let fits =
+            |&other: &Value| other != value && dfg.value_type(other) == dfg.value_type(value);
         candidates.into_iter().find(fits).unwrap_or_else(|| {
             panic!("formats.clif has no rival for {value} in {}", dfg.display_inst(self.inst))
         })
@@ -369,9 +370,7 @@ impl Site<'_> {
             others.push((format!("repeated argument {at}"), other));
         }
         for (what, other) in others {
-            self.edit(&what, |func| {
-                make(ValueList::from_slice(&other, &mut func.dfg.value_lists))
-            });
+            self.edit(&what, |func| make(ValueList::from_slice(&other, &mut func.dfg.value_lists)));
         }
     }
 
@@ -443,11 +442,7 @@ impl Site<'_> {
 
     fn other_blocks(&self, block: Block) -> Vec<Block> {
         let entry = self.func.layout.entry_block();
-        self.func
-            .layout
-            .blocks()
-            .filter(|&other| other != block && Some(other) != entry)
-            .collect()
+        self.func.layout.blocks().filter(|&other| other != block && Some(other) != entry).collect()
     }
 
     fn target_mutants(&self, target: &Target) -> Vec<(String, Target)> {

@@ -15,13 +15,13 @@ pub fn function_mutants(func: &Function) -> Vec<Mutant> {
     let FunctionStencil {
         version_marker: _, // says nothing
         signature,
-        sized_stack_slots: _, // in `stack_slots`
+        sized_stack_slots: _,   // in `stack_slots`
         dynamic_stack_slots: _, // in `dynamic_slots`
-        global_values: _,  // by use
-        dfg: _,            // by use, except what follows
-        layout: _,         // in `layout`
-        srclocs: _,        // does not count: `sensitivity`
-        debug_tags: _,     // does not count: `sensitivity`
+        global_values: _,       // by use
+        dfg: _,                 // by use, except what follows
+        layout: _,              // in `layout`
+        srclocs: _,             // does not count: `sensitivity`
+        debug_tags: _,          // does not count: `sensitivity`
         stack_limit,
     } = &func.stencil;
     let mut mutants = Mutants { func, list: Vec::new() };

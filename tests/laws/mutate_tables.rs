@@ -39,16 +39,16 @@ pub fn signature_mutants(signature: &Signature) -> Vec<(String, Signature)> {
     let Signature { params, returns, call_conv } = signature;
     let mut mutants = Vec::new();
     for (what, params) in param_mutants(params) {
-        mutants.push((format!("signature: {what} of the parameters"), Signature {
-            params,
-            ..signature.clone()
-        }));
+        mutants.push((
+            format!("signature: {what} of the parameters"),
+            Signature { params, ..signature.clone() },
+        ));
     }
     for (what, returns) in param_mutants(returns) {
-        mutants.push((format!("signature: {what} of the results"), Signature {
-            returns,
-            ..signature.clone()
-        }));
+        mutants.push((
+            format!("signature: {what} of the results"),
+            Signature { returns, ..signature.clone() },
+        ));
     }
     for other in CALL_CONVS.into_iter().filter(|other| other != call_conv) {
         let mutant = Signature { call_conv: other, ..signature.clone() };
@@ -61,8 +61,7 @@ fn param_mutants(params: &[AbiParam]) -> Vec<(String, Vec<AbiParam>)> {
     let mut mutants = Vec::new();
     for (at, &AbiParam { value_type, purpose, extension }) in params.iter().enumerate() {
         let other_type = if value_type == types::I32 { types::I64 } else { types::I32 };
-        let mut others =
-            vec![("type", AbiParam { value_type: other_type, purpose, extension })];
+        let mut others = vec![("type", AbiParam { value_type: other_type, purpose, extension })];
         let purposes = match purpose {
             ArgumentPurpose::Normal => [
                 ArgumentPurpose::StructArgument(8),
@@ -126,9 +125,7 @@ enum Symbol {
 impl Symbol {
     fn of(func: &Function, name: &ExternalName) -> Symbol {
         match name {
-            ExternalName::User(name) => {
-                Symbol::User(func.params.user_named_funcs()[*name].clone())
-            }
+            ExternalName::User(name) => Symbol::User(func.params.user_named_funcs()[*name].clone()),
             ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => {
                 Symbol::Other(name.clone())
             }
@@ -322,10 +319,7 @@ fn link_mutants(link: &Link) -> Vec<(&'static str, Link)> {
         }
         Link::DynScale { vector_type } => {
             let other = if vector_type == types::I8X16 { types::I64X2 } else { types::I8X16 };
-            vec![
-                ("vector type", Link::DynScale { vector_type: other }),
-                ("kind", Link::VMContext),
-            ]
+            vec![("vector type", Link::DynScale { vector_type: other }), ("kind", Link::VMContext)]
         }
     }
 }

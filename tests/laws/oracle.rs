@@ -42,8 +42,7 @@ struct Blanked {
 
 /// The greatest relation on the functions of `unit` that the definition allows.
 pub fn classes(unit: &Unit) -> Oracle {
-    let blanked: Vec<Blanked> =
-        unit.functions.iter().map(|member| blank(&member.body)).collect();
+    let blanked: Vec<Blanked> = unit.functions.iter().map(|member| blank(&member.body)).collect();
     let n = blanked.len();
     let mut equal = vec![vec![false; n]; n];
     for a in 0..n {
@@ -113,24 +112,30 @@ fn blank(func: &Function) -> Blanked {
                 // Cranelift renders the symbols of global values by their numbers in the function.
                 let number = symbol.strip_prefix("userextname").expect("a user's symbol");
                 let number = UserExternalNameRef::from_u32(number.parse().expect("a number"));
-                references.push((name.into(), Reference {
-                    symbol: func.params.user_named_funcs()[number].to_string(),
-                    called: false,
-                    address_taken: true,
-                    patchable: false,
-                }));
+                references.push((
+                    name.into(),
+                    Reference {
+                        symbol: func.params.user_named_funcs()[number].to_string(),
+                        called: false,
+                        address_taken: true,
+                        patchable: false,
+                    },
+                ));
                 text.push_str(offset);
             }
             [name, "=", ..] if name.starts_with("fn") => {
                 let patchable = words.contains(&"patchable");
                 words.retain(|&word| word != "colocated" && word != "patchable");
                 let [_, _, symbol, sig] = words[..] else { panic!("not understood: {line}") };
-                references.push((name.into(), Reference {
-                    symbol: symbol.into(),
-                    called: rendered.contains(&format!("call {name}(")),
-                    address_taken: rendered.contains(&format!("func_addr.i64 {name}\n")),
-                    patchable,
-                }));
+                references.push((
+                    name.into(),
+                    Reference {
+                        symbol: symbol.into(),
+                        called: rendered.contains(&format!("call {name}(")),
+                        address_taken: rendered.contains(&format!("func_addr.i64 {name}\n")),
+                        patchable,
+                    },
+                ));
                 text.push_str(&format!("{name} {sig} {patchable}"));
             }
             _ => {
@@ -190,11 +195,9 @@ block2:
     let (one, other) = (blank(&one), blank(&other));
     assert_eq!(one.text, other.text);
     assert_eq!(one.references.len(), 1);
-    assert_eq!(one.references[0], Reference {
-        symbol: "u0:2".into(),
-        called: true,
-        address_taken: true,
-        patchable: false,
-    });
+    assert_eq!(
+        one.references[0],
+        Reference { symbol: "u0:2".into(), called: true, address_taken: true, patchable: false }
+    );
     assert_eq!(other.references[0].symbol, "u5:5");
 }

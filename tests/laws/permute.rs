@@ -303,8 +303,7 @@ impl Copy<'_> {
         let mut definitions = Vec::new();
         for block in self.old.layout.blocks() {
             definitions.push((block, None));
-            definitions
-                .extend(self.old.layout.block_insts(block).map(|inst| (block, Some(inst))));
+            definitions.extend(self.old.layout.block_insts(block).map(|inst| (block, Some(inst))));
         }
         self.rng.shuffle(&mut definitions);
         for (block, inst) in definitions {

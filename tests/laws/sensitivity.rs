@@ -9,9 +9,7 @@ use crate::support::{
 };
 use cranelift_codegen::ir::instructions::InstructionFormat;
 use cranelift_codegen::ir::{Endianness, Function, Opcode, UserStackMapEntry, types};
-use cranelift_mergefunc::{
-    Attributes, Encoding, Merger, Target, first_difference,
-};
+use cranelift_mergefunc::{Attributes, Encoding, Merger, Target, first_difference};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Opcodes that `formats.clif` does without.
@@ -32,7 +30,8 @@ fn the_corpus_has_every_format_and_opcode() {
     assert_eq!(missing, NOT_IN_CORPUS.iter().collect::<Vec<_>>());
 
     // By number, because the type has no list of its own and no order.
-    let formats: BTreeSet<u8> = opcodes.iter().map(|opcode| format_number(opcode.format())).collect();
+    let formats: BTreeSet<u8> =
+        opcodes.iter().map(|opcode| format_number(opcode.format())).collect();
     assert_eq!(formats.into_iter().collect::<Vec<_>>(), (0..36).collect::<Vec<_>>());
 }
 

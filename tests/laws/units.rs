@@ -11,8 +11,7 @@ use crate::support::{Rng, free, parse_one};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
-    Target,
+    Addresses, Attributes, Bodies, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket, Target,
 };
 use std::fmt::Write;
 
@@ -43,6 +42,8 @@ impl Member {
 struct Recipe {
     shape: Shape,
     constant: u8,
+    /// The recipes of the functions that it refers to, mostly.
+    targets: [usize; 3],
 }
 
 #[derive(Clone, Copy)]
@@ -62,9 +63,13 @@ enum Shape {
     CallAndAddress,
 }
 
-const SHAPES: [Shape; 12] = [
+/// Some more often than others: without functions that call nobody, few are equal.
+const SHAPES: [Shape; 16] = [
     Shape::Trap,
     Shape::Leaf,
+    Shape::Leaf,
+    Shape::Leaf,
+    Shape::TwoCalls,
     Shape::TwoCalls,
     Shape::Diamond,
     Shape::Loop,
@@ -73,6 +78,7 @@ const SHAPES: [Shape; 12] = [
     Shape::Handlers,
     Shape::Symbol,
     Shape::Patchable,
+    Shape::Patchable,
     Shape::TailCall,
     Shape::CallAndAddress,
 ];
@@ -80,19 +86,29 @@ const SHAPES: [Shape; 12] = [
 impl Unit {
     /// A unit of two to ten functions, with random attributes and options.
     pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
-        let count = u.int_in_range(2..=10)?;
+        let count: usize = u.int_in_range(2..=10)?;
+        let recipe_count = u.int_in_range(1..=3)?;
         let mut recipes = Vec::new();
-        for _ in 0..u.int_in_range(1..=3)? {
-            recipes.push(Recipe { shape: *u.choose(&SHAPES)?, constant: u.int_in_range(1..=2)? });
+        for _ in 0..recipe_count {
+            let mut target = || u.int_in_range(0..=recipe_count - 1);
+            let targets = [target()?, target()?, target()?];
+            recipes.push(Recipe {
+                shape: *u.choose(&SHAPES)?,
+                constant: u.int_in_range(1..=2)?,
+                targets,
+            });
         }
-        let style = u.int_in_range(0..=3)?;
+        let mut kinds = Vec::new();
+        for _ in 0..count {
+            kinds.push(u.int_in_range(0..=recipe_count - 1)?);
+        }
+        let style = u.int_in_range(0..=5)?;
         let mut functions = Vec::new();
-        for index in 0..count {
-            let recipe = *u.choose(&recipes)?;
-            let body = parse_one(&text(recipe, index, count, u)?);
+        for own in 0..count {
+            let body = parse_one(&text(recipes[kinds[own]], own, &kinds, u)?);
             let attributes = match style {
-                0 => free(),
-                1 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
+                0 | 1 => free(),
+                2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
                 _ => random_attributes(u)?,
             };
             functions.push(Member { attributes, body });
@@ -185,27 +201,36 @@ fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
         Linkage::Local,
         Linkage::Local,
         Linkage::Export,
+        Linkage::Export,
         Linkage::Hidden,
-        Linkage::Preemptible,
         Linkage::Preemptible,
     ];
     Ok(Attributes {
         linkage: *u.choose(&LINKAGES)?,
         addresses: *u.choose(&Addresses::ALL)?,
         address_taken: u.ratio(1, 6)?,
-        key: u64::from(u.ratio(1, 8)?),
+        key: u64::from(u.ratio(1, 12)?),
         alignment: *u.choose(&[1, 1, 16, 64])?,
-        pinned: u.ratio(1, 10)?,
-        no_merge: u.ratio(1, 10)?,
+        pinned: u.ratio(1, 12)?,
+        no_merge: u.ratio(1, 12)?,
     })
 }
 
-/// A symbol to refer to: mostly a function of the unit, at times itself, at times an external one.
-fn reference(own: u32, count: u32, u: &mut Unstructured<'_>) -> Result<String> {
-    Ok(match u.int_in_range(0..=7)? {
+/// A symbol to refer to: mostly a function of the recipe `target`, at times any function, the
+/// function itself, or one outside of the unit.
+fn reference(
+    target: usize,
+    own: usize,
+    kinds: &[usize],
+    u: &mut Unstructured<'_>,
+) -> Result<String> {
+    let wanted: Vec<usize> = (0..kinds.len()).filter(|&at| kinds[at] == target).collect();
+    Ok(match u.int_in_range(0..=9)? {
         0 => format!("u1:{}", u.int_in_range(0..=1)?),
         1 => format!("u0:{own}"),
-        _ => format!("u0:{}", u.int_in_range(0..=count - 1)?),
+        2 => format!("u0:{}", u.int_in_range(0..=kinds.len() - 1)?),
+        _ if wanted.is_empty() => "u1:0".into(),
+        _ => format!("u0:{}", u.choose(&wanted)?),
     })
 }
 
@@ -224,8 +249,8 @@ fn promises(flags: &[&str], u: &mut Unstructured<'_>) -> Result<String> {
     Ok(text)
 }
 
-fn text(recipe: Recipe, own: u32, count: u32, u: &mut Unstructured<'_>) -> Result<String> {
-    let Recipe { shape, constant: k } = recipe;
+fn text(recipe: Recipe, own: usize, kinds: &[usize], u: &mut Unstructured<'_>) -> Result<String> {
+    let Recipe { shape, constant: k, targets } = recipe;
     let mut text = format!("function u0:{own}(i64, i64) -> i64 tail {{\n");
     if let Shape::Memory = shape {
         // Declared in any order: a region is its user id, not its number.
@@ -236,13 +261,13 @@ fn text(recipe: Recipe, own: u32, count: u32, u: &mut Unstructured<'_>) -> Resul
         }
     }
     if let Shape::Symbol = shape {
-        let (symbol, offset) = (reference(own, count, u)?, 8 * u32::from(k));
+        let (symbol, offset) = (reference(targets[0], own, kinds, u)?, 8 * u32::from(k));
         writeln!(text, "    gv0 = symbol colocated {symbol}+{offset}").unwrap();
     }
     text.push_str("    sig0 = (i64, i64) -> i64 tail\n    sig1 = (i64) tail\n");
     let patchable = matches!(shape, Shape::Patchable);
     for number in 0..shape.callees() {
-        let symbol = reference(own, count, u)?;
+        let symbol = reference(targets[number], own, kinds, u)?;
         // Calls that can be patched return nothing and are colocated; the signature of the callee
         // itself is of no concern to anybody here.
         let (flags, sig) = match (patchable && number < 2, u.arbitrary()?) {
@@ -361,7 +386,7 @@ block3(v6: i64):
 }
 
 impl Shape {
-    fn callees(self) -> u32 {
+    fn callees(self) -> usize {
         match self {
             Shape::Trap | Shape::Leaf | Shape::Symbol => 0,
             Shape::AddressOnly

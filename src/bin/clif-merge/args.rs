@@ -78,13 +78,7 @@ impl Input {
     ///
     /// What cannot be read, with path and line.
     pub fn read(&self, general: &General) -> Result<Unit> {
-        if self
-            .paths
-            .iter()
-            .filter(|path| path.as_os_str() == "-")
-            .count()
-            > 1
-        {
+        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(usage("standard input can be read only once"));
         }
         let sources = unit::read_sources(&self.paths)?;

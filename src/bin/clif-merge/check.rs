@@ -40,9 +40,7 @@ fn second_comparison(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Res
     let mut bodies = unit.functions.as_slice();
     recheck(&merged.plan, &mut bodies, options).map_err(|error| {
         let [one, other] = [&error.symbol, &error.other].map(|symbol| merged.names.display(symbol));
-        bug(format!(
-            "the second comparison of {one} and {other} failed: {error}"
-        ))
+        bug(format!("the second comparison of {one} and {other} failed: {error}"))
     })
 }
 
@@ -63,12 +61,7 @@ fn valid(
     if let (Some(original), Some(given)) = (unit.functions.get(index), unit.given.get(index))
         && verify_function(original, isa).is_err()
     {
-        bail!(
-            "{}: function {name} is not valid for the target:\n{drawn}",
-            given.place
-        );
+        bail!("{}: function {name} is not valid for the target:\n{drawn}", given.place);
     }
-    Err(bug(format!(
-        "function {name} is not valid after merging:\n{drawn}"
-    )))
+    Err(bug(format!("function {name} is not valid after merging:\n{drawn}")))
 }

@@ -24,11 +24,7 @@ pub struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// Compiles for `isa`.
     pub fn new(isa: &'a dyn TargetIsa) -> Compiler<'a> {
-        Compiler {
-            isa,
-            context: Context::new(),
-            time: Duration::ZERO,
-        }
+        Compiler { isa, context: Context::new(), time: Duration::ZERO }
     }
 
     /// Compiles a function.
@@ -41,10 +37,7 @@ impl<'a> Compiler<'a> {
         context.func = func;
         let start = Instant::now();
         let compiled = contain(|| {
-            context
-                .compile(*isa, &mut Default::default())
-                .map(drop)
-                .map_err(|error| error.inner)
+            context.compile(*isa, &mut Default::default()).map(drop).map_err(|error| error.inner)
         });
         *time += start.elapsed();
         let error = match compiled {
@@ -81,10 +74,7 @@ impl<'a> Compiler<'a> {
             let given = &unit.given[function];
             let name = unit.names.display(&given.symbol);
             let target = isa::name_of(isa);
-            anyhow!(
-                "{}: cannot compile function {name} for {target}: {error}",
-                given.place
-            )
+            anyhow!("{}: cannot compile function {name} for {target}: {error}", given.place)
         })
     }
 

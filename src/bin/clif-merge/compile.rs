@@ -65,21 +65,10 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts {
-        input,
-        output,
-        dispositions,
-        no_alias,
-        pass,
-        target,
-        settings,
-        general,
-    } = opts;
+    let Opts { input, output, dispositions, no_alias, pass, target, settings, general } = opts;
     let output = Output::check(&output)?;
     if output.is_terminal() {
-        return Err(usage(
-            "an object file is not written to a terminal; use -o FILE",
-        ));
+        return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
     let [isa] = isa::build([target.target], &settings.settings)?;
     let unit = input.read(&general)?;
@@ -137,10 +126,6 @@ pub fn given_size(
     match unit.given[index].became {
         Some((Became::Alias, _)) => Ok(0),
         Some((Became::Thunk, _)) => Ok(jump()),
-        None => Ok(size(compiler.compile_of(
-            unit,
-            index,
-            unit.functions[index].clone(),
-        )?)),
+        None => Ok(size(compiler.compile_of(unit, index, unit.functions[index].clone())?)),
     }
 }

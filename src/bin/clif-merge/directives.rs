@@ -73,8 +73,7 @@ impl Directives {
             let column = line[..line.len() - rest.len()].chars().count() + 1;
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
             let word = &rest[..end];
-            self.add(word)
-                .map_err(|error| (column, error.to_string()))?;
+            self.add(word).map_err(|error| (column, error.to_string()))?;
             empty = false;
             rest = &rest[end..];
         }
@@ -128,10 +127,7 @@ const MAX_ALIGNMENT: u32 = 1 << 16;
 
 /// A linkage by its name.
 pub fn parse_linkage(text: &str) -> Result<Linkage> {
-    match Linkage::ALL
-        .into_iter()
-        .find(|linkage| linkage.name() == text)
-    {
+    match Linkage::ALL.into_iter().find(|linkage| linkage.name() == text) {
         Some(linkage) => Ok(linkage),
         None => bail!("unknown linkage '{text}'; there are export, hidden, local, preemptible"),
     }
@@ -139,10 +135,7 @@ pub fn parse_linkage(text: &str) -> Result<Linkage> {
 
 /// Address significance by its name.
 pub fn parse_addresses(text: &str) -> Result<Addresses> {
-    match Addresses::ALL
-        .into_iter()
-        .find(|addresses| addresses.name() == text)
-    {
+    match Addresses::ALL.into_iter().find(|addresses| addresses.name() == text) {
         Some(addresses) => Ok(addresses),
         None => bail!("unknown word '{text}'; addresses are significant or insignificant"),
     }
@@ -185,15 +178,8 @@ fn flag(slot: &mut bool, name: &str) -> Result<()> {
 /// means the same wherever it is read.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
     let defaults = Attributes::default();
-    let Attributes {
-        linkage,
-        addresses,
-        address_taken,
-        key,
-        alignment,
-        pinned,
-        no_merge,
-    } = attributes;
+    let Attributes { linkage, addresses, address_taken, key, alignment, pinned, no_merge } =
+        attributes;
     let mut words = Vec::new();
     if linkage != defaults.linkage {
         words.push(format!("linkage={}", linkage.name()));

@@ -41,17 +41,9 @@ pub struct Object {
 pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> Result<Object> {
     let builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
-    let mut emitter = Emitter {
-        module: ObjectModule::new(builder),
-        names: HashMap::new(),
-        code_size: 0,
-    };
-    let Merged {
-        emit,
-        plan,
-        names,
-        changed: _,
-    } = merged;
+    let mut emitter =
+        Emitter { module: ObjectModule::new(builder), names: HashMap::new(), code_size: 0 };
+    let Merged { emit, plan, names, changed: _ } = merged;
     let symbol = |index: usize| plan.entry(FunctionIndex::new(index)).symbol();
     let text = |symbol: &UserExternalName| symbol_text(&names.display(symbol));
 
@@ -68,14 +60,9 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
             Emit::Body(func) => (&func.signature, module_linkage(linkage)),
             Emit::Thunk(_) => (&unit.functions[index].signature, module_linkage(linkage)),
             // It is not defined in the sense of the module, so it must not be declared so.
-            Emit::Alias(_) => (
-                &unit.functions[index].signature,
-                cranelift_module::Linkage::Import,
-            ),
+            Emit::Alias(_) => (&unit.functions[index].signature, cranelift_module::Linkage::Import),
         };
-        let id = emitter
-            .module
-            .declare_function(&text(symbol(index)), linkage, signature)?;
+        let id = emitter.module.declare_function(&text(symbol(index)), linkage, signature)?;
         emitter.names.insert(symbol(index).clone(), id.into());
         ids.push(Some(id));
     }
@@ -135,16 +122,10 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
     }
     drop(progress);
 
-    let Emitter {
-        module,
-        names: targets,
-        code_size,
-    } = emitter;
+    let Emitter { module, names: targets, code_size } = emitter;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
-    let to: HashMap<&UserExternalName, &UserExternalName> = aliases
-        .iter()
-        .map(|(index, to)| (symbol(*index), to))
-        .collect();
+    let to: HashMap<&UserExternalName, &UserExternalName> =
+        aliases.iter().map(|(index, to)| (symbol(*index), to)).collect();
     let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
     for (index, target) in &aliases {
         // Aliases of aliases stand for one address. Every one on the way is looked at only once.
@@ -161,10 +142,7 @@ pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> R
         place_alias(&mut product, ids[*index].expect("declared"), place, linkage);
     }
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
-    Ok(Object {
-        bytes: bytes.context("cannot make the object file")?,
-        code_size,
-    })
+    Ok(Object { bytes: bytes.context("cannot make the object file")?, code_size })
 }
 
 /// The symbol of a function: its name without the percent sign, or `u0:5` as it is.
@@ -249,12 +227,7 @@ impl Emitter {
             },
         };
         let kind: Reloc = reloc.kind;
-        Ok(ModuleReloc {
-            offset: reloc.offset,
-            kind,
-            name,
-            addend: reloc.addend,
-        })
+        Ok(ModuleReloc { offset: reloc.offset, kind, name, addend: reloc.addend })
     }
 
     /// What a symbol is to the module. One that the unit does not define is declared as an import:
@@ -272,14 +245,10 @@ impl Emitter {
         }
         let import = cranelift_module::Linkage::Import;
         let target = match (is_thread_local(func, name), signature_of(func, name)) {
-            (false, Some(signature)) => self
-                .module
-                .declare_function(&text(symbol), import, signature)?
-                .into(),
-            (tls, _) => self
-                .module
-                .declare_data(&text(symbol), import, true, tls)?
-                .into(),
+            (false, Some(signature)) => {
+                self.module.declare_function(&text(symbol), import, signature)?.into()
+            }
+            (tls, _) => self.module.declare_data(&text(symbol), import, true, tls)?.into(),
         };
         self.names.insert(symbol.clone(), target);
         Ok(self.names[symbol].clone())
@@ -287,22 +256,15 @@ impl Emitter {
 }
 
 fn signature_of<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a Signature> {
-    let callee = func
-        .dfg
-        .ext_funcs
-        .values()
-        .find(|callee| callee.name == *name)?;
+    let callee = func.dfg.ext_funcs.values().find(|callee| callee.name == *name)?;
     Some(&func.dfg.signatures[callee.signature])
 }
 
 fn is_thread_local(func: &Function, name: &ExternalName) -> bool {
     func.global_values.values().any(|gv| match gv {
-        GlobalValueData::Symbol {
-            name: used,
-            offset: _,
-            colocated: _,
-            tls,
-        } => *tls && used == name,
+        GlobalValueData::Symbol { name: used, offset: _, colocated: _, tls } => {
+            *tls && used == name
+        }
         _ => false,
     })
 }

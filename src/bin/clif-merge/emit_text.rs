@@ -20,10 +20,8 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
     let taken = address_taken(unit, merged);
     for (index, emit) in merged.emit.iter().enumerate() {
         let function = FunctionIndex::new(index);
-        let attributes = Attributes {
-            address_taken: taken[index],
-            ..attributes(unit, merged, function)
-        };
+        let attributes =
+            Attributes { address_taken: taken[index], ..attributes(unit, merged, function) };
         let jump = |kind: Became, to: &UserExternalName| {
             let to_name = merged.names.display(to);
             let line = directives::line_for(attributes, Some((kind.name(), &to_name)));
@@ -32,10 +30,9 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
         };
         let (line, func) = match emit {
             Emit::Nothing => continue,
-            Emit::Body(func) => (
-                directives::line_for(attributes, None),
-                merged.names.restore(func),
-            ),
+            Emit::Body(func) => {
+                (directives::line_for(attributes, None), merged.names.restore(func))
+            }
             Emit::Thunk(to) => jump(Became::Thunk, to),
             Emit::Alias(to) => jump(Became::Alias, to),
         };
@@ -55,25 +52,16 @@ fn thunk(
     to: &UserExternalName,
 ) -> Function {
     let name = UserFuncName::User(merged.plan.entry(function).symbol().clone());
-    merged
-        .names
-        .restore(&call_thunk(name, signature, to, true, true))
+    merged.names.restore(&call_thunk(name, signature, to, true, true))
 }
 
 /// The attributes of a function of the merged unit, without those that others leave to it.
 fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attributes {
     let alignment = merged.plan.entry(function).alignment();
     if let Some(given) = unit.given.get(function.index()) {
-        return Attributes {
-            alignment,
-            ..given.attributes
-        };
+        return Attributes { alignment, ..given.attributes };
     }
-    let shared = merged
-        .plan
-        .shared_bodies()
-        .iter()
-        .find(|shared| shared.function == function);
+    let shared = merged.plan.shared_bodies().iter().find(|shared| shared.function == function);
     let shared = shared.expect("what is not of the unit is a shared body");
     Attributes {
         linkage: Linkage::Local,
@@ -87,11 +75,8 @@ fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attribut
 /// Which functions something outside holds the address of: their own, or that of a function whose
 /// place they take.
 fn address_taken(unit: &Unit, merged: &Merged) -> Vec<bool> {
-    let mut taken: Vec<bool> = unit
-        .given
-        .iter()
-        .map(|given| given.attributes.address_taken)
-        .collect();
+    let mut taken: Vec<bool> =
+        unit.given.iter().map(|given| given.attributes.address_taken).collect();
     taken.resize(merged.emit.len(), false);
     for (function, entry) in merged.plan.entries() {
         if let Disposition::Redirect { to } = entry.disposition()

@@ -77,30 +77,18 @@ impl std::error::Error for Failure {}
 
 /// The command line cannot be carried out as it is.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
-    Failure {
-        exit: Exit::Usage,
-        message: message.into(),
-    }
-    .into()
+    Failure { exit: Exit::Usage, message: message.into() }.into()
 }
 
 /// A condition of the command line does not hold.
 pub fn condition(message: impl Into<String>) -> anyhow::Error {
-    Failure {
-        exit: Exit::Condition,
-        message: message.into(),
-    }
-    .into()
+    Failure { exit: Exit::Condition, message: message.into() }.into()
 }
 
 /// What this program made is wrong.
 pub fn bug(message: impl fmt::Display) -> anyhow::Error {
     let message = format!("{message}\n{REPORT}");
-    Failure {
-        exit: Exit::Bug,
-        message,
-    }
-    .into()
+    Failure { exit: Exit::Bug, message }.into()
 }
 
 /// What to do about our bugs.
@@ -118,9 +106,7 @@ pub fn report(error: &anyhow::Error) -> Exit {
     for cause in error.chain().skip(1) {
         let _ = writeln!(anstream::stderr(), "  caused by: {cause}");
     }
-    error
-        .downcast_ref::<Failure>()
-        .map_or(Exit::Input, |failure| failure.exit)
+    error.downcast_ref::<Failure>().map_or(Exit::Input, |failure| failure.exit)
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -150,10 +136,7 @@ pub fn install_panic_hook() {
         }
         let style = style();
         let mut stderr = anstream::stderr();
-        let _ = writeln!(
-            stderr,
-            "{style}internal error{style:#}: {message}; {REPORT}"
-        );
+        let _ = writeln!(stderr, "{style}internal error{style:#}: {message}; {REPORT}");
         let wanted = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
         if wanted {
             let _ = writeln!(stderr, "{}", std::backtrace::Backtrace::force_capture());
@@ -163,21 +146,14 @@ pub fn install_panic_hook() {
 
 fn one_line(info: &PanicHookInfo<'_>) -> String {
     let payload: &dyn Any = info.payload();
-    let text = match (
-        payload.downcast_ref::<&str>(),
-        payload.downcast_ref::<String>(),
-    ) {
+    let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text.as_str(),
         (None, None) => "a panic without a message",
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match info.location() {
-        Some(location) => format!(
-            "{text} ({}:{})",
-            short_path(location.file()),
-            location.line()
-        ),
+        Some(location) => format!("{text} ({}:{})", short_path(location.file()), location.line()),
         None => text,
     }
 }
@@ -206,18 +182,10 @@ mod tests {
 
     #[test]
     fn every_code_is_documented() {
-        for exit in [
-            Exit::Done,
-            Exit::Input,
-            Exit::Usage,
-            Exit::Condition,
-            Exit::Bug,
-            Exit::Internal,
-        ] {
-            assert!(
-                HELP.contains(&format!("\n  {:<4}", exit.code())),
-                "{exit:?}"
-            );
+        for exit in
+            [Exit::Done, Exit::Input, Exit::Usage, Exit::Condition, Exit::Bug, Exit::Internal]
+        {
+            assert!(HELP.contains(&format!("\n  {:<4}", exit.code())), "{exit:?}");
         }
     }
 

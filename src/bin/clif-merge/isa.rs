@@ -13,10 +13,8 @@ use std::str::FromStr as _;
 use target_lexicon::{Architecture, BinaryFormat, Triple};
 
 /// The short names of targets, and what they stand for.
-const SHORT: [(&str, &str); 2] = [
-    ("x86_64", "x86_64-unknown-linux-gnu"),
-    ("aarch64", "aarch64-unknown-linux-gnu"),
-];
+const SHORT: [(&str, &str); 2] =
+    [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")];
 
 /// The settings that hold where `--set` does not say otherwise.
 ///
@@ -60,27 +58,20 @@ pub fn parse_setting(text: &str) -> Result<Setting, String> {
     };
     match name.is_empty() {
         true => Err("a setting is NAME or NAME=VALUE".to_owned()),
-        false => Ok(Setting {
-            name: name.to_owned(),
-            value,
-        }),
+        false => Ok(Setting { name: name.to_owned(), value }),
     }
 }
 
 /// Reads a short name or a triple of a target that this program can compile for.
 pub fn parse_target(text: &str) -> Result<Triple, String> {
-    let long = SHORT
-        .iter()
-        .find(|(short, _)| *short == text)
-        .map_or(text, |(_, long)| long);
+    let long = SHORT.iter().find(|(short, _)| *short == text).map_or(text, |(_, long)| long);
     let hint = "use x86_64, aarch64 or a triple such as aarch64-apple-darwin";
     let triple = Triple::from_str(long).map_err(|error| format!("{error}; {hint}"))?;
     match isa::lookup(triple.clone()) {
         Ok(_) => Ok(triple),
-        Err(LookupError::SupportDisabled | LookupError::Unsupported) => Err(format!(
-            "there is no back end for {}; {hint}",
-            triple.architecture
-        )),
+        Err(LookupError::SupportDisabled | LookupError::Unsupported) => {
+            Err(format!("there is no back end for {}; {hint}", triple.architecture))
+        }
     }
 }
 
@@ -135,9 +126,7 @@ pub fn build<const N: usize>(
             .map_err(|error| usage(format!("no code can be made for {triple}: {error}")))?;
         isas.push(isa);
     }
-    Ok(isas
-        .try_into()
-        .unwrap_or_else(|_| unreachable!("one ISA for each target")))
+    Ok(isas.try_into().unwrap_or_else(|_| unreachable!("one ISA for each target")))
 }
 
 /// Makes a setting in one group of settings. Tells whether the group has it.
@@ -150,9 +139,9 @@ fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(SetError::BadName(_)) => Ok(false),
-        Err(SetError::BadType) if value.is_none() => Err(usage(format!(
-            "setting '{name}' needs a value: --set {name}=..."
-        ))),
+        Err(SetError::BadType) if value.is_none() => {
+            Err(usage(format!("setting '{name}' needs a value: --set {name}=...")))
+        }
         Err(error @ (SetError::BadType | SetError::BadValue(_))) => {
             Err(usage(format!("setting '{name}': {error}")))
         }
@@ -172,12 +161,7 @@ mod tests {
 
     #[test]
     fn unknown_targets_are_errors() {
-        for text in [
-            "",
-            "x87",
-            "riscv64-unknown-linux-gnu",
-            "wasm32-unknown-unknown",
-        ] {
+        for text in ["", "x87", "riscv64-unknown-linux-gnu", "wasm32-unknown-unknown"] {
             assert!(parse_target(text).is_err(), "{text}");
         }
     }

@@ -4,10 +4,7 @@
 //! object file. A call goes through a generated function that takes the arguments out of a buffer
 //! and puts the results back. The caller decides what is compiled; code that crashes takes the
 //! process with it.
-#![allow(
-    unsafe_code,
-    reason = "machine code is called here, and nowhere else in the program"
-)]
+#![allow(unsafe_code, reason = "machine code is called here, and nowhere else in the program")]
 
 use anyhow::{Result, anyhow};
 use cranelift_codegen::FinalizedRelocTarget;
@@ -82,10 +79,7 @@ impl Jit {
     ) -> Result<Jit> {
         let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
         let symbols = LIBRARY.iter().map(|(libcall, address)| {
-            (
-                cranelift_module::default_libcall_names()(*libcall),
-                address(),
-            )
+            (cranelift_module::default_libcall_names()(*libcall), address())
         });
         builder.symbols(symbols);
         let arena = ArenaMemoryProvider::new_with_size(ARENA_BYTES)?;
@@ -93,24 +87,11 @@ impl Jit {
         let mut module = JITModule::new(builder);
 
         let mut ids = HashMap::new();
-        for (
-            at,
-            Definition {
-                symbol,
-                signature,
-                code: _,
-            },
-        ) in definitions.iter().enumerate()
-        {
+        for (at, Definition { symbol, signature, code: _ }) in definitions.iter().enumerate() {
             let id = module.declare_function(&format!("f{at}"), Linkage::Local, signature)?;
             ids.insert(symbol.clone(), id);
         }
-        for Definition {
-            symbol,
-            signature: _,
-            code,
-        } in definitions
-        {
+        for Definition { symbol, signature: _, code } in definitions {
             let id = ids[&symbol];
             match code {
                 Code::Body(func) => define(&mut module, id, *func, &ids)?,
@@ -138,11 +119,7 @@ impl Jit {
             trampolines.insert(signature, id);
         }
         module.finalize_definitions()?;
-        Ok(Jit {
-            module: Some(module),
-            ids,
-            trampolines,
-        })
+        Ok(Jit { module: Some(module), ids, trampolines })
     }
 
     /// Calls a function of this `signature`.
@@ -157,19 +134,11 @@ impl Jit {
         signature: &Signature,
         arguments: &[DataValue],
     ) -> Vec<DataValue> {
-        assert_eq!(
-            arguments.len(),
-            signature.params.len(),
-            "arguments of {symbol}"
-        );
+        assert_eq!(arguments.len(), signature.params.len(), "arguments of {symbol}");
         let count = signature.params.len().max(signature.returns.len());
         let mut slots = vec![Slot([0; SLOT_BYTES]); count];
         for ((slot, argument), param) in slots.iter_mut().zip(arguments).zip(&signature.params) {
-            assert_eq!(
-                argument.ty().bytes(),
-                param.value_type.bytes(),
-                "argument of {symbol}"
-            );
+            assert_eq!(argument.ty().bytes(), param.value_type.bytes(), "argument of {symbol}");
             argument.write_to_slice_ne(&mut slot.0);
         }
         let module = self.module.as_ref().expect("is there until it is dropped");
@@ -200,9 +169,7 @@ impl Drop for Jit {
 
 impl fmt::Debug for Jit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jit")
-            .field("ids", &self.ids)
-            .finish_non_exhaustive()
+        f.debug_struct("Jit").field("ids", &self.ids).finish_non_exhaustive()
     }
 }
 
@@ -223,8 +190,7 @@ fn define(
     for (name, symbol) in names {
         // Names that nothing refers to may remain; their number does not matter.
         if let Some(id) = ids.get(&symbol) {
-            func.params
-                .reset_user_func_name(name, UserExternalName::new(0, id.as_u32()));
+            func.params.reset_user_func_name(name, UserExternalName::new(0, id.as_u32()));
         }
     }
     let mut context = cranelift_codegen::Context::for_function(func);
@@ -273,21 +239,10 @@ fn trampoline(signature: &Signature, isa: &dyn TargetIsa) -> Function {
     let mut arguments = Vec::new();
     for (at, param) in signature.params.iter().enumerate() {
         let flags = slot_flags(param.value_type);
-        arguments.push(
-            cursor
-                .ins()
-                .load(param.value_type, flags, buffer, offset(at)),
-        );
+        arguments.push(cursor.ins().load(param.value_type, flags, buffer, offset(at)));
     }
     let call = cursor.ins().call_indirect(callee, function, &arguments);
-    for (at, result) in cursor
-        .func
-        .dfg
-        .inst_results(call)
-        .to_vec()
-        .into_iter()
-        .enumerate()
-    {
+    for (at, result) in cursor.func.dfg.inst_results(call).to_vec().into_iter().enumerate() {
         let flags = slot_flags(signature.returns[at].value_type);
         cursor.ins().store(flags, result, buffer, offset(at));
     }
@@ -381,10 +336,7 @@ use std::arch::x86_64::__m128i;
 
 /// Bytes of `a` by the indices in `b`, or zero where the highest bit of an index is set.
 #[cfg(target_arch = "x86_64")]
-#[expect(
-    improper_ctypes_definitions,
-    reason = "C passes vectors in registers, as Cranelift does"
-)]
+#[expect(improper_ctypes_definitions, reason = "C passes vectors in registers, as Cranelift does")]
 extern "C" fn x86_pshufb(a: __m128i, b: __m128i) -> __m128i {
     // SAFETY: sixteen bytes are sixteen bytes, and all bit patterns are allowed.
     let bytes = |vector| unsafe { std::mem::transmute::<__m128i, [u8; 16]>(vector) };

@@ -135,9 +135,7 @@ fn asked_color(arguments: &[OsString]) -> Color {
     let asks = |color: &str| {
         let joined = format!("--color={color}");
         arguments.iter().any(|argument| *argument == *joined)
-            || arguments
-                .windows(2)
-                .any(|pair| pair[0] == "--color" && pair[1] == *color)
+            || arguments.windows(2).any(|pair| pair[0] == "--color" && pair[1] == *color)
     };
     match (asks("never"), asks("always")) {
         (true, _) => Color::Never,

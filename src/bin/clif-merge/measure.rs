@@ -52,13 +52,14 @@ pub struct Applied {
     bodies: Vec<Option<Function>>,
 }
 
-/// The pass, from functions in memory to functions that can be compiled; merged bodies are freed.
+/// The pass, from functions in memory to functions that can be compiled. Copying the unit comes
+/// before the clock, freeing what was merged away after it: without the pass, it is freed as well.
 pub fn pass(
     unit: &Unit,
     options: &Options<'_>,
     code_size: &mut dyn FnMut(&Function) -> Option<u32>,
 ) -> Result<(Applied, Duration)> {
-    let functions = unit.functions.clone();
+    let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
 
     let start = Instant::now();
@@ -70,17 +71,20 @@ pub fn pass(
         plan.apply(shared.function, &mut func, options);
         shared_bodies.push(Some(func));
     }
-    let mut bodies = Vec::with_capacity(plan.entries().len());
-    for (index, mut func) in functions.into_iter().enumerate() {
-        let function = FunctionIndex::new(index);
-        let kept = plan.entry(function).disposition() == Disposition::Keep;
-        bodies.push((kept && unit.given[index].became.is_none()).then(|| {
-            plan.apply(function, &mut func, options);
-            func
-        }));
+    let compiled = |index: usize| {
+        let disposition = plan.entry(FunctionIndex::new(index)).disposition();
+        disposition == Disposition::Keep && unit.given[index].became.is_none()
+    };
+    for (index, func) in functions.iter_mut().enumerate() {
+        if compiled(index) {
+            plan.apply(FunctionIndex::new(index), func, options);
+        }
     }
-    bodies.append(&mut shared_bodies);
     let time = start.elapsed();
+    let functions = functions.into_iter().enumerate();
+    let mut bodies: Vec<Option<Function>> =
+        functions.map(|(index, func)| compiled(index).then_some(func)).collect();
+    bodies.append(&mut shared_bodies);
     Ok((Applied { plan, bodies }, time))
 }
 
@@ -119,25 +123,17 @@ pub fn compile(
         for first in [chunk % 2 == 0, chunk % 2 == 1] {
             for index in functions.clone() {
                 if first && index < unit.functions.len() {
-                    sizes
-                        .before
-                        .push(given_size(unit, index, &mut before, isa)?);
+                    sizes.before.push(given_size(unit, index, &mut before, isa)?);
                     progress.step();
                 } else if !first {
                     let body = bodies[index].take();
-                    sizes
-                        .after
-                        .push(left_size(unit, &plan, index, body, &mut after, isa)?);
+                    sizes.after.push(left_size(unit, &plan, index, body, &mut after, isa)?);
                     progress.step();
                 }
             }
         }
     }
-    Ok(Compiled {
-        sizes,
-        before: before.time,
-        after: after.time,
-    })
+    Ok(Compiled { sizes, before: before.time, after: after.time })
 }
 
 /// The size of what is emitted for a function after merging.
@@ -150,11 +146,7 @@ fn left_size(
     isa: &dyn TargetIsa,
 ) -> Result<u32> {
     if let Some(func) = body {
-        return Ok(size(compiler.compile_of(
-            unit,
-            given_index(unit, plan, index),
-            func,
-        )?));
+        return Ok(size(compiler.compile_of(unit, given_index(unit, plan, index), func)?));
     }
     Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
         Disposition::Thunk { to: _ } => jump_size(isa),
@@ -182,11 +174,7 @@ fn jump_size(isa: &dyn TargetIsa) -> u32 {
 pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> Result<Sizes> {
     let count = merged.emit.len();
     let next = AtomicUsize::new(0);
-    let progress = Mutex::new(Progress::new(
-        "compiling for the other target",
-        count,
-        quiet,
-    ));
+    let progress = Mutex::new(Progress::new("compiling for the other target", count, quiet));
     let done: Mutex<Vec<(usize, Result<[u32; 2]>)>> = Mutex::new(Vec::new());
     let work = || {
         let mut compiler = Compiler::new(isa);
@@ -207,9 +195,7 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     std::thread::scope(|scope| -> std::io::Result<()> {
         for _ in 1..threads {
-            std::thread::Builder::new()
-                .stack_size(crate::STACK_BYTES)
-                .spawn_scoped(scope, work)?;
+            std::thread::Builder::new().stack_size(crate::STACK_BYTES).spawn_scoped(scope, work)?;
         }
         work();
         Ok(())

@@ -67,16 +67,7 @@ Examples:
 ///
 /// What cannot be read or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts {
-        input,
-        output,
-        dispositions,
-        aliases,
-        pass,
-        target,
-        settings,
-        general,
-    } = opts;
+    let Opts { input, output, dispositions, aliases, pass, target, settings, general } = opts;
     let output = Output::check(&output)?;
     let [isa] = isa::build([target.target], &settings.settings)?;
     let unit = input.read(&general)?;
@@ -152,17 +143,9 @@ pub fn eprint_table(merged: &Merged) {
     let heading = ["function", "disposition", "representative", "reason"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (function, entry) in merged.plan.entries() {
-        let representative = entry
-            .disposition()
-            .representative()
-            .map_or("-".to_owned(), name);
+        let representative = entry.disposition().representative().map_or("-".to_owned(), name);
         let disposition = entry.disposition().name().to_owned();
-        rows.push(vec![
-            name(function),
-            disposition,
-            representative,
-            entry.reason().to_string(),
-        ]);
+        rows.push(vec![name(function), disposition, representative, entry.reason().to_string()]);
     }
     use std::io::Write as _;
     // A closed standard error is no reason to fail: the result is written.

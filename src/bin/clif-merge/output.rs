@@ -40,10 +40,7 @@ impl Output {
         let name = path.to_owned();
         let cannot_write = || format!("cannot write {}", name.display());
         if path.as_os_str() == "-" || path == Path::new("/dev/stdout") {
-            return Ok(Output {
-                name,
-                kind: Kind::Stdout,
-            });
+            return Ok(Output { name, kind: Kind::Stdout });
         }
         let kind = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
@@ -51,28 +48,15 @@ impl Output {
             }
             Ok(metadata) if metadata.is_file() && !is_descriptor(path) => {
                 // A temporary file could take the place of a file that must not be written.
-                OpenOptions::new()
-                    .write(true)
-                    .open(path)
-                    .with_context(cannot_write)?;
+                OpenOptions::new().write(true).open(path).with_context(cannot_write)?;
                 let path = std::fs::canonicalize(path).with_context(cannot_write)?;
-                Kind::Replace {
-                    path,
-                    permissions: Some(metadata.permissions()),
-                }
+                Kind::Replace { path, permissions: Some(metadata.permissions()) }
             }
             Ok(_) => Kind::Direct,
-            Err(_) => Kind::Replace {
-                path: path.to_owned(),
-                permissions: None,
-            },
+            Err(_) => Kind::Replace { path: path.to_owned(), permissions: None },
         };
         let output = Output { name, kind };
-        if let Kind::Replace {
-            path,
-            permissions: _,
-        } = &output.kind
-        {
+        if let Kind::Replace { path, permissions: _ } = &output.kind {
             // It is made again when there is something to write, so that a long run that is cut
             // short leaves nothing behind.
             drop(temporary(path).with_context(|| output.cannot_write())?);
@@ -127,11 +111,7 @@ impl Output {
 ///
 /// What the system says.
 pub fn print(text: &str) -> Result<()> {
-    Output {
-        name: PathBuf::from("-"),
-        kind: Kind::Stdout,
-    }
-    .write(text.as_bytes())
+    Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write(text.as_bytes())
 }
 
 /// Whether a path is another name for an open file, whose own name must not be given away.

@@ -51,9 +51,7 @@ impl Bodies for UnitBodies<'_> {
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        let text = (0..)
-            .map(|n| format!("shared{n}"))
-            .find(|text| !self.names.contains(text))?;
+        let text = (0..).map(|n| format!("shared{n}")).find(|text| !self.names.contains(text))?;
         Some(self.names.add(text))
     }
 }
@@ -85,11 +83,7 @@ pub fn plan_functions(
             .add(given.symbol.clone(), func, given.attributes)
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
-    Ok(merger.plan(&mut UnitBodies {
-        functions,
-        names,
-        code_size,
-    }))
+    Ok(merger.plan(&mut UnitBodies { functions, names, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -129,12 +123,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
         emit.push(Emit::Body(Box::new(func)));
         changed.push(true);
     }
-    Merged {
-        emit,
-        changed,
-        names,
-        plan,
-    }
+    Merged { emit, changed, names, plan }
 }
 
 /// Plans and applies.

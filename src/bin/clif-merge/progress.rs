@@ -27,14 +27,7 @@ impl Progress {
     /// The line will read `what done/total`.
     pub fn new(what: &'static str, total: usize, quiet: bool) -> Progress {
         let wanted = !quiet && std::io::stderr().is_terminal();
-        Progress {
-            what,
-            total,
-            done: 0,
-            wanted,
-            due: Instant::now() + PATIENCE,
-            shown: false,
-        }
+        Progress { what, total, done: 0, wanted, due: Instant::now() + PATIENCE, shown: false }
     }
 
     /// Shows nothing.

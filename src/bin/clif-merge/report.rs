@@ -125,10 +125,7 @@ struct Bytes {
 
 impl Bytes {
     fn of(sizes: &Sizes) -> Bytes {
-        Bytes {
-            before: total(&sizes.before),
-            after: total(&sizes.after),
-        }
+        Bytes { before: total(&sizes.before), after: total(&sizes.after) }
     }
 
     /// How much of the code is saved, in percent.
@@ -173,17 +170,7 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts {
-        input,
-        format,
-        rows,
-        repeat,
-        min_saved,
-        no_alias,
-        pass,
-        settings,
-        general,
-    } = opts;
+    let Opts { input, format, rows, repeat, min_saved, no_alias, pass, settings, general } = opts;
     let report = measure(&input, rows, repeat, !no_alias, &pass, &settings, &general)?;
     let text = match format {
         Format::Text => text(&report),
@@ -225,10 +212,7 @@ fn measure(
     let options = pass.options(host, aliases);
     let mut compiler = Compiler::new(host);
     let mut code_size = |func: &_| compiler.size(func);
-    let walk = (0..repeat)
-        .map(|_| measure::walk(&unit.functions))
-        .min()
-        .expect("repeated");
+    let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
     let (mut applied, mut pass_time) = measure::pass(&unit, &options, &mut code_size)?;
     for _ in 1..repeat {
         let (again, time) = measure::pass(&unit, &options, &mut code_size)?;
@@ -304,10 +288,7 @@ fn by_reason(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
         *counts.entry(entry.reason()).or_default() += 1;
     }
     let count = |reason: Reason| counts.get(&reason).copied().unwrap_or(0);
-    Reason::ALL
-        .into_iter()
-        .map(|reason| (reason.id(), count(reason)))
-        .collect()
+    Reason::ALL.into_iter().map(|reason| (reason.id(), count(reason))).collect()
 }
 
 /// The classes that save most, the largest first; of equal ones the first by number.
@@ -315,24 +296,13 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
         let (representative, class) = classes.entry(entry.class()).or_insert_with(|| {
-            (
-                None,
-                Class {
-                    representative: String::new(),
-                    merged: 0,
-                    saved: 0,
-                },
-            )
+            (None, Class { representative: String::new(), merged: 0, saved: 0 })
         });
         if let Some(to) = entry.disposition().representative() {
             *representative = Some(to);
             class.merged += 1;
         }
-        let size = |sizes: &[u32]| {
-            sizes
-                .get(function.index())
-                .map_or(0, |&size| i64::from(size))
-        };
+        let size = |sizes: &[u32]| sizes.get(function.index()).map_or(0, |&size| i64::from(size));
         class.saved += size(&sizes.before) - size(&sizes.after);
     }
     let mut classes: Vec<Class> = classes
@@ -344,10 +314,7 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
                 true => unit.names.display(symbol),
                 false => "(a new shared body)".to_owned(),
             };
-            Some(Class {
-                representative: name,
-                ..class
-            })
+            Some(Class { representative: name, ..class })
         })
         .collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.saved));
@@ -371,15 +338,7 @@ fn signed(number: i64) -> String {
 
 /// The report for a person.
 fn text(report: &Report) -> String {
-    let Report {
-        functions,
-        classes,
-        members,
-        merged,
-        shared_bodies,
-        seconds,
-        ..
-    } = report;
+    let Report { functions, classes, members, merged, shared_bodies, seconds, .. } = report;
     let all = *functions as f64;
     let number = |number: usize| thousands(number as u64);
     let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
@@ -388,87 +347,41 @@ fn text(report: &Report) -> String {
         &[
             vec!["functions".to_owned(), number(*functions)],
             vec!["classes of two or more".to_owned(), number(*classes)],
-            vec![
-                "functions in them".to_owned(),
-                number(*members),
-                share(*members as f64, all),
-            ],
-            vec![
-                "merged".to_owned(),
-                number(*merged),
-                share(*merged as f64, all),
-            ],
+            vec!["functions in them".to_owned(), number(*members), share(*members as f64, all)],
+            vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
         ],
     );
     if *shared_bodies > 0 {
         text += &format!("new shared bodies: {shared_bodies}\n");
     }
-    for (heading, counts) in [
-        ("disposition", &report.by_disposition),
-        ("reason", &report.by_reason),
-    ] {
+    for (heading, counts) in
+        [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
+    {
         let mut rows = vec![vec![heading.to_owned(), "functions".to_owned()]];
         for &(name, count) in counts.iter().filter(|(_, count)| *count > 0) {
-            rows.push(vec![
-                name.to_owned(),
-                number(count),
-                share(count as f64, all),
-            ]);
+            rows.push(vec![name.to_owned(), number(count), share(count as f64, all)]);
         }
-        text += &format!(
-            "\n{}",
-            render(&[Align::Left, Align::Right, Align::Right], &rows)
-        );
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
     }
     if !report.largest.is_empty() {
         let heading = ["representative", "merged", "bytes saved"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
-        for Class {
-            representative,
-            merged,
-            saved,
-        } in &report.largest
-        {
-            rows.push(vec![
-                representative.clone(),
-                number(*merged),
-                signed(*saved),
-            ]);
+        for Class { representative, merged, saved } in &report.largest {
+            rows.push(vec![representative.clone(), number(*merged), signed(*saved)]);
         }
-        text += &format!(
-            "\n{}",
-            render(&[Align::Left, Align::Right, Align::Right], &rows)
-        );
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
     }
     let heading = ["native bytes", "before", "after", "saved"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for (name, bytes) in [
-        ("x86-64", report.native.x86_64),
-        ("aarch64", report.native.aarch64),
-    ] {
+    for (name, bytes) in [("x86-64", report.native.x86_64), ("aarch64", report.native.aarch64)] {
         let Bytes { before, after } = bytes;
         let saved = format!("{:.2}%", bytes.saved());
-        rows.push(vec![
-            name.to_owned(),
-            thousands(before),
-            thousands(after),
-            saved,
-        ]);
+        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved]);
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right];
     text += &format!("\n{}", render(&right, &rows));
-    let Seconds {
-        read,
-        walk,
-        pass,
-        compile_before,
-        compile_after,
-    } = *seconds;
-    let mut rows = vec![vec![
-        "seconds".to_owned(),
-        String::new(),
-        "of compiling".to_owned(),
-    ]];
+    let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
+    let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
     for (name, time) in [
         ("reading", read),
         ("visiting every instruction", walk),
@@ -476,11 +389,7 @@ fn text(report: &Report) -> String {
         ("compiling before", compile_before),
         ("compiling after", compile_after),
     ] {
-        rows.push(vec![
-            name.to_owned(),
-            format!("{time:.4}"),
-            share(time, compile_before),
-        ]);
+        rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
     }
     text += &format!("\n{}", render(&right, &rows));
     let (name, bytes) = report.host_bytes();

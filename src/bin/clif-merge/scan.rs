@@ -52,15 +52,8 @@ pub fn scan(source: &Source) -> Result<Vec<Scanned<'_>>> {
             continue;
         }
         if is_function_line(trimmed) {
-            let directives = pending
-                .take()
-                .map(|(_, directives)| directives)
-                .unwrap_or_default();
-            functions.push(Scanned {
-                line: number,
-                text: "",
-                directives,
-            });
+            let directives = pending.take().map(|(_, directives)| directives).unwrap_or_default();
+            functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if let Some((line, _)) = pending {
             return Err(stray(line));
@@ -81,8 +74,7 @@ pub fn scan(source: &Source) -> Result<Vec<Scanned<'_>>> {
 
 /// Whether a line without leading space begins a function.
 pub fn is_function_line(line: &str) -> bool {
-    line.strip_prefix("function")
-        .is_some_and(|rest| rest.starts_with([' ', '\t', '%']))
+    line.strip_prefix("function").is_some_and(|rest| rest.starts_with([' ', '\t', '%']))
 }
 
 /// Only commands may come before the first function, besides comments.
@@ -100,9 +92,8 @@ const MAX_VALUE: u64 = (1 << 24) - 1;
 /// the reader, which makes all those below, does not run out of memory.
 const MAX_ENTITY: u64 = (1 << 20) - 1;
 /// The entities that a text numbers.
-const ENTITIES: [&str; 10] = [
-    "v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region",
-];
+const ENTITIES: [&str; 10] =
+    ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
 /// Looks at a line that is no comment. An error comes with its column.
 fn code_line(line: &str) -> Result<(), (usize, String)> {
@@ -112,18 +103,12 @@ fn code_line(line: &str) -> Result<(), (usize, String)> {
     while at < bytes.len() {
         match bytes[at] {
             b';' if line[at..].starts_with(PREFIX) => {
-                return Err((
-                    column(at),
-                    "a directive must stand on a line of its own".to_owned(),
-                ));
+                return Err((column(at), "a directive must stand on a line of its own".to_owned()));
             }
             // Comments and strings hold anything.
             b';' | b'"' => break,
             byte if is_word(byte) => {
-                let length = bytes[at..]
-                    .iter()
-                    .take_while(|&&byte| is_word(byte))
-                    .count();
+                let length = bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
                 let word = &line[at..at + length];
                 // Names and source locations are no entities.
                 let named = at > 0 && [b'%', b'@', b'#'].contains(&bytes[at - 1]);
@@ -158,10 +143,7 @@ mod tests {
     use crate::unit::Source;
 
     fn check(text: &str, expected: &str) {
-        let source = Source {
-            name: "t".to_owned(),
-            text: text.to_owned(),
-        };
+        let source = Source { name: "t".to_owned(), text: text.to_owned() };
         let found = match scan(&source) {
             Ok(functions) => {
                 let lines: Vec<_> = functions.iter().map(|function| function.line).collect();
@@ -175,24 +157,15 @@ mod tests {
     #[test]
     fn functions_are_found() {
         check("", "[]");
-        check(
-            "test merge\n\nfunction %f() {\n}\n;@ pinned\n; c\n\nfunction u0:1() {}",
-            "[3, 8]",
-        );
-        check(
-            "functional\n",
-            "t:1: expected 'function', found 'functional'",
-        );
+        check("test merge\n\nfunction %f() {\n}\n;@ pinned\n; c\n\nfunction u0:1() {}", "[3, 8]");
+        check("functional\n", "t:1: expected 'function', found 'functional'");
     }
 
     #[test]
     fn stray_directives_are_errors() {
         let stray = "a directive must stand right above 'function'";
         check(";@ pinned\n", &format!("t:1:1: {stray}"));
-        check(
-            "function %f() {\n;@ pinned\n}\n",
-            &format!("t:2:1: {stray}"),
-        );
+        check("function %f() {\n;@ pinned\n}\n", &format!("t:2:1: {stray}"));
         check(";@ pinned\ntest merge\n", &format!("t:1:1: {stray}"));
         let own = "a directive must stand on a line of its own";
         check("function %f() { ;@ pinned\n}\n", &format!("t:1:17: {own}"));

@@ -64,22 +64,14 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let text = render(
-            &[Align::Left, Align::Right],
-            &[row(["a", "10"]), row(["bcd", "5"])],
-        );
+        let text = render(&[Align::Left, Align::Right], &[row(["a", "10"]), row(["bcd", "5"])]);
         assert_eq!(text, "a    10\nbcd   5\n");
         assert_eq!(render(&[], &[]), "");
     }
 
     #[test]
     fn numbers_are_grouped() {
-        let cases = [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1234567, "1,234,567"),
-        ];
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
         for (number, text) in cases {
             assert_eq!(thousands(number), text);
         }

@@ -47,11 +47,7 @@ Examples:
 ///
 /// Paths that do not exist, and directories without filetests.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts {
-        paths,
-        foreign,
-        verbose,
-    } = opts;
+    let Opts { paths, foreign, verbose } = opts;
     let mut files = Vec::new();
     for path in &paths {
         let before = files.len();
@@ -59,25 +55,14 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         ensure!(files.len() > before, "{}: no .clif files", path.display());
     }
     let bless = std::env::var_os("CRANELIFT_TEST_BLESS").is_some_and(|value| value == "1");
-    let [
-        mut passed,
-        mut failed,
-        mut skipped,
-        mut run_commands,
-        mut merged,
-    ] = [0; 5];
+    let [mut passed, mut failed, mut skipped, mut run_commands, mut merged] = [0; 5];
     for file in &files {
         let name = file.display();
         if verbose {
             eprintln!("test: {name}");
         }
         let report = filetest::check(file, Settings { foreign, bless });
-        let Report {
-            verdict,
-            notes,
-            run_commands: commands,
-            merged: away,
-        } = report;
+        let Report { verdict, notes, run_commands: commands, merged: away } = report;
         run_commands += commands;
         merged += away;
         match verdict {
@@ -135,11 +120,7 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     }
     entries.sort();
     for entry in entries {
-        if entry.is_dir()
-            || entry
-                .extension()
-                .is_some_and(|extension| extension == "clif")
-        {
+        if entry.is_dir() || entry.extension().is_some_and(|extension| extension == "clif") {
             find(&entry, files)?;
         }
     }

@@ -56,11 +56,7 @@ impl FuncWriter for Writer {
 
     fn write_preamble(&mut self, w: &mut dyn Write, func: &Function) -> Result<bool, fmt::Error> {
         for (dynamic, data) in &func.dfg.dynamic_types {
-            writeln!(
-                w,
-                "    {dynamic} = {}*{}",
-                data.base_vector_ty, data.dynamic_scale
-            )?;
+            writeln!(w, "    {dynamic} = {}*{}", data.base_vector_ty, data.dynamic_scale)?;
         }
         let any = self.super_preamble(w, func)?;
         Ok(any || !func.dfg.dynamic_types.is_empty())

@@ -23,7 +23,7 @@ use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
-use cranelift_mergefunc::{Attributes, cranelift_codegen};
+use cranelift_mergefunc::{Attributes, Encoding, Options, call_thunk, cranelift_codegen};
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
@@ -115,10 +115,7 @@ impl Names {
             return Some(UserExternalName::new(self.namespace, index));
         }
         let (namespace, index) = name.strip_prefix('u')?.split_once(':')?;
-        Some(UserExternalName::new(
-            namespace.parse().ok()?,
-            index.parse().ok()?,
-        ))
+        Some(UserExternalName::new(namespace.parse().ok()?, index.parse().ok()?))
     }
 
     /// Adds a name that the text does not have.
@@ -142,9 +139,7 @@ impl Names {
         {
             func.name = UserFuncName::testcase(text);
         }
-        rename(&mut func, |symbol| {
-            self.text_of(symbol).map(ExternalName::testcase)
-        });
+        rename(&mut func, |symbol| self.text_of(symbol).map(ExternalName::testcase));
         func
     }
 
@@ -152,10 +147,7 @@ impl Names {
     pub fn draw(&self, func: &Function, errors: VerifierErrors) -> String {
         let drawn = pretty_verifier_error(&self.restore(func), None, errors);
         // The last line counts the errors, and says that something was aborted.
-        let listing = drawn
-            .trim_end()
-            .rsplit_once("\n\n; ")
-            .map(|(listing, _)| listing);
+        let listing = drawn.trim_end().rsplit_once("\n\n; ").map(|(listing, _)| listing);
         listing.unwrap_or(&drawn).trim_end().to_owned()
     }
 }
@@ -192,9 +184,7 @@ pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
     for path in paths {
         if path.as_os_str() == "-" {
             let mut bytes = Vec::new();
-            std::io::stdin()
-                .read_to_end(&mut bytes)
-                .context("cannot read standard input")?;
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             sources.push(source("<stdin>".to_owned(), bytes)?);
         } else if path.is_dir() {
             let files = clif_files(path)?;
@@ -217,11 +207,7 @@ pub fn clif_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).with_context(cannot_read)? {
         let path = entry.with_context(cannot_read)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "clif")
-            && !path.is_dir()
-        {
+        if path.extension().is_some_and(|extension| extension == "clif") && !path.is_dir() {
             files.push(path);
         }
     }
@@ -255,17 +241,10 @@ fn parse(
     progress: &mut Progress,
 ) -> Result<Vec<(Function, String, Directives)>> {
     let mut functions = Vec::with_capacity(scanned.len());
-    for Scanned {
-        line,
-        text,
-        directives,
-    } in scanned
-    {
+    for Scanned { line, text, directives } in scanned {
         let place = format!("{}:{line}", source.name);
-        let options = ParseOptions {
-            default_calling_convention: call_conv,
-            ..ParseOptions::default()
-        };
+        let options =
+            ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
         // The reader asserts some of what it should report.
         let file = match contain(|| cranelift_reader::parse_test(text, options)) {
             Ok(Ok(file)) => file,
@@ -312,10 +291,7 @@ pub fn parse_unit_with(
     for source in sources {
         scanned.push((source, scan(source)?));
     }
-    progress.begin(
-        "reading",
-        scanned.iter().map(|(_, functions)| functions.len()).sum(),
-    );
+    progress.begin("reading", scanned.iter().map(|(_, functions)| functions.len()).sum());
     let mut parsed = Vec::new();
     for (source, functions) in scanned {
         parsed.append(&mut parse(source, functions, call_conv, progress)?);
@@ -324,15 +300,8 @@ pub fn parse_unit_with(
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
         bail!("{}: no functions", names.join(", "));
     }
-    let names = collect_names(
-        parsed
-            .iter()
-            .map(|(func, _, directives)| (func, directives)),
-    );
-    let mut unit = Unit {
-        names,
-        ..Unit::default()
-    };
+    let names = collect_names(parsed.iter().map(|(func, _, directives)| (func, directives)));
+    let mut unit = Unit { names, ..Unit::default() };
     for (mut func, place, directives) in parsed {
         let symbol = to_symbols(&mut func, &unit.names);
         let became = match (&directives.thunk, &directives.alias) {
@@ -349,12 +318,7 @@ pub fn parse_unit_with(
             },
         };
         let attributes = directives.attributes(defaults);
-        unit.given.push(Given {
-            symbol,
-            attributes,
-            became,
-            place,
-        });
+        unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
     progress.begin("verifying", unit.functions.len());
@@ -389,13 +353,9 @@ fn collect_names<'a>(functions: impl Iterator<Item = (&'a Function, &'a Directiv
             }
         }
     }
-    let namespace = (0..=u32::MAX)
-        .find(|n| !namespaces.contains(n))
-        .expect("fewer functions than namespaces");
-    let mut names = Names {
-        namespace,
-        ..Names::default()
-    };
+    let namespace =
+        (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
+    let mut names = Names { namespace, ..Names::default() };
     for text in texts {
         names.add(text);
     }
@@ -461,10 +421,7 @@ fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
         // The text of a call of it would be read as a call of something else.
         let text = &name[1..];
         if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
-            bail!(
-                "{}: {name} is the name of a library function of Cranelift",
-                given.place
-            );
+            bail!("{}: {name} is the name of a library function of Cranelift", given.place);
         }
     }
     let flags = settings::Flags::new(settings::builder());
@@ -493,11 +450,7 @@ fn check_function(
         Ok(Ok(())) => {}
         Ok(Err(errors)) => {
             let drawn = unit.names.draw(func, errors);
-            bail!(
-                "{}: function {} is not valid:\n{drawn}",
-                given.place,
-                name()
-            );
+            bail!("{}: function {} is not valid:\n{drawn}", given.place, name());
         }
         Err(panic) => bail!(
             "{}: function {} is not valid: Cranelift's verifier panicked: {panic}",
@@ -526,7 +479,18 @@ fn check_function(
     }
     if let Some((kind, target)) = &given.became {
         match defined.get(target) {
-            Some(&target) if unit.functions[target].signature == func.signature => {}
+            Some(&index) if unit.functions[index].signature == func.signature => {
+                if !only_calls(func, target) {
+                    bail!(
+                        "{}: function {} says '{}={}', but its body is not a call of {3} with \
+                         its own parameters",
+                        given.place,
+                        name(),
+                        kind.name(),
+                        unit.names.display(target),
+                    );
+                }
+            }
             Some(_) => bail!(
                 "{}: function {} has another signature than its {} target {}",
                 given.place,
@@ -545,6 +509,18 @@ fn check_function(
     Ok(())
 }
 
+/// Whether a function does nothing but call `target` with its own parameters and return the
+/// results: all that may be dropped for a jump or another name.
+fn only_calls(func: &Function, target: &UserExternalName) -> bool {
+    let options = Options::default();
+    let encoding = Encoding::of(func, &options);
+    [false, true].iter().any(|&tail_calls| {
+        let name = func.name.clone();
+        let thunk = call_thunk(name, &func.signature, target, true, tail_calls);
+        encoding.is_some() && encoding == Encoding::of(&thunk, &options)
+    })
+}
+
 /// A thunk or an alias leads to a body in the end.
 fn check_cycles(unit: &Unit, defined: &Defined) -> Result<()> {
     /// The number of the walk in which a function was met.
@@ -561,10 +537,7 @@ fn check_cycles(unit: &Unit, defined: &Defined) -> Result<()> {
             if met[at] == start {
                 let given = &unit.given[at];
                 let name = unit.names.display(&given.symbol);
-                bail!(
-                    "{}: function {name} is a thunk or an alias of itself",
-                    given.place
-                );
+                bail!("{}: function {name} is a thunk or an alias of itself", given.place);
             }
         }
     }

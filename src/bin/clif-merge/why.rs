@@ -33,7 +33,7 @@ use std::process::ExitCode;
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
     /// The unit (files, directories, or '-'), then one or two names of functions
-    #[arg(required = true, num_args = 2.., value_name = "IN… F [G]")]
+    #[arg(required = true, num_args = 2.., value_name = "WORD")]
     words: Vec<PathBuf>,
 
     /// For one function: how many of the functions that resemble it are shown

@@ -70,11 +70,7 @@ impl Header {
                     let mut words = words();
                     let name = words.next().ok_or_else(|| anyhow!("{place}: test what?"))?;
                     let options = words.collect();
-                    header.commands.push(Command {
-                        line: line_number,
-                        name,
-                        options,
-                    });
+                    header.commands.push(Command { line: line_number, name, options });
                 }
                 "set" => {
                     settings.extend(words().map(|word| (line_number, word)));
@@ -90,13 +86,7 @@ impl Header {
                     };
                     let text = words().collect::<Vec<_>>().join(" ");
                     let settings = settings.clone();
-                    let target = TargetLine {
-                        place,
-                        line: line_number,
-                        triple,
-                        text,
-                        settings,
-                    };
+                    let target = TargetLine { place, line: line_number, triple, text, settings };
                     target.isa()?;
                     header.targets.push(target);
                     dangling = None;
@@ -145,9 +135,7 @@ impl TargetLine {
         let words = self.text.split_whitespace().skip(1).map(str::to_owned);
         apply(&self.place, self.line, words, &mut builder)?;
         let isa = builder.finish(self.flags(&[], &[])?);
-        Ok(Some(
-            isa.map_err(|error| anyhow!("{}: {error}", self.place))?,
-        ))
+        Ok(Some(isa.map_err(|error| anyhow!("{}: {error}", self.place))?))
     }
 
     /// The ISA for running what is compiled, with the same extensions; or why this machine cannot.
@@ -164,9 +152,7 @@ impl TargetLine {
             return Ok(Err(NOT_BUILT_IN.to_owned()));
         };
         if asked.flags().enable_pinned_reg() {
-            return Ok(Err(
-                "native callers know nothing of a pinned register".to_owned()
-            ));
+            return Ok(Err("native callers know nothing of a pinned register".to_owned()));
         }
         let builder = |infer| cranelift_native::builder_with_options(infer).map_err(|e| anyhow!(e));
         // Tail calls need frame pointers on x86-64. What the JIT cannot do is not left to the file.
@@ -177,9 +163,7 @@ impl TargetLine {
         let native = native.isa_flags();
         let mut exact = builder(false)?;
         for flag in asked.isa_flags() {
-            let has = native
-                .iter()
-                .any(|has| has.name == flag.name && has.as_bool() == Some(true));
+            let has = native.iter().any(|has| has.name == flag.name && has.as_bool() == Some(true));
             if flag.as_bool() == Some(true) && !has {
                 return Ok(Err(format!("this machine lacks {}", flag.name)));
             }
@@ -232,13 +216,7 @@ mod tests {
                     set opt_level=none\ntarget aarch64\n";
         let header = Header::parse("f", text).unwrap();
         let levels = header.targets.iter().map(|target| {
-            target
-                .isa()
-                .unwrap()
-                .expect("is built in")
-                .flags()
-                .opt_level()
-                .to_string()
+            target.isa().unwrap().expect("is built in").flags().opt_level().to_string()
         });
         assert_eq!(levels.collect::<Vec<_>>(), ["speed", "none"]);
     }
@@ -247,31 +225,17 @@ mod tests {
     fn targets_without_a_code_generator_are_known() {
         let text = "test run\nset opt_level=speed\ntarget s390x\ntarget riscv64 has_v\n";
         let header = Header::parse("f", text).unwrap();
-        assert!(
-            header
-                .targets
-                .iter()
-                .all(|target| target.isa().unwrap().is_none())
-        );
+        assert!(header.targets.iter().all(|target| target.isa().unwrap().is_none()));
     }
 
     #[test]
     fn mistakes_have_lines() {
-        assert_eq!(
-            error("\nset no_such=1\n"),
-            "f:2: unknown setting 'no_such=1'"
-        );
-        assert_eq!(
-            error("target x86_64 has_nothing\n"),
-            "f:1: unknown setting 'has_nothing'"
-        );
+        assert_eq!(error("\nset no_such=1\n"), "f:2: unknown setting 'no_such=1'");
+        assert_eq!(error("target x86_64 has_nothing\n"), "f:1: unknown setting 'has_nothing'");
         assert_eq!(
             error("target x86_64\nset opt_level=speed\n"),
             "f:2: a 'set' after the last 'target' has no effect",
         );
-        assert_eq!(
-            error("; ok\ntset run\n"),
-            "f:2: expected 'function', found 'tset'"
-        );
+        assert_eq!(error("; ok\ntset run\n"), "f:2: expected 'function', found 'tset'");
     }
 }

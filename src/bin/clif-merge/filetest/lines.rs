@@ -44,15 +44,10 @@ fn kind(line: &str) -> Kind {
     };
     // Cranelift does not mind how many semicolons stand before a command.
     let words = comment.trim_start_matches(';').trim_start();
-    let command = ["run", "print"]
-        .into_iter()
-        .filter_map(|word| words.strip_prefix(word));
+    let command = ["run", "print"].into_iter().filter_map(|word| words.strip_prefix(word));
     if line.starts_with(PREFIX) {
         Kind::Directive
-    } else if command
-        .into_iter()
-        .any(|rest| rest.is_empty() || rest.starts_with(':'))
-    {
+    } else if command.into_iter().any(|rest| rest.is_empty() || rest.starts_with(':')) {
         Kind::Command
     } else if comment.starts_with(';') {
         Kind::Free
@@ -65,17 +60,13 @@ impl<'a> Lines<'a> {
     /// Takes a text apart.
     pub fn new(text: &'a str) -> Lines<'a> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
-        let starts = lines
-            .iter()
-            .enumerate()
-            .filter(|(_, line)| is_function_line(line.trim_start()));
+        let starts =
+            lines.iter().enumerate().filter(|(_, line)| is_function_line(line.trim_start()));
         let starts: Vec<usize> = starts.map(|(at, _)| at).collect();
         let nexts = starts.iter().copied().skip(1).chain([lines.len()]);
         let functions = starts.iter().zip(nexts).map(|(&start, next)| {
             let closes = |line: &&str| {
-                line.split(';')
-                    .next()
-                    .is_some_and(|code| code.trim_end().ends_with('}'))
+                line.split(';').next().is_some_and(|code| code.trim_end().ends_with('}'))
             };
             let closing = lines[start..next].iter().position(closes);
             let end = closing.map_or(next, |closing| start + closing + 1);
@@ -92,34 +83,21 @@ impl<'a> Lines<'a> {
 
     /// What stands before the first function.
     pub fn header(&self) -> String {
-        let end = self
-            .functions
-            .first()
-            .map_or(self.lines.len(), |place| place.start);
+        let end = self.functions.first().map_or(self.lines.len(), |place| place.start);
         self.lines[..end].concat()
     }
 
     /// The run commands in and after a function, and their lines from 1.
     pub fn commands(&self, function: usize) -> impl Iterator<Item = (usize, &'a str)> {
-        let Place {
-            start,
-            end: _,
-            next,
-        } = self.functions[function];
+        let Place { start, end: _, next } = self.functions[function];
         let lines = self.lines[start..next].iter().zip(start + 1..);
-        lines
-            .filter(|(line, _)| kind(line) == Kind::Command)
-            .map(|(line, at)| (at, line.trim()))
+        lines.filter(|(line, _)| kind(line) == Kind::Command).map(|(line, at)| (at, line.trim()))
     }
 
     /// The text with these lines as expectations, one list for each function. The lines are
     /// without line ends. Everything else stays.
     pub fn with_expectations(&self, expectations: &[Vec<String>]) -> String {
-        assert_eq!(
-            expectations.len(),
-            self.functions.len(),
-            "an expectation for each function"
-        );
+        assert_eq!(expectations.len(), self.functions.len(), "an expectation for each function");
         let mut text = self.header();
         for (place, expectation) in self.functions.iter().zip(expectations) {
             text += &self.lines[place.start..place.end].concat();
@@ -169,10 +147,7 @@ impl<'a> Lines<'a> {
             return end;
         }
         let command = |&at: &usize| kind(self.lines[at]) == Kind::Command;
-        (after.start..end)
-            .rev()
-            .find(command)
-            .map_or(after.start, |at| at + 1)
+        (after.start..end).rev().find(command).map_or(after.start, |at| at + 1)
     }
 }
 
@@ -204,10 +179,7 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines.header(), "; About.\ntest run\n\n");
         assert_eq!(lines.commands(0).collect::<Vec<_>>(), [(8, "; run: %a()")]);
-        assert_eq!(
-            lines.commands(1).collect::<Vec<_>>(),
-            [(14, "; print: %b()")]
-        );
+        assert_eq!(lines.commands(1).collect::<Vec<_>>(), [(14, "; print: %b()")]);
     }
 
     #[test]

@@ -60,10 +60,7 @@ impl MergeOptions {
                 Some((name, value)) => (name, Some(value)),
                 None => (word.as_str(), None),
             };
-            ensure!(
-                seen.insert(name),
-                "option '{name}' of 'test merge' is repeated"
-            );
+            ensure!(seen.insert(name), "option '{name}' of 'test merge' is repeated");
             match (name, value) {
                 ("linkage", Some(value)) => options.defaults.linkage = parse_linkage(value)?,
                 ("addresses", Some(value)) => options.defaults.addresses = parse_addresses(value)?,
@@ -135,11 +132,7 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
     let merged = pass::merge(unit, options, &mut |func| code_size(func, isa))?;
     if let Err(error) = recheck(&merged.plan, &mut &unit.functions[..], options) {
         let name = |symbol| merged.names.display(symbol);
-        bail!(
-            "{error} ({} and {})",
-            name(&error.symbol),
-            name(&error.other)
-        );
+        bail!("{error} ({} and {})", name(&error.symbol), name(&error.other));
     }
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
@@ -154,9 +147,7 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
 /// How many functions were merged away.
 pub fn merged_away(unit: &Unit, merged: &Merged) -> usize {
     let entries = merged.plan.entries().take(unit.functions.len());
-    entries
-        .filter(|(_, entry)| entry.disposition() != Disposition::Keep)
-        .count()
+    entries.filter(|(_, entry)| entry.disposition() != Disposition::Keep).count()
 }
 
 fn code_size(func: &Function, isa: Option<&dyn TargetIsa>) -> Option<u32> {
@@ -203,10 +194,7 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
                 bytes => format!(", align={bytes}"),
             };
             lines.push(";".to_owned());
-            lines.push(format!(
-                "; new: {}{alignment}",
-                symbol(merged, shared.function)
-            ));
+            lines.push(format!("; new: {}{alignment}", symbol(merged, shared.function)));
             push_body(lines, merged, shared.function.index());
         }
     }
@@ -216,10 +204,7 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
 fn push_body(lines: &mut Vec<String>, merged: &Merged, at: usize) {
     if let Emit::Body(func) = &merged.emit[at] {
         let text = text::of(&merged.names.restore(func));
-        lines.extend(
-            text.lines()
-                .map(|line| format!("; {line}").trim_end().to_owned()),
-        );
+        lines.extend(text.lines().map(|line| format!("; {line}").trim_end().to_owned()));
     }
 }
 
@@ -234,11 +219,7 @@ fn check_valid(merged: &Merged, isa: Option<&dyn TargetIsa>) -> Result<()> {
         if let Err(errors) = verify_function(func, fisa) {
             let func = merged.names.restore(func);
             let drawn = pretty_verifier_error(&func, None, errors);
-            bail!(
-                "after merging, {} is not valid:\n{}",
-                func.name,
-                drawn.trim_end()
-            );
+            bail!("after merging, {} is not valid:\n{}", func.name, drawn.trim_end());
         }
     }
     Ok(())
@@ -272,11 +253,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
             continue;
         };
         let Emit::Body(body) = &merged.emit[to.index()] else {
-            bail!(
-                "{} leads to {}, which has no body",
-                symbol(merged, function),
-                symbol(merged, to)
-            )
+            bail!("{} leads to {}, which has no body", symbol(merged, function), symbol(merged, to))
         };
         ensure!(
             body.signature == unit.functions[function.index()].signature,
@@ -331,15 +308,9 @@ fn check_order(
         let other = plan.entry(other);
         let outcome = |plan: &cranelift_mergefunc::Plan, entry: &cranelift_mergefunc::Entry| {
             let to = symbol_in(plan, entry.disposition().representative());
-            let to = to
-                .map(|to| format!(" to {}", names.display(&to)))
-                .unwrap_or_default();
+            let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
-            format!(
-                "{}{to}: {}, class {class}",
-                entry.disposition().name(),
-                entry.reason()
-            )
+            format!("{}{to}: {}, class {class}", entry.disposition().name(), entry.reason())
         };
         let (here, there) = (outcome(&merged.plan, entry), outcome(&plan, other));
         ensure!(
@@ -363,10 +334,7 @@ fn check_idempotence(
     isa: Option<&dyn TargetIsa>,
 ) -> Result<()> {
     let first = emit(unit, merged);
-    let source = Source {
-        name: "<the merged unit>".to_owned(),
-        text: first.clone(),
-    };
+    let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
     let unit = unit::parse_unit(&[source], Attributes::default(), CallConv::Fast)?;
     let merged = pass::merge(&unit, options, &mut |func| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
@@ -393,11 +361,7 @@ mod tests {
 
     fn parse(options: &[&str]) -> Result<MergeOptions, String> {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let command = Command {
-            line: 1,
-            name: "merge".to_owned(),
-            options,
-        };
+        let command = Command { line: 1, name: "merge".to_owned(), options };
         MergeOptions::parse(&command).map_err(|error| error.to_string())
     }
 
@@ -412,30 +376,10 @@ mod tests {
 
     #[test]
     fn mistakes_in_options_are_errors() {
-        assert!(
-            parse(&["aliasses"])
-                .unwrap_err()
-                .contains("unknown option 'aliasses'")
-        );
-        assert!(
-            parse(&["aliases", "aliases"])
-                .unwrap_err()
-                .contains("repeated")
-        );
-        assert!(
-            parse(&["compare=names"])
-                .unwrap_err()
-                .contains("unknown word 'names'")
-        );
-        assert!(
-            parse(&["canonicalize=more"])
-                .unwrap_err()
-                .contains("unknown option")
-        );
-        assert!(
-            parse(&["merge-limit=-1"])
-                .unwrap_err()
-                .contains("not a number")
-        );
+        assert!(parse(&["aliasses"]).unwrap_err().contains("unknown option 'aliasses'"));
+        assert!(parse(&["aliases", "aliases"]).unwrap_err().contains("repeated"));
+        assert!(parse(&["compare=names"]).unwrap_err().contains("unknown word 'names'"));
+        assert!(parse(&["canonicalize=more"]).unwrap_err().contains("unknown option"));
+        assert!(parse(&["merge-limit=-1"]).unwrap_err().contains("not a number"));
     }
 }

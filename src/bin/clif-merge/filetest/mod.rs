@@ -108,23 +108,17 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     let header = Header::parse(&name, &lines.header()).map_err(misread)?;
     let wanted = wanted(&name, &header).map_err(misread)?;
     for other in &wanted.others {
-        report.notes.push(format!(
-            "'test {other}' is left out: no command of this program"
-        ));
+        report.notes.push(format!("'test {other}' is left out: no command of this program"));
     }
     if wanted.merge.is_none() && !wanted.run {
         let others = match wanted.others.is_empty() {
             true => String::new(),
             false => format!(", but {}", wanted.others.join(", ")),
         };
-        return Err(Stop::Skip(format!(
-            "neither 'test merge' nor 'test run'{others}"
-        )));
+        return Err(Stop::Skip(format!("neither 'test merge' nor 'test run'{others}")));
     }
     if let Some(feature) = header.features.first() {
-        return Err(Stop::Skip(format!(
-            "asks for Cranelift with feature {feature}"
-        )));
+        return Err(Stop::Skip(format!("asks for Cranelift with feature {feature}")));
     }
 
     // As Cranelift does, so that what is to be run can be called.
@@ -133,15 +127,10 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
         false => CallConv::Fast,
     };
     let options = wanted.merge.unwrap_or_else(MergeOptions::everything_local);
-    let source = Source {
-        name: name.clone(),
-        text: text.clone(),
-    };
+    let source = Source { name: name.clone(), text: text.clone() };
     let unit = unit::parse_unit(&[source], options.defaults, call_conv).map_err(misread)?;
     if lines.len() != unit.functions.len() {
-        return Err(Stop::Fail(format!(
-            "{name}: a function does not begin on a line of its own"
-        )));
+        return Err(Stop::Fail(format!("{name}: a function does not begin on a line of its own")));
     }
     let commands = run::commands(&name, &lines, &unit, !settings.foreign).map_err(misread)?;
     if !settings.foreign && commands.is_empty() == wanted.run {
@@ -228,26 +217,12 @@ fn wanted(name: &str, header: &Header) -> anyhow::Result<Wanted> {
     };
     let run = header.command("run").with_context(|| name.to_owned())?;
     if let Some(run) = run {
-        ensure!(
-            run.options.is_empty(),
-            "{name}:{}: 'test run' has no options",
-            run.line
-        );
-        ensure!(
-            !header.targets.is_empty(),
-            "{name}:{}: 'test run' needs a 'target'",
-            run.line
-        );
+        ensure!(run.options.is_empty(), "{name}:{}: 'test run' has no options", run.line);
+        ensure!(!header.targets.is_empty(), "{name}:{}: 'test run' needs a 'target'", run.line);
     }
     let others = header.commands.iter().map(|command| &command.name);
-    let others = others
-        .filter(|name| !["merge", "run"].contains(&name.as_str()))
-        .cloned();
-    Ok(Wanted {
-        merge,
-        run: run.is_some(),
-        others: others.collect(),
-    })
+    let others = others.filter(|name| !["merge", "run"].contains(&name.as_str())).cloned();
+    Ok(Wanted { merge, run: run.is_some(), others: others.collect() })
 }
 
 /// The first target that this program has, or none if the header names none; or why there is none.
@@ -260,15 +235,8 @@ fn first_isa(header: &Header) -> anyhow::Result<Result<Option<OwnedTargetIsa>, S
             return Ok(Ok(Some(isa)));
         }
     }
-    let targets: Vec<_> = header
-        .targets
-        .iter()
-        .map(|target| target.text.as_str())
-        .collect();
-    Ok(Err(format!(
-        "target {}: {NOT_BUILT_IN}",
-        targets.join(", ")
-    )))
+    let targets: Vec<_> = header.targets.iter().map(|target| target.text.as_str()).collect();
+    Ok(Err(format!("target {}: {NOT_BUILT_IN}", targets.join(", "))))
 }
 
 fn check_merge(
@@ -283,8 +251,5 @@ fn check_merge(
 /// The difference of two texts, with line numbers.
 fn diff(old: &str, new: &str, old_name: &str, new_name: &str) -> String {
     let diff = similar::TextDiff::from_lines(old, new);
-    diff.unified_diff()
-        .context_radius(3)
-        .header(old_name, new_name)
-        .to_string()
+    diff.unified_diff().context_radius(3).header(old_name, new_name).to_string()
 }

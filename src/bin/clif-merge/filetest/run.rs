@@ -63,12 +63,7 @@ pub fn commands(path: &str, lines: &Lines<'_>, unit: &Unit, strict: bool) -> Res
                 "{place}: the command is for %{}, but it stands under {name}",
                 call.func,
             );
-            commands.push(Command {
-                place,
-                text: text.to_owned(),
-                function,
-                command,
-            });
+            commands.push(Command { place, text: text.to_owned(), function, command });
         }
     }
     Ok(commands)
@@ -106,26 +101,20 @@ pub fn run(
     let compile = |definitions| catch(|| compile(unit, commands, isa, &own_target, definitions));
     let own = |command: &Command| unit.given[command.function].symbol.clone();
     let jit = compile(before).map_err(before_merging)?;
-    call_all(unit, commands, &jit, own)
-        .map_err(Stop::Fail)
-        .map_err(before_merging)?;
+    call_all(unit, commands, &jit, own).map_err(Stop::Fail).map_err(before_merging)?;
     drop(jit);
 
     let merged = merge::merge(unit, &own_target, Some(&**isa))?;
     let after = merged.plan.entries().zip(&merged.emit);
-    let after: Vec<_> = after
-        .map(|((_, entry), emit)| (entry.symbol().clone(), emit.clone()))
-        .collect();
+    let after: Vec<_> =
+        after.map(|((_, entry), emit)| (entry.symbol().clone(), emit.clone())).collect();
     let jit = compile(after).map_err(|stop| match stop {
         Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
     })?;
     let target = |command: &Command| target(&merged, command.function);
     let printed = call_all(unit, commands, &jit, target)
         .map_err(|reason| Stop::Fail(format!("after merging: {reason}")))?;
-    Ok(Outcome {
-        merged: merge::merged_away(unit, &merged),
-        printed,
-    })
+    Ok(Outcome { merged: merge::merged_away(unit, &merged), printed })
 }
 
 /// The function that a caller of `function` reaches after merging.
@@ -141,10 +130,7 @@ fn undefined(functions: &[(UserExternalName, Emit)]) -> Option<UserExternalName>
         Emit::Body(func) => Some(&**func),
         Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
     });
-    bodies
-        .flat_map(references)
-        .find(|symbol| !there.contains(symbol))
-        .cloned()
+    bodies.flat_map(references).find(|symbol| !there.contains(symbol)).cloned()
 }
 
 fn compile(
@@ -155,10 +141,7 @@ fn compile(
     functions: Vec<(UserExternalName, Emit)>,
 ) -> Result<Jit, Stop> {
     if let Some(symbol) = undefined(&functions) {
-        return Err(Stop::Fail(format!(
-            "{} is not defined",
-            unit.names.display(&symbol)
-        )));
+        return Err(Stop::Fail(format!("{} is not defined", unit.names.display(&symbol))));
     }
     let mut definitions = Vec::new();
     for (at, (symbol, emit)) in functions.into_iter().enumerate() {
@@ -177,15 +160,9 @@ fn compile(
             (Code::Body(func), None) => func.signature.clone(),
             (Code::Jump(..), None) => unreachable!("a shared body is a body"),
         };
-        definitions.push(Definition {
-            symbol,
-            signature,
-            code,
-        });
+        definitions.push(Definition { symbol, signature, code });
     }
-    let called = commands
-        .iter()
-        .map(|command| unit.functions[command.function].signature.clone());
+    let called = commands.iter().map(|command| unit.functions[command.function].signature.clone());
     Jit::compile(isa.clone(), definitions, called).map_err(|error| match error.is::<Unlinkable>() {
         true => Stop::Skip(error.to_string()),
         false => Stop::Fail(format!("{error:#}")),
@@ -194,13 +171,7 @@ fn compile(
 
 /// A thunk for a machine on which the library has no jump.
 fn calling(symbol: &UserExternalName, original: &Function, to: &UserExternalName) -> Function {
-    call_thunk(
-        UserFuncName::User(symbol.clone()),
-        &original.signature,
-        to,
-        true,
-        true,
-    )
+    call_thunk(UserFuncName::User(symbol.clone()), &original.signature, to, true, true)
 }
 
 /// Performs the commands, and tells what the `print:` commands say.
@@ -212,12 +183,7 @@ fn call_all(
 ) -> Result<Vec<String>, String> {
     let mut printed = Vec::new();
     for command in commands {
-        let Command {
-            place,
-            text,
-            function,
-            command: run,
-        } = command;
+        let Command { place, text, function, command: run } = command;
         let signature = &unit.functions[*function].signature;
         let call = |arguments: &[DataValue]| jit.call(&target(command), signature, arguments);
         match run {
@@ -237,10 +203,7 @@ fn call_all(
             RunCommand::Run(invocation, ..) => {
                 let results = call(&invocation.args);
                 if run.run(|_, _| Ok(results.clone())).is_err() {
-                    return Err(format!(
-                        "{place}: {run}: got {}",
-                        DisplayDataValues(&results)
-                    ));
+                    return Err(format!("{place}: {run}: got {}", DisplayDataValues(&results)));
                 }
             }
         }

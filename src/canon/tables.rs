@@ -1,0 +1,342 @@
+//! What the tables of a function hold, written by content: signatures, global values, memory flags,
+//! symbols, exception tables.
+//!
+//! Signatures are written in full at their first use and by number afterwards; everything else at
+//! each use. No index into a table ever reaches a stream.
+
+use super::{Malformed, Resolved, Walk};
+use crate::facts::{Fact, Region};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,
+    ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, GlobalValue, GlobalValueData, MemFlags,
+    MemFlagsData, SigRef, Signature, UserExternalName, UserExternalNameRef,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::{EntityRef, PrimaryMap};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// The first `SigRef` of each distinct signature.
+pub(super) enum Distinct {
+    /// In the order of first use.
+    Few(Vec<SigRef>),
+    /// By a hash of their contents.
+    Many(HashMap<u64, Vec<SigRef>, FxBuildHasher>),
+}
+
+impl Distinct {
+    /// More signatures than this are not searched one by one.
+    const FEW: usize = 16;
+
+    pub(super) fn clear(&mut self) {
+        match self {
+            Distinct::Few(few) => few.clear(),
+            Distinct::Many(_) => *self = Distinct::default(),
+        }
+    }
+
+    fn push(&mut self, sig: SigRef, signatures: &PrimaryMap<SigRef, Signature>) {
+        let hash =
+            |sig: SigRef| core::hash::BuildHasher::hash_one(&FxBuildHasher, &signatures[sig]);
+        match self {
+            Distinct::Few(few) if few.len() < Self::FEW => few.push(sig),
+            Distinct::Few(few) => {
+                let mut many: HashMap<u64, Vec<SigRef>, FxBuildHasher> = HashMap::default();
+                for &sig in few.iter().chain([&sig]) {
+                    many.entry(hash(sig)).or_default().push(sig);
+                }
+                *self = Distinct::Many(many);
+            }
+            Distinct::Many(many) => many.entry(hash(sig)).or_default().push(sig),
+        }
+    }
+}
+
+impl Default for Distinct {
+    fn default() -> Self {
+        Distinct::Few(Vec::new())
+    }
+}
+
+/// What a symbol is used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Call,
+    /// A call that may be patched away: the symbol itself is observable.
+    PatchableCall,
+    Address,
+}
+
+impl Walk<'_> {
+    pub(super) fn signature_content(&mut self, signature: &Signature) -> Result<(), Malformed> {
+        let Signature { params, returns, call_conv } = signature;
+        self.word(call_conv_number(*call_conv));
+        for list in [params, returns] {
+            self.length(list.len())?;
+            for param in list {
+                let AbiParam { value_type, purpose, extension } = param;
+                let (purpose, size) = match purpose {
+                    ArgumentPurpose::Normal => (0, 0),
+                    ArgumentPurpose::StructArgument(size) => (1, *size),
+                    ArgumentPurpose::StructReturn => (2, 0),
+                    ArgumentPurpose::VMContext => (3, 0),
+                };
+                let extension = match extension {
+                    ArgumentExtension::None => 0,
+                    ArgumentExtension::Uext => 1,
+                    ArgumentExtension::Sext => 2,
+                };
+                self.word(value_type.index() as u32 | purpose << 16 | extension << 24);
+                self.word(size);
+            }
+        }
+        Ok(())
+    }
+
+    /// A signature of a callee: its number, and its contents where it is new.
+    pub(super) fn signature(&mut self, sig: SigRef) -> Result<(), Malformed> {
+        let known = *self.scratch.signatures.get(sig.index()).ok_or(Malformed)?;
+        if known != 0 {
+            self.word(known);
+            return Ok(());
+        }
+        // A front end may declare the same signature at every call.
+        let signatures = &self.func.dfg.signatures;
+        let signature = &signatures[sig];
+        let earlier = match &mut self.scratch.distinct_signatures {
+            Distinct::Few(few) => {
+                few.iter().copied().find(|&first| signatures[first] == *signature)
+            }
+            Distinct::Many(many) => {
+                let hash = core::hash::BuildHasher::hash_one(&FxBuildHasher, signature);
+                let mut same_hash = many.get(&hash).into_iter().flatten().copied();
+                same_hash.find(|&first| signatures[first] == *signature)
+            }
+        };
+        if let Some(first) = earlier {
+            let number = self.scratch.signatures[first.index()];
+            self.scratch.signatures[sig.index()] = number;
+            self.word(number);
+            return Ok(());
+        }
+        self.scratch.distinct_signatures.push(sig, signatures);
+        self.scratch.signature_count += 1;
+        let number = self.scratch.signature_count;
+        self.scratch.signatures[sig.index()] = number;
+        self.word(number);
+        self.signature_content(signature)
+    }
+
+    /// Follows a global value to its base.
+    pub(super) fn global_value(&mut self, mut gv: GlobalValue) -> Result<(), Malformed> {
+        // A chain longer than the table is a cycle.
+        for _ in 0..self.func.global_values.len() {
+            match self.func.global_values.get(gv).ok_or(Malformed)? {
+                GlobalValueData::VMContext => {
+                    self.word(0);
+                    return Ok(());
+                }
+                GlobalValueData::Load { base, offset, global_type, flags } => {
+                    self.word(1);
+                    self.word(i32::from(*offset) as u32);
+                    self.ty(*global_type);
+                    let data = self.mem_flags(*flags)?;
+                    // Such loads exist in `stack_limit` only, so all of their promises are
+                    // compared: nothing is gained by weakening them.
+                    self.trap_and_endianness(data);
+                    self.word(u32::from(fact_bits(data)));
+                    let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
+                    self.word(u32::from(region.is_some()));
+                    self.word(region.unwrap_or(0));
+                    gv = *base;
+                }
+                GlobalValueData::IAddImm { base, offset, global_type } => {
+                    self.word(2);
+                    self.long(offset.bits() as u64);
+                    self.ty(*global_type);
+                    gv = *base;
+                }
+                GlobalValueData::Symbol { name, offset, colocated: _, tls } => {
+                    // `colocated` is a promise about the symbol, the same for all who name it.
+                    self.word(3 | u32::from(*tls) << 8);
+                    self.out.constant_i64(offset.bits());
+                    return self.reference(name, Use::Address);
+                }
+                GlobalValueData::DynScaleTargetConst { vector_type } => {
+                    self.word(4);
+                    self.ty(*vector_type);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn region_user_id(&self, region: AliasRegion) -> Result<u32, Malformed> {
+        if !self.func.dfg.alias_regions.is_valid(region) {
+            return Err(Malformed);
+        }
+        let ir::AliasRegionData { user_id, description: _ } = &self.func.dfg.alias_regions[region];
+        Ok(*user_id)
+    }
+
+    fn mem_flags(&self, flags: MemFlags) -> Result<MemFlagsData, Malformed> {
+        match self.func.dfg.mem_flags.is_valid(flags) {
+            true => Ok(self.func.dfg.mem_flags[flags]),
+            false => Err(Malformed),
+        }
+    }
+
+    /// The part of memory flags that is behaviour.
+    fn trap_and_endianness(&mut self, data: MemFlagsData) {
+        // 0 is no trap code; it equals no trap code.
+        let trap = data.trap_code().map_or(0, |code| u32::from(code.as_raw().get()));
+        let endianness = match (data.explicit_endianness(), self.context.endianness) {
+            (Some(endianness), _) | (None, Some(endianness)) => match endianness {
+                Endianness::Little => 1,
+                Endianness::Big => 2,
+            },
+            (None, None) => 0,
+        };
+        self.word(trap | endianness << 8);
+    }
+
+    /// The memory flags of an access: behaviour to the shape, promises to the facts.
+    pub(super) fn access(&mut self, flags: MemFlags) -> Result<(), Malformed> {
+        let data = self.mem_flags(flags)?;
+        self.trap_and_endianness(data);
+        let region = match data.alias_region() {
+            None => None,
+            Some(region) => {
+                let user_id = self.region_user_id(region)?;
+                let number = &mut self.scratch.regions[region.index()];
+                if *number == 0 {
+                    self.scratch.region_count += 1;
+                    *number = self.scratch.region_count;
+                }
+                Some(Region { number: *number, user_id })
+            }
+        };
+        self.out.facts.push(Fact::Access { flags: fact_bits(data), region });
+        Ok(())
+    }
+
+    /// A use of a symbol.
+    fn reference(&mut self, name: &ExternalName, usage: Use) -> Result<(), Malformed> {
+        match name {
+            ExternalName::User(name_ref) => {
+                let resolved = self.resolve(*name_ref)?;
+                let by_class = resolved.filter(|resolved| match usage {
+                    Use::Call => resolved.calls_by_class,
+                    Use::PatchableCall => false,
+                    Use::Address => resolved.addresses_by_class,
+                });
+                if let Some(Resolved { function, .. }) = by_class {
+                    self.out.references.push(0);
+                    self.out.callees.push(function);
+                } else {
+                    let UserExternalName { namespace, index } =
+                        &self.func.params.user_named_funcs()[*name_ref];
+                    self.out.references.push(1);
+                    self.out.references.extend_from_slice(&namespace.to_le_bytes());
+                    self.out.references.extend_from_slice(&index.to_le_bytes());
+                }
+            }
+            ExternalName::TestCase(name) => {
+                let length = u32::try_from(name.raw().len()).map_err(|_| Malformed)?;
+                self.out.references.push(2);
+                self.out.references.extend_from_slice(&length.to_le_bytes());
+                self.out.references.extend_from_slice(name.raw());
+            }
+            ExternalName::LibCall(libcall) => {
+                self.out.references.push(3);
+                self.out.references.push(*libcall as u8);
+            }
+            ExternalName::KnownSymbol(symbol) => {
+                self.out.references.push(4);
+                self.out.references.push(match symbol {
+                    ir::KnownSymbol::ElfGlobalOffsetTable => 0,
+                    ir::KnownSymbol::CoffTlsIndex => 1,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, name: UserExternalNameRef) -> Result<Option<Resolved>, Malformed> {
+        let known = self.scratch.symbols.get_mut(name.index()).ok_or(Malformed)?;
+        Ok(match known {
+            Some(resolved) => *resolved,
+            None => {
+                let symbol = &self.func.params.user_named_funcs()[name];
+                let resolved = self.context.symbols.resolve(symbol);
+                *known = Some(resolved);
+                resolved
+            }
+        })
+    }
+
+    /// A function used by name.
+    pub(super) fn callee(&mut self, func_ref: FuncRef, call: bool) -> Result<(), Malformed> {
+        let func = self.func;
+        let ExtFuncData { name, signature, colocated: _, patchable } =
+            func.dfg.ext_funcs.get(func_ref).ok_or(Malformed)?;
+        // `colocated` is a promise about the symbol, the same for all who name it.
+        self.signature(*signature)?;
+        self.word(u32::from(*patchable));
+        let usage = match (call, patchable) {
+            (false, _) => Use::Address,
+            (true, false) => Use::Call,
+            (true, true) => Use::PatchableCall,
+        };
+        self.reference(name, usage)
+    }
+
+    pub(super) fn exception_table(&mut self, table: ExceptionTable) -> Result<(), Malformed> {
+        let func = self.func;
+        let table = func.dfg.exception_tables.get(table).ok_or(Malformed)?;
+        self.signature(table.signature())?;
+        self.block_call(table.normal_return())?;
+        self.length(table.items().count())?;
+        for item in table.items() {
+            match item {
+                ExceptionTableItem::Tag(tag, call) => {
+                    self.word(0);
+                    self.word(tag.as_u32());
+                    self.block_call(&call)?;
+                }
+                ExceptionTableItem::Default(call) => {
+                    self.word(1);
+                    self.block_call(&call)?;
+                }
+                ExceptionTableItem::Context(value) => {
+                    self.word(2);
+                    self.operand(value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The promises of memory flags, as bits of [`Fact::Access`].
+fn fact_bits(data: MemFlagsData) -> u8 {
+    let bit = |promised: bool, bit: u8| if promised { bit } else { 0 };
+    bit(data.aligned(), Fact::ALIGNED)
+        | bit(data.readonly(), Fact::READONLY)
+        | bit(data.can_move(), Fact::CAN_MOVE)
+}
+
+fn call_conv_number(call_conv: CallConv) -> u32 {
+    match call_conv {
+        CallConv::Fast => 0,
+        CallConv::Tail => 1,
+        CallConv::SystemV => 2,
+        CallConv::WindowsFastcall => 3,
+        CallConv::AppleAarch64 => 4,
+        CallConv::Probestack => 5,
+        CallConv::Winch => 6,
+        CallConv::PreserveAll => 7,
+    }
+}
