@@ -25,7 +25,7 @@ use crate::unit::{Bodies, FunctionIndex, Summary, resolved};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_entity::{EntityRef, EntitySet, PrimaryMap};
+use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -510,19 +510,14 @@ impl Decision<'_> {
 
     /// A representative that nobody was merged into only keeps its body.
     fn lonely_representatives(&mut self) {
-        let mut lonely: EntitySet<FunctionIndex> = EntitySet::new();
-        for (function, entry) in &self.entries {
-            if entry.reason == Reason::Representative {
-                lonely.insert(function);
-            }
+        let mut needed = alloc::vec![false; self.entries.len()];
+        for to in self.entries.values().filter_map(|entry| entry.disposition.representative()) {
+            needed[to.index()] = true;
         }
-        for entry in self.entries.values() {
-            if let Some(to) = entry.disposition.representative() {
-                lonely.remove(to);
+        for (entry, needed) in self.entries.values_mut().zip(needed) {
+            if entry.reason == Reason::Representative && !needed {
+                entry.reason = Reason::EqualsLeftAlone;
             }
-        }
-        for function in lonely.keys() {
-            self.entries[function].reason = Reason::EqualsLeftAlone;
         }
     }
 

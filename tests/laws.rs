@@ -17,6 +17,8 @@ mod classes;
 mod differences;
 #[path = "laws/facts.rs"]
 mod facts;
+#[path = "laws/folding.rs"]
+mod folding;
 #[path = "laws/irrelevant.rs"]
 mod irrelevant;
 #[path = "laws/limits.rs"]

@@ -5,9 +5,9 @@
 
 use crate::permute::can_swap;
 use cranelift_codegen::ir::{
-    AliasRegionData, Block, ConstantData, DebugTag, ExtFuncData, Function, GlobalValueData, Inst,
+    AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function, GlobalValueData, Inst,
     InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature, SourceLoc, StackSlotKey,
-    UserExternalName, UserFuncName, Value, ValueLabel, ValueLabelAssignments, ValueLabelStart,
+    UserExternalName, UserFuncName, Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::{Compare, ComparePolicy};
@@ -209,7 +209,10 @@ pub const IRRELEVANT: &[Irrelevant] = &[
             other.import_signature(Signature::new(CallConv::Fast));
             other.dfg.constants.insert(ConstantData::from(vec![9; 16]));
             other.dfg.immediates.push(ConstantData::from(vec![9; 16]));
-            other.create_global_value(GlobalValueData::VMContext);
+            let scale = GlobalValueData::DynScaleTargetConst { vector_type: types::I64X2 };
+            let scale = other.create_global_value(scale);
+            // Without a slot it only gives a name to a type.
+            other.dfg.make_dynamic_ty(DynamicTypeData::new(types::I64X2, scale));
             other.params.ensure_user_func_name(UserExternalName::new(60, 60));
             vec![other]
         },

@@ -94,16 +94,16 @@ fn equal_encodings_have_equal_hashes() {
 
 /// The digests of the functions of `golden.clif`, in their order.
 const GOLDEN: [u128; 10] = [
-    0xd940046ffc13ce6149376cc993f44235,
-    0x7dabe963ce7134faa302df6a8e3e2bdc,
-    0x69e2f167193c14d0768abe6668e95ec1,
-    0xcee1011a5dd6b8b2f934dad600c28f72,
-    0xd64694f466151f741b6982dbb56e70ff,
-    0x94678f9005ad60f32c6517abbd01efc6,
-    0xa99e7bcf805ca6e0ce63e5af44f7c88f,
-    0x6df5ba8bcc521cc6eec0f2e5e63d78d5,
-    0xdf9940da1b7aeed4cd21a6c31ebf6dd6,
-    0xba13de69e6bf040c5957ccdbecbbfd14,
+    0x7d1eed025d5f6e198ed7c9aad68b2a0a,
+    0x252836d20bf14690a5e6ada65fde104e,
+    0xcccf276d26543e9a13126ea018eb53a8,
+    0x1a3b9edc2589a6b8d2b9fdbc3a4b64f8,
+    0x159d99d22518b50f8b1a3f12bcf7e237,
+    0x7256d69552e72f832b1d1bcbdc318732,
+    0x932a8cb53f030f9bf71dc14a593df311,
+    0x93c86f621f4de53d5028ec863aa67177,
+    0x5713dcd489046c2e2708f977bc1d3269,
+    0x9681f1657796b7fbc192e1a6707ba494,
 ];
 
 #[test]

@@ -447,6 +447,15 @@ impl Copy<'_> {
         let constant = self.new.dfg.make_inst(constant);
         self.new.dfg.make_inst_results(constant, types::I64);
         self.new.layout.append_inst(constant, block);
+        let callees: Vec<FuncRef> = self.map.callees.values().copied().collect();
+        if !callees.is_empty() && self.rng.one_in(2) {
+            // Nobody runs it, but what it refers to must exist.
+            let func_ref = self.rng.choose(&callees);
+            let address = InstructionData::FuncAddr { opcode: Opcode::FuncAddr, func_ref };
+            let address = self.new.dfg.make_inst(address);
+            self.new.dfg.make_inst_results(address, types::I64);
+            self.new.layout.append_inst(address, block);
+        }
         let mut targets: Vec<Block> = self.map.blocks.values().copied().collect();
         targets.retain(|&target| self.new.dfg.num_block_params(target) == 0);
         let end = if targets.is_empty() || self.rng.one_in(2) {

@@ -1,0 +1,177 @@
+//! Law: a branch on a condition that is known is the jump to the block that it takes, and never the
+//! jump to the other one.
+//!
+//! Conditions are random expressions over constants, with their values computed here in 128-bit
+//! arithmetic.
+
+use crate::support::{assert_different, assert_equal, parse_one, random, verify};
+use arbitrary::{Result, Unstructured};
+use std::fmt::Write;
+
+/// An expression as text, one instruction per operator.
+struct Expression {
+    text: String,
+    next_value: u32,
+}
+
+/// A value of the text, and what it is.
+#[derive(Clone, Copy)]
+struct Known {
+    name: u32,
+    bits: u32,
+    /// Below `2^bits`.
+    value: u128,
+}
+
+impl Known {
+    fn signed(self) -> i128 {
+        let sign = 1i128 << (self.bits - 1);
+        (self.value as i128 ^ sign) - sign
+    }
+}
+
+const WIDTHS: [u32; 4] = [8, 16, 32, 64];
+
+/// Interesting numbers more often than others.
+fn constant(u: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match u.int_in_range(0..=6)? {
+        0 => 0,
+        1 => 1,
+        2 => u64::MAX,
+        3 => 1 << u.int_in_range(0..=63)?,
+        4 => (1 << u.int_in_range(0..=63)?) - 1,
+        5 => u.int_in_range(0..=3)?,
+        _ => u.arbitrary()?,
+    })
+}
+
+impl Expression {
+    fn line(&mut self, bits: u32, value: u128, instruction: &str) -> Known {
+        let name = self.next_value;
+        self.next_value += 1;
+        writeln!(self.text, "    v{name} = {instruction}").unwrap();
+        Known { name, bits, value: value & (u128::MAX >> (128 - bits)) }
+    }
+
+    fn random(&mut self, bits: u32, depth: u32, u: &mut Unstructured<'_>) -> Result<Known> {
+        let wider: Vec<u32> = WIDTHS.into_iter().filter(|&other| other > bits).collect();
+        let narrower: Vec<u32> = WIDTHS.into_iter().filter(|&other| other < bits).collect();
+        Ok(match u.int_in_range(0..=if depth == 0 { 0 } else { 9 })? {
+            0 => {
+                let value = constant(u)? & (u64::MAX >> (64 - bits));
+                self.line(bits, value.into(), &format!("iconst.i{bits} 0x{value:x}"))
+            }
+            1 if bits == 8 => {
+                let operands = *u.choose(&WIDTHS)?;
+                let a = self.random(operands, depth - 1, u)?;
+                let b = if u.ratio(1, 4)? { a } else { self.random(operands, depth - 1, u)? };
+                let (signed, unsigned) = (a.signed().cmp(&b.signed()), a.value.cmp(&b.value));
+                let (cond, holds) = *u.choose(&[
+                    ("eq", unsigned.is_eq()),
+                    ("ne", unsigned.is_ne()),
+                    ("slt", signed.is_lt()),
+                    ("sle", signed.is_le()),
+                    ("sgt", signed.is_gt()),
+                    ("sge", signed.is_ge()),
+                    ("ult", unsigned.is_lt()),
+                    ("ule", unsigned.is_le()),
+                    ("ugt", unsigned.is_gt()),
+                    ("uge", unsigned.is_ge()),
+                ])?;
+                let instruction = format!("icmp {cond} v{}, v{}", a.name, b.name);
+                self.line(8, u128::from(holds), &instruction)
+            }
+            2 | 3 if !narrower.is_empty() => {
+                let a = self.random(*u.choose(&narrower)?, depth - 1, u)?;
+                match u.arbitrary()? {
+                    true => self.line(bits, a.value, &format!("uextend.i{bits} v{}", a.name)),
+                    false => {
+                        let value = a.signed() as u128;
+                        self.line(bits, value, &format!("sextend.i{bits} v{}", a.name))
+                    }
+                }
+            }
+            4 if !wider.is_empty() => {
+                let a = self.random(*u.choose(&wider)?, depth - 1, u)?;
+                self.line(bits, a.value, &format!("ireduce.i{bits} v{}", a.name))
+            }
+            _ => {
+                let a = self.random(bits, depth - 1, u)?;
+                let b = self.random(bits, depth - 1, u)?;
+                let (opcode, value) = *u.choose(&[
+                    ("band", a.value & b.value),
+                    ("bor", a.value | b.value),
+                    ("bxor", a.value ^ b.value),
+                    ("iadd", a.value.wrapping_add(b.value)),
+                    ("isub", a.value.wrapping_sub(b.value)),
+                ])?;
+                self.line(bits, value, &format!("{opcode} v{}, v{}", a.name, b.name))
+            }
+        })
+    }
+}
+
+#[test]
+fn a_branch_on_a_known_condition_is_the_jump_that_it_takes() {
+    random(|u| {
+        let mut expression = Expression { text: String::new(), next_value: 10 };
+        let bits = *u.choose(&WIDTHS)?;
+        let depth = u.int_in_range(0..=3)?;
+        let condition = expression.random(bits, depth, u)?;
+        let function = |end: &str| {
+            parse_one(&format!(
+                "function u0:0(i64) -> i64 tail {{
+    fn0 = u1:0(i64) -> i64 tail
+block0(v0: i64):
+{}    {end}
+block1(v1: i64):
+    v2 = call fn0(v1)
+    return v2
+block2:
+    return v0
+}}",
+                expression.text
+            ))
+        };
+        let branch = function(&format!("brif v{}, block1(v0), block2", condition.name));
+        verify(&branch);
+        let (jump, other) = match condition.value {
+            0 => ("jump block2", "jump block1(v0)"),
+            _ => ("jump block1(v0)", "jump block2"),
+        };
+        assert_equal(&branch, &function(jump), "the branch that is taken");
+        assert_different(&branch, &function(other), "the branch that is not taken");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_not_known_is_not_folded() {
+    // Conditions that look like constants and are not: wide, from a parameter, of a vector.
+    for condition in [
+        "v2 = icmp eq v0, v0",
+        "v2 = iconcat v1, v1",
+        "v3 = bxor v0, v0\n    v2 = iadd v3, v1",
+        "v3 = splat.i64x2 v1\n    v2 = vany_true v3",
+    ] {
+        let function = |end: &str| {
+            parse_one(&format!(
+                "function u0:0(i64) -> i64 tail {{
+block0(v0: i64):
+    v1 = iconst.i64 1
+    {condition}
+    {end}
+block1:
+    return v1
+block2:
+    return v0
+}}"
+            ))
+        };
+        let branch = function("brif v2, block1, block2");
+        verify(&branch);
+        for jump in ["jump block1", "jump block2"] {
+            assert_different(&branch, &function(jump), condition);
+        }
+    }
+}
