@@ -87,6 +87,8 @@ pub struct ComparePolicy {
     pub stack_slot_keys: Compare,
     /// The order of the operands of commutative integer operations.
     pub operand_order: Compare,
+    /// Whether a branch on a condition that follows from constants is a jump.
+    pub constant_branches: Compare,
 }
 
 /// How a function is put aside before anything of its body is read.

@@ -1,6 +1,6 @@
 //! The driver: a unit of functions goes in, a [`Plan`] comes out.
 //!
-//! [`Merger::add`] takes the functions one after the other and keeps a summary of each (72 bytes,
+//! [`Merger::add`] takes the functions one after the other and keeps a summary of each (64 bytes,
 //! and its symbol in a map); [`Merger::plan`] asks for the bodies of those again that may have an
 //! equal. It reads as the list of the phases: summarise, bucket and compare (`classify`), refine
 //! (`classes`), decide (`plan`). Applying is left to the caller, function by function
@@ -300,5 +300,15 @@ pub(crate) fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Co
                 Err(_) => Cow::Borrowed(func),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_takes_64_bytes() {
+        assert_eq!(size_of::<Summary>(), 64);
     }
 }

@@ -487,8 +487,12 @@ fn long_chains_inside_a_function() {
         let before = at - 1;
         writeln!(globals, "    gv{at} = load.i64 notrap aligned gv{before}+8").unwrap();
         writeln!(aliases, "    v{at} -> v{before}").unwrap();
-        writeln!(thunks, ";@ alias=%f{at}\nfunction %f{before}() {{\nblock0:\n    return\n}}")
-            .unwrap();
+        writeln!(
+            thunks,
+            ";@ alias=%f{at}\nfunction %f{before}() {{\n    fn0 = colocated %f{at}()\nblock0:\n    \
+             call fn0()\n    return\n}}"
+        )
+        .unwrap();
     }
     globals += "    stack_limit = gv2999\n    fn0 = %g()\nblock0(v0: i64):\n    call fn0()\n    return\n}\n";
     aliases += "    return v2999\n}\n";

@@ -1,6 +1,6 @@
 //! What all targets share: the generator and the checks of the laws, and a stand-in for
 //! `fuzz_target!` that makes a target an ordinary program, run on the files that are its arguments.
-#![allow(dead_code, reason = "each target uses a part")]
+#![allow(dead_code, unused_imports, reason = "each target uses a part")]
 
 #[path = "../../tests/laws/check.rs"]
 pub mod check;
@@ -12,3 +12,22 @@ pub mod permute;
 pub mod support;
 #[path = "../../tests/laws/units.rs"]
 pub mod units;
+
+#[cfg(fuzzing)]
+pub use libfuzzer_sys::fuzz_target;
+
+/// `fuzz_target!` for builds without a fuzzer.
+#[cfg(not(fuzzing))]
+macro_rules! fuzz_target {
+    (|$data:ident: &[u8]| $body:block) => {
+        fn run($data: &[u8]) $body
+
+        fn main() {
+            for path in std::env::args_os().skip(1) {
+                run(&std::fs::read(path).expect("a file to run the target on"));
+            }
+        }
+    };
+}
+#[cfg(not(fuzzing))]
+pub(crate) use fuzz_target;

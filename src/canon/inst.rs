@@ -18,7 +18,8 @@ impl Walk<'_> {
         let func = self.func;
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
-        if let InstructionData::Brif { opcode: _, arg, blocks } = data
+        if self.context.policy.constant_branches == Compare::Ignore
+            && let InstructionData::Brif { opcode: _, arg, blocks } = data
             // Whatever has a number was walked, and so were the operands behind it.
             && self.number(*arg).is_ok()
             && let Some(condition) = known(&func.dfg, *arg)
@@ -260,6 +261,7 @@ impl Walk<'_> {
             value_labels,
             stack_slot_keys: _,
             operand_order: _,
+            constant_branches: _,
         } = self.context.policy;
         if source_locations == Compare::Compare {
             self.word(func.srcloc(inst).bits());

@@ -240,8 +240,17 @@ impl Walk<'_> {
             value_labels,
             stack_slot_keys,
             operand_order,
+            constant_branches,
         } = self.context.policy;
-        let policy = [source_locations, debug_tags, value_labels, stack_slot_keys, operand_order]
+        let policy = [
+            source_locations,
+            debug_tags,
+            value_labels,
+            stack_slot_keys,
+            operand_order,
+            constant_branches,
+        ];
+        let policy = policy
             .iter()
             .fold(0, |bits, &compare| bits << 1 | u32::from(compare == Compare::Compare));
         self.word(ENCODING_VERSION | policy << 16);

@@ -30,6 +30,7 @@ impl Known {
     }
 }
 
+/// Integers that can be constants.
 const WIDTHS: [u32; 4] = [8, 16, 32, 64];
 
 /// Interesting numbers more often than others.
@@ -147,12 +148,14 @@ block2:
 
 #[test]
 fn what_is_not_known_is_not_folded() {
-    // Conditions that look like constants and are not: wide, from a parameter, of a vector.
+    // One operand is known, the other is not.
     for condition in [
-        "v2 = icmp eq v0, v0",
-        "v2 = iconcat v1, v1",
-        "v3 = bxor v0, v0\n    v2 = iadd v3, v1",
-        "v3 = splat.i64x2 v1\n    v2 = vany_true v3",
+        "v2 = icmp eq v0, v1",
+        "v2 = icmp slt v1, v0",
+        "v2 = iadd v0, v1",
+        "v2 = band v1, v0",
+        "v3 = load.i8 v0\n    v2 = uextend.i64 v3",
+        "v2 = select v1, v0, v1",
     ] {
         let function = |end: &str| {
             parse_one(&format!(

@@ -5,9 +5,10 @@
 
 use crate::permute::can_swap;
 use cranelift_codegen::ir::{
-    AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function, GlobalValueData, Inst,
-    InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature, SourceLoc, StackSlotKey,
-    UserExternalName, UserFuncName, Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
+    AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function,
+    GlobalValueData, Inst, InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature,
+    SourceLoc, StackSlotKey, UserExternalName, UserFuncName, Value, ValueLabel,
+    ValueLabelAssignments, ValueLabelStart, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::{Compare, ComparePolicy};

@@ -157,8 +157,7 @@ block0(v0: i64):
 
     /// Functions `u1000:0`, `u1000:1`, … in one unit.
     fn plan(&mut self, count: u32, prebucket: Prebucket) -> Plan {
-        let mut options = Options::default();
-        options.prebucket = prebucket;
+        let options = Options { prebucket, ..Options::default() };
         let mut merger = Merger::new(options);
         for index in 0..count {
             let body = self.body(FunctionIndex::from_u32(index));

@@ -64,12 +64,11 @@ pub fn permuted(func: &Function, facts: Facts, seed: u64) -> Function {
 /// can be either of two NaNs. Written down anew, not taken from the library.
 pub fn can_swap(opcode: Opcode) -> bool {
     use Opcode::*;
-    match opcode {
-        Iadd | Imul | Umulhi | Smulhi | SqmulRoundSat | UaddSat | SaddSat | AvgRound => true,
-        UaddOverflow | SaddOverflow | UmulOverflow | SmulOverflow | UaddOverflowTrap => true,
-        Band | Bor | Bxor | Smin | Smax | Umin | Umax => true,
-        _ => false,
-    }
+    let sums = matches!(opcode, Iadd | UaddSat | SaddSat | AvgRound | UaddOverflowTrap);
+    let products = matches!(opcode, Imul | Umulhi | Smulhi | SqmulRoundSat);
+    let overflows = matches!(opcode, UaddOverflow | SaddOverflow | UmulOverflow | SmulOverflow);
+    let bits = matches!(opcode, Band | Bor | Bxor | Smin | Smax | Umin | Umax);
+    sums || products || overflows || bits
 }
 
 /// The new entity for each old one.

@@ -9,7 +9,7 @@ use crate::support::{
 };
 use cranelift_codegen::ir::instructions::InstructionFormat;
 use cranelift_codegen::ir::{Endianness, Function, Opcode, UserStackMapEntry, types};
-use cranelift_mergefunc::{Attributes, Encoding, Merger, Target, first_difference};
+use cranelift_mergefunc::{Attributes, Encoding, Merger, Options, Target, first_difference};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Opcodes that `formats.clif` does without.
@@ -217,12 +217,10 @@ block0(v0: i64):
         ))
     };
     let [native, little, big] = [text(""), text("little"), text("big")];
-    let mut generic = walk_all();
-    generic.target = Target::generic();
-    let mut small = walk_all();
-    small.target = Target::x86_64();
-    let mut large = walk_all();
-    large.target = Target { endianness: Some(Endianness::Big), ..Target::generic() };
+    let generic = Options { target: Target::generic(), ..walk_all() };
+    let small = Options { target: Target::x86_64(), ..walk_all() };
+    let large = Target { endianness: Some(Endianness::Big), ..Target::generic() };
+    let large = Options { target: large, ..walk_all() };
     for (options, native_is_little, native_is_big) in
         [(generic, false, false), (small, true, false), (large, false, true)]
     {

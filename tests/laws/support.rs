@@ -67,9 +67,7 @@ pub fn verify(func: &Function) {
 
 /// Every function is walked, so that what the counts of tables would put aside is compared, too.
 pub fn walk_all() -> Options<'static> {
-    let mut options = Options::default();
-    options.prebucket = Prebucket::WalkAll;
-    options
+    Options { prebucket: Prebucket::WalkAll, ..Options::default() }
 }
 
 /// A function that may go without a trace: local, and nobody cares for its address.

@@ -113,18 +113,20 @@ impl Unit {
             };
             functions.push(Member { attributes, body });
         }
-        let mut options = Options::default();
-        options.prebucket = Prebucket::WalkAll;
-        options.aliases = u.arbitrary()?;
-        options.target = *u.choose(&[
-            Target::generic(),
-            Target::x86_64(),
-            Target::aarch64(false),
-            Target::aarch64(true),
-        ])?;
-        options.merge_limit = match u.ratio(1, 6)? {
-            true => Some(u.int_in_range(0..=4)?),
-            false => None,
+        let options = Options {
+            prebucket: Prebucket::WalkAll,
+            aliases: u.arbitrary()?,
+            target: *u.choose(&[
+                Target::generic(),
+                Target::x86_64(),
+                Target::aarch64(false),
+                Target::aarch64(true),
+            ])?,
+            merge_limit: match u.ratio(1, 6)? {
+                true => Some(u.int_in_range(0..=4)?),
+                false => None,
+            },
+            ..Options::default()
         };
         let code_size = *u.choose(&[None, Some(8), Some(64)])?;
         Ok(Unit { functions, options, code_size })
@@ -266,8 +268,8 @@ fn text(recipe: Recipe, own: usize, kinds: &[usize], u: &mut Unstructured<'_>) -
     }
     text.push_str("    sig0 = (i64, i64) -> i64 tail\n    sig1 = (i64) tail\n");
     let patchable = matches!(shape, Shape::Patchable);
-    for number in 0..shape.callees() {
-        let symbol = reference(targets[number], own, kinds, u)?;
+    for (number, &target) in targets.iter().enumerate().take(shape.callees()) {
+        let symbol = reference(target, own, kinds, u)?;
         // Calls that can be patched return nothing and are colocated; the signature of the callee
         // itself is of no concern to anybody here.
         let (flags, sig) = match (patchable && number < 2, u.arbitrary()?) {

@@ -146,6 +146,8 @@ pub enum What {
     SlotKeys,
     /// The order of the operands of commutative integer operations
     OperandOrder,
+    /// Branches on conditions that follow from constants, which are jumps otherwise
+    ConstantBranches,
 }
 
 impl Pass {
@@ -159,6 +161,7 @@ impl Pass {
                 value_labels,
                 stack_slot_keys,
                 operand_order,
+                constant_branches,
             } = &mut options.compare;
             *match what {
                 What::Srclocs => source_locations,
@@ -166,6 +169,7 @@ impl Pass {
                 What::ValueLabels => value_labels,
                 What::SlotKeys => stack_slot_keys,
                 What::OperandOrder => operand_order,
+                What::ConstantBranches => constant_branches,
             } = Compare::Compare;
         }
         options.prebucket = match self.walk_all {

@@ -116,9 +116,10 @@ fn compare<'a>(policy: &'a mut ComparePolicy, what: &str) -> Result<&'a mut Comp
         "value-labels" => Ok(&mut policy.value_labels),
         "slot-keys" => Ok(&mut policy.stack_slot_keys),
         "operand-order" => Ok(&mut policy.operand_order),
+        "constant-branches" => Ok(&mut policy.constant_branches),
         _ => bail!(
             "unknown word '{what}' after 'compare='; there are srclocs, debug-tags, \
-             value-labels, slot-keys, operand-order"
+             value-labels, slot-keys, operand-order, constant-branches"
         ),
     }
 }
