@@ -253,12 +253,14 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
         let place = at_byte(a, index, |mark| mark.callees);
         (place, at_byte(b, index, |mark| mark.callees), Stream::Classes(x, y))
     });
-    // Before the shapes part, both walks have the same places in the same order.
-    let found = [shape, constants, references, classes]
+    // Before the shapes part, both walks have the same places in the same order. That two callees
+    // are not equal may only follow from another difference, so it is told if there is none.
+    let found = [shape, constants, references]
         .into_iter()
         .flatten()
         .filter(|&(place, _, stream)| place < limit || stream == Stream::Shape)
-        .min_by_key(|&(place, _, stream)| (place, stream != Stream::Shape))?;
+        .min_by_key(|&(place, _, stream)| (place, stream != Stream::Shape))
+        .or(classes)?;
     let (a_at, b_at, stream) = found;
     let site =
         |walked: &Walked, at: usize| walked.scratch.marks.get(at).map(|mark| site(mark.place));

@@ -87,8 +87,8 @@ impl Walk<'_> {
                     ArgumentExtension::Uext => 1,
                     ArgumentExtension::Sext => 2,
                 };
-                self.word(value_type.index() as u32 | purpose << 16 | extension << 24);
-                self.word(size);
+                let kind = value_type.index() as u32 | purpose << 16 | extension << 24;
+                self.long(u64::from(kind) | u64::from(size) << 32);
             }
         }
         Ok(())

@@ -22,6 +22,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
+use cranelift_entity::packed_option::ReservedValue;
 use std::collections::BTreeMap;
 
 /// What becomes of promises that only enable optimisation.
@@ -232,7 +233,10 @@ impl Copy<'_> {
     }
 
     fn callees(&mut self) {
-        for old in self.with_unused(self.old.dfg.ext_funcs.keys()) {
+        // The parser fills gaps in the numbering with imports that have no signature.
+        let real = |old: &FuncRef| !self.old.dfg.ext_funcs[*old].signature.is_reserved_value();
+        let callees: Vec<FuncRef> = self.old.dfg.ext_funcs.keys().filter(real).collect();
+        for old in self.with_unused(callees) {
             match old {
                 Some(old) => {
                     let new = self.callee(old);
@@ -455,7 +459,10 @@ impl Copy<'_> {
             self.new.dfg.make_inst_results(address, types::I64);
             self.new.layout.append_inst(address, block);
         }
-        let mut targets: Vec<Block> = self.map.blocks.values().copied().collect();
+        // Nobody jumps to the entry block, and the arguments for others would have to be made.
+        let entry = self.old.layout.entry_block();
+        let rest = self.map.blocks.iter().filter(|&(&old, _)| Some(old) != entry);
+        let mut targets: Vec<Block> = rest.map(|(_, &new)| new).collect();
         targets.retain(|&target| self.new.dfg.num_block_params(target) == 0);
         let end = if targets.is_empty() || self.rng.one_in(2) {
             InstructionData::Trap { opcode: Opcode::Trap, code: TrapCode::unwrap_user(99) }
