@@ -6,7 +6,8 @@
 //! cheaper than a walk, and only in units where the answer can matter.
 
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, UserExternalName,
+    AbiParam, ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
+    UserExternalName,
 };
 use cranelift_entity::EntityRef;
 use hashbrown::HashSet;
@@ -22,7 +23,7 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
     let dfg = &func.dfg;
     let numbers = [
         key,
-        core::hash::BuildHasher::hash_one(&rustc_hash::FxBuildHasher, &func.signature),
+        signature_digest(&func.signature),
         dfg.num_insts() as u64,
         dfg.num_blocks() as u64,
         dfg.num_values() as u64,
@@ -38,6 +39,17 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
         chunk.copy_from_slice(&number.to_le_bytes());
     }
     xxh3_64(&bytes)
+}
+
+/// Types, extensions and calling convention. Purposes count in the walk.
+fn signature_digest(signature: &Signature) -> u64 {
+    let Signature { params, returns, call_conv } = signature;
+    let start = params.len() as u64 | (returns.len() as u64) << 24 | (*call_conv as u64) << 48;
+    params.iter().chain(returns).fold(start, |digest, param| {
+        let AbiParam { value_type, purpose: _, extension } = param;
+        let number = digest ^ value_type.index() as u64 ^ (*extension as u64) << 16;
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+    })
 }
 
 /// Symbols of which some function observes more than the behaviour. May hold one that only

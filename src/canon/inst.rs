@@ -251,7 +251,7 @@ impl Walk<'_> {
 
     /// What is compared only if the policy says so.
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
-        if self.context.policy == ComparePolicy::default() {
+        if self.ignores_metadata {
             return Ok(());
         }
         let func = self.func;

@@ -166,7 +166,17 @@ pub(crate) fn encode(
     scratch.symbols.clear();
     scratch.symbols.resize(func.params.user_named_funcs().len(), None);
 
-    let mut walk = Walk { func, context, scratch, out };
+    let ComparePolicy {
+        source_locations,
+        debug_tags,
+        value_labels,
+        stack_slot_keys: _,
+        operand_order: _,
+        constant_branches: _,
+    } = context.policy;
+    let ignores_metadata =
+        [source_locations, debug_tags, value_labels].iter().all(|&c| c == Compare::Ignore);
+    let mut walk = Walk { func, context, scratch, out, ignores_metadata };
     walk.header()?;
     let entry = func.layout.entry_block().ok_or(Malformed)?;
     walk.mention(entry)?;
@@ -183,6 +193,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     scratch: &'a mut Scratch,
     out: &'a mut Encoding,
+    /// Nothing but the instruction itself is written of an instruction.
+    ignores_metadata: bool,
 }
 
 impl Walk<'_> {

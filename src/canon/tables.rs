@@ -138,16 +138,14 @@ impl Walk<'_> {
                     return Ok(());
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
-                    self.word(1);
-                    self.word(i32::from(*offset) as u32);
-                    self.ty(*global_type);
                     let data = self.mem_flags(*flags)?;
                     // Such loads exist in `stack_limit` only, so all of their promises are
                     // compared: nothing is gained by weakening them.
-                    self.trap_and_endianness(data);
-                    self.word(u32::from(fact_bits(data)));
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
-                    self.word(u32::from(region.is_some()));
+                    let flags = self.trap_and_endianness(data) | u32::from(fact_bits(data)) << 16;
+                    let kind = 1 | u32::from(region.is_some()) << 8;
+                    self.long(u64::from(kind) | (i32::from(*offset) as u32 as u64) << 32);
+                    self.long(u64::from(flags) | (global_type.index() as u64) << 32);
                     self.word(region.unwrap_or(0));
                     gv = *base;
                 }
@@ -188,8 +186,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The part of memory flags that is behaviour.
-    fn trap_and_endianness(&mut self, data: MemFlagsData) {
+    /// The part of memory flags that is behaviour, in the low 10 bits.
+    fn trap_and_endianness(&self, data: MemFlagsData) -> u32 {
         // 0 is no trap code; it equals no trap code.
         let trap = data.trap_code().map_or(0, |code| u32::from(code.as_raw().get()));
         let endianness = match (data.explicit_endianness(), self.context.endianness) {
@@ -199,13 +197,14 @@ impl Walk<'_> {
             },
             (None, None) => 0,
         };
-        self.word(trap | endianness << 8);
+        trap | endianness << 8
     }
 
     /// The memory flags of an access: behaviour to the shape, promises to the facts.
     pub(super) fn access(&mut self, flags: MemFlags) -> Result<(), Malformed> {
         let data = self.mem_flags(flags)?;
-        self.trap_and_endianness(data);
+        let behaviour = self.trap_and_endianness(data);
+        self.word(behaviour);
         let region = match data.alias_region() {
             None => None,
             Some(region) => {

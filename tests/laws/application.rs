@@ -3,12 +3,12 @@
 
 use crate::check::{Applied, check_unit};
 use crate::permute::{Facts, permuted};
-use crate::support::{Rng, free, parse_one, random, verify};
+use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use crate::units::{Held, Member, Unit};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::{
-    Disagreement, Disposition, Merger, Options, Plan, Prebucket, Reason, recheck,
+    Canonicalize, Disagreement, Disposition, Merger, Options, Plan, Prebucket, Reason, recheck,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +16,17 @@ use std::collections::BTreeMap;
 fn an_applied_unit_is_complete_and_valid() {
     random(|u| {
         let unit = Unit::random(u)?;
+        check_unit(&unit);
+        check_unit(&unit.permuted(Facts::Change, u.arbitrary()?));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_unit_compared_after_optimisation_is_complete_and_valid() {
+    random(|u| {
+        let mut unit = Unit::random(u)?;
+        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
         check_unit(&unit);
         check_unit(&unit.permuted(Facts::Change, u.arbitrary()?));
         Ok(())

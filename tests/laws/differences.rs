@@ -2,8 +2,8 @@
 
 use crate::permute::Facts;
 use crate::support::random;
-use crate::units::Unit;
-use cranelift_mergefunc::{Difference, FunctionIndex, Rule, first_difference};
+use crate::units::{Held, Unit};
+use cranelift_mergefunc::{Difference, FunctionIndex, Neighbour, Rule, first_difference, nearest};
 
 #[test]
 fn there_is_a_difference_exactly_between_classes() {
@@ -28,6 +28,38 @@ fn there_is_a_difference_exactly_between_classes() {
                     check_difference(&difference, |function| plan.entry(function).class());
                 }
             }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_nearest_functions_are_those_of_the_class() {
+    random(|u| {
+        let unit = Unit::random(u)?.permuted(Facts::Change, u.arbitrary()?);
+        let plan = unit.plan();
+        let bodies = unit.bodies();
+        let count = bodies.len() as u32;
+        for function in (0..count).map(FunctionIndex::from_u32) {
+            let near = |limit| {
+                let mut bodies = Held::new(&bodies, None);
+                nearest(&plan, function, &mut bodies, &unit.options, limit)
+            };
+            let all = near(bodies.len());
+            // All have one signature and can be walked.
+            assert_eq!(all.len() as u32, count - 1);
+            for neighbour in &all {
+                assert_ne!(neighbour.function, function);
+                assert!(neighbour.equal <= neighbour.places);
+                let class = |function| plan.entry(function).class();
+                if class(neighbour.function) == class(function) {
+                    assert_eq!(neighbour.equal, neighbour.places);
+                }
+            }
+            let ratio = |a: &Neighbour, b: &Neighbour| a.equal * b.places >= b.equal * a.places;
+            assert!(all.is_sorted_by(ratio), "{all:?}");
+            let limit = u.int_in_range(0..=3)?;
+            assert_eq!(near(limit), all[..limit.min(all.len())]);
         }
         Ok(())
     });

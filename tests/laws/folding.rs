@@ -4,8 +4,11 @@
 //! Conditions are random expressions over constants, with their values computed here in 128-bit
 //! arithmetic.
 
-use crate::support::{assert_different, assert_equal, parse_one, random, verify};
+use crate::support::{
+    assert_different, assert_equal, encode, parse_one, random, same_class, verify, walk_all,
+};
 use arbitrary::{Result, Unstructured};
+use cranelift_mergefunc::Compare;
 use std::fmt::Write;
 
 /// An expression as text, one instruction per operator.
@@ -140,8 +143,14 @@ block2:
             0 => ("jump block2", "jump block1(v0)"),
             _ => ("jump block1(v0)", "jump block2"),
         };
-        assert_equal(&branch, &function(jump), "the branch that is taken");
-        assert_different(&branch, &function(other), "the branch that is not taken");
+        let (jump, other) = (function(jump), function(other));
+        assert_equal(&branch, &jump, "the branch that is taken");
+        assert_different(&branch, &other, "the branch that is not taken");
+
+        let mut options = walk_all();
+        options.compare.constant_branches = Compare::Compare;
+        assert_ne!(encode(&branch, &options), encode(&jump, &options));
+        assert!(!same_class(&branch, &jump, options));
         Ok(())
     });
 }

@@ -5,7 +5,7 @@
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_codegen::verify_function;
 use cranelift_mergefunc::{
@@ -38,23 +38,25 @@ pub fn corpus() -> Vec<Function> {
     parse(include_str!("formats.clif"))
 }
 
-/// An ISA of the host, with every setting that some instruction asks for. The verifier needs it to
-/// look at `get_pinned_reg` and its like.
-fn any_isa() -> &'static OwnedTargetIsa {
+/// An ISA of the host that optimises, with every setting that some instruction asks for. The verifier
+/// needs it to look at `get_pinned_reg` and its like.
+pub fn any_isa() -> &'static dyn TargetIsa {
     static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
-    ISA.get_or_init(|| {
+    let isa = ISA.get_or_init(|| {
         let mut flags = settings::builder();
+        flags.set("opt_level", "speed").expect("a shared setting");
         for name in ["enable_pinned_reg", "preserve_frame_pointers"] {
             flags.enable(name).expect("a shared setting");
         }
         let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
         isa::lookup_by_name(host).unwrap().finish(Flags::new(flags)).unwrap()
-    })
+    });
+    &**isa
 }
 
 /// What Cranelift's verifier says against a function.
 pub fn verifier_error(func: &Function) -> Option<String> {
-    verify_function(func, &**any_isa()).err().map(|errors| errors.to_string())
+    verify_function(func, any_isa()).err().map(|errors| errors.to_string())
 }
 
 /// Panics unless Cranelift's verifier accepts the function.
