@@ -45,7 +45,7 @@ fn visit(functions: &[Function]) {
     }
 }
 
-fn pass(functions: &mut Vec<Function>, options: Options<'_>) {
+fn pass(functions: &mut [Function], options: Options<'_>) {
     let attributes = Attributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
@@ -56,7 +56,7 @@ fn pass(functions: &mut Vec<Function>, options: Options<'_>) {
         let symbol = func.name.get_user().expect("units name functions u0:N").clone();
         merger.add(symbol, func, attributes).expect("symbols are distinct");
     }
-    let plan = merger.plan(functions);
+    let plan = merger.plan(&mut &*functions);
     for (function, entry) in plan.entries() {
         if entry.disposition() == Disposition::Keep {
             plan.apply(function, &mut functions[function.as_u32() as usize], &options);

@@ -91,11 +91,13 @@ impl MergeOptions {
     ///
     /// If a target is needed.
     pub fn for_isa<'a>(&self, isa: Option<&'a dyn TargetIsa>) -> Result<Options<'a>> {
-        let mut options = Options::default();
-        options.target = pass::target_of(isa);
-        options.aliases = self.aliases;
-        options.compare = self.compare;
-        options.merge_limit = self.merge_limit;
+        let mut options = Options {
+            target: pass::target_of(isa),
+            aliases: self.aliases,
+            compare: self.compare,
+            merge_limit: self.merge_limit,
+            ..Options::default()
+        };
         if self.walk_all {
             options.prebucket = Prebucket::WalkAll;
         }
