@@ -111,7 +111,7 @@ pub enum Canonicalize<'a> {
     /// same, and copies are never optimised.
     #[default]
     None,
-    /// Run Cranelift's own optimisations for this ISA first. Costs 19–35% of the time of
+    /// Run Cranelift's own optimisations for this ISA first. Costs about a third of the time of
     /// compiling every function. The representative of a class keeps the optimised body.
     Optimize(&'a dyn TargetIsa),
 }
