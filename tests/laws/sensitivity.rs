@@ -195,32 +195,6 @@ block0(v0: i64):
     }
 }
 
-/// The optimiser says of a value that it has the labels of another, which may be defined later.
-#[test]
-fn a_label_taken_from_a_later_value_can_be_compared() {
-    let func = |label_of: u32| {
-        let mut func = parse_one(
-            "function u0:0(i64) -> i64 tail {
-block0(v0: i64):
-    v1 = iconst.i64 1
-    v2 = iadd v0, v1
-    return v2
-}",
-        );
-        let from = RelSourceLoc::new(1);
-        let labels = ValueLabelAssignments::Alias { from, value: Value::from_u32(label_of) };
-        func.dfg.values_labels = Some([(Value::from_u32(1), labels)].into());
-        func
-    };
-    let mut options = walk_all();
-    options.compare.value_labels = Compare::Compare;
-    let [earlier, later] = [func(0), func(2)];
-    assert_ne!(encode(&earlier, &options), encode(&later, &options));
-    assert!(same_class(&earlier, &earlier, options));
-    assert!(same_class(&later, &later, options));
-    assert_equal(&earlier, &later, "labels do not count without the policy");
-}
-
 #[test]
 fn functions_with_different_keys_differ() {
     for func in corpus() {
