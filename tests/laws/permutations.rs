@@ -1,9 +1,7 @@
 //! Law: what only numbers, orders or decorates does not count.
 
 use crate::permute::{Facts, permuted};
-use crate::support::{
-    assert_equal, corpus, encode, parse_one, random, verifier_error, verify, walk_all,
-};
+use crate::support::{assert_equal, corpus, encode, random, verifier_error, verify, walk_all};
 use crate::units::Unit;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::structural_hash;

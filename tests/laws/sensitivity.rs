@@ -8,13 +8,8 @@ use crate::support::{
     test_symbol, walk_all,
 };
 use cranelift_codegen::ir::instructions::InstructionFormat;
-use cranelift_codegen::ir::{
-    Endianness, Function, Opcode, RelSourceLoc, UserStackMapEntry, Value, ValueLabelAssignments,
-    types,
-};
-use cranelift_mergefunc::{
-    Attributes, Compare, Encoding, Merger, Options, Target, first_difference,
-};
+use cranelift_codegen::ir::{Endianness, Function, Opcode, UserStackMapEntry, types};
+use cranelift_mergefunc::{Attributes, Encoding, Merger, Options, Target, first_difference};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Opcodes that `formats.clif` does without.
