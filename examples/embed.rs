@@ -8,7 +8,7 @@ use cranelift_mergefunc::{Attributes, Disposition, Linkage, Merger, Options};
 
 const UNIT: &str = "
 function u7:1(i32) -> i32 { block0(v0: i32): v1 = iconst.i32 7  v2 = imul v0, v1  return v2 }
-function u7:2(i32) -> i32 { block0(v9: i32): v3 = iconst.i32 7  v4 = imul v3, v9  return v4 }
+function u7:2(i32) -> i32 { block0(v1: i32): v0 = iconst.i32 7  v2 = imul v0, v1  return v2 }
 function u7:3(i32) -> i32 {
     fn0 = u7:1(i32) -> i32
     fn1 = u7:2(i32) -> i32
