@@ -5,12 +5,12 @@
 
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
-use crate::isa::{Setting, parse_setting, parse_target};
+use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::progress::Progress;
 use crate::unit::{self, Unit};
 use anyhow::Result;
 use clap::ValueEnum;
-use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
     Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Linkage, Options, Prebucket,
     Target, cranelift_codegen,
@@ -150,27 +150,26 @@ pub enum What {
     ConstantBranches,
 }
 
+impl What {
+    /// Makes it matter.
+    pub fn compare(self, policy: &mut ComparePolicy) {
+        *match self {
+            What::Srclocs => &mut policy.source_locations,
+            What::DebugTags => &mut policy.debug_tags,
+            What::ValueLabels => &mut policy.value_labels,
+            What::SlotKeys => &mut policy.stack_slot_keys,
+            What::OperandOrder => &mut policy.operand_order,
+            What::ConstantBranches => &mut policy.constant_branches,
+        } = Compare::Compare;
+    }
+}
+
 impl Pass {
     /// The options of a run for `isa`. `aliases` tells whether the result can have aliases.
     pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
         let mut options = Options::default();
         for what in &self.compare {
-            let ComparePolicy {
-                source_locations,
-                debug_tags,
-                value_labels,
-                stack_slot_keys,
-                operand_order,
-                constant_branches,
-            } = &mut options.compare;
-            *match what {
-                What::Srclocs => source_locations,
-                What::DebugTags => debug_tags,
-                What::ValueLabels => value_labels,
-                What::SlotKeys => stack_slot_keys,
-                What::OperandOrder => operand_order,
-                What::ConstantBranches => constant_branches,
-            } = Compare::Compare;
+            what.compare(&mut options.compare);
         }
         options.prebucket = match self.walk_all {
             true => Prebucket::WalkAll,
@@ -202,10 +201,35 @@ pub struct Settings {
 /// The target of code generation.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
-pub struct TargetArg {
+struct TargetArg {
     /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
     #[arg(long, value_name = "TARGET", default_value = "x86_64", value_parser = parse_target)]
-    pub target: Triple,
+    target: Triple,
+}
+
+/// All that subcommands for one target have in common.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    #[command(flatten)]
+    pub pass: Pass,
+    #[command(flatten)]
+    target: TargetArg,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    pub general: General,
+}
+
+impl Common {
+    /// The target under the settings.
+    ///
+    /// # Errors
+    ///
+    /// Settings that the target does not have.
+    pub fn isa(&self) -> Result<OwnedTargetIsa> {
+        let [isa] = isa::build([self.target.target.clone()], &self.settings.settings)?;
+        Ok(isa)
+    }
 }
 
 /// What is said beside the result.

@@ -2,12 +2,11 @@
 //!
 //! Reads a unit, merges, compiles what is left, writes the object. It does not link.
 
-use crate::args::{General, Input, Pass, Settings, TargetArg};
+use crate::args::{Common, Input};
 use crate::check::check;
 use crate::codegen::{Compiler, size};
 use crate::emit_object::emit;
 use crate::exit::{Exit, usage};
-use crate::isa;
 use crate::merge::{details, eprint_table, summary};
 use crate::output::Output;
 use crate::pass;
@@ -43,13 +42,7 @@ pub struct Opts {
     no_alias: bool,
 
     #[command(flatten)]
-    pass: Pass,
-    #[command(flatten)]
-    target: TargetArg,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    general: General,
+    common: Common,
 }
 
 const EXAMPLES: &str = "\
@@ -65,29 +58,29 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, no_alias, pass, target, settings, general } = opts;
+    let Opts { input, output, dispositions, no_alias, common } = opts;
     let output = Output::check(&output)?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let [isa] = isa::build([target.target], &settings.settings)?;
-    let unit = input.read(&general)?;
-    let options = pass.options(&*isa, !no_alias);
+    let isa = common.isa()?;
+    let unit = input.read(&common.general)?;
+    let options = common.pass.options(&*isa, !no_alias);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
-    if pass.verify {
+    if common.pass.verify {
         check(&unit, &merged, &options, &*isa)?;
     }
     let mut messages = vec![summary(&merged)];
-    if general.verbose {
+    if common.general.verbose {
         messages.push(details(&merged));
     }
     if dispositions {
         eprint_table(&merged);
     }
-    let object = emit(&unit, merged, &isa, general.quiet)?;
-    if general.verbose {
-        let before = size_before(&unit, &*isa, general.quiet)?;
+    let object = emit(&unit, merged, &isa, common.general.quiet)?;
+    if common.general.verbose {
+        let before = size_before(&unit, &*isa, common.general.quiet)?;
         let saved = before as f64 - object.code_size as f64;
         messages.push(format!(
             "{} bytes of code, {} without merging: {:.2}% saved",
@@ -98,7 +91,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     output.write(&object.bytes)?;
     for message in messages {
-        general.say(&message);
+        common.general.say(&message);
     }
     Ok(Exit::Done.into())
 }

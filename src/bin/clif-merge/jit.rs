@@ -291,44 +291,26 @@ unsafe extern "C" {
     fn memcmp(a: *const u8, b: *const u8, bytes: usize) -> i32;
 }
 
-extern "C" fn ceil_f32(x: f32) -> f32 {
-    x.ceil()
+/// Functions in the calling convention of C, as library calls have it.
+macro_rules! float_functions {
+    ($($name:ident($x:ident: $float:ty $(, $more:ident)*) = $result:expr;)*) => {
+        $(extern "C" fn $name($x: $float $(, $more: $float)*) -> $float {
+            $result
+        })*
+    };
 }
 
-extern "C" fn ceil_f64(x: f64) -> f64 {
-    x.ceil()
-}
-
-extern "C" fn floor_f32(x: f32) -> f32 {
-    x.floor()
-}
-
-extern "C" fn floor_f64(x: f64) -> f64 {
-    x.floor()
-}
-
-extern "C" fn trunc_f32(x: f32) -> f32 {
-    x.trunc()
-}
-
-extern "C" fn trunc_f64(x: f64) -> f64 {
-    x.trunc()
-}
-
-extern "C" fn nearest_f32(x: f32) -> f32 {
-    x.round_ties_even()
-}
-
-extern "C" fn nearest_f64(x: f64) -> f64 {
-    x.round_ties_even()
-}
-
-extern "C" fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
-    x.mul_add(y, z)
-}
-
-extern "C" fn fma_f64(x: f64, y: f64, z: f64) -> f64 {
-    x.mul_add(y, z)
+float_functions! {
+    ceil_f32(x: f32) = x.ceil();
+    ceil_f64(x: f64) = x.ceil();
+    floor_f32(x: f32) = x.floor();
+    floor_f64(x: f64) = x.floor();
+    trunc_f32(x: f32) = x.trunc();
+    trunc_f64(x: f64) = x.trunc();
+    nearest_f32(x: f32) = x.round_ties_even();
+    nearest_f64(x: f64) = x.round_ties_even();
+    fma_f32(x: f32, y, z) = x.mul_add(y, z);
+    fma_f64(x: f64, y, z) = x.mul_add(y, z);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -3,12 +3,11 @@
 //! Reads a unit, merges, writes text. Here is also what other subcommands say of a merged unit: one
 //! line, and the table of what became of each function.
 
-use crate::args::{General, Input, Pass, Settings, TargetArg};
+use crate::args::{Common, Input};
 use crate::check::check;
 use crate::codegen::Compiler;
 use crate::emit_text::emit;
 use crate::exit::Exit;
-use crate::isa;
 use crate::output::Output;
 use crate::pass::{self, Merged};
 use crate::table::{Align, render};
@@ -45,13 +44,7 @@ pub struct Opts {
     aliases: bool,
 
     #[command(flatten)]
-    pass: Pass,
-    #[command(flatten)]
-    target: TargetArg,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    general: General,
+    common: Common,
 }
 
 const EXAMPLES: &str = "\
@@ -67,23 +60,23 @@ Examples:
 ///
 /// What cannot be read or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, aliases, pass, target, settings, general } = opts;
+    let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
-    let [isa] = isa::build([target.target], &settings.settings)?;
-    let unit = input.read(&general)?;
-    let options = pass.options(&*isa, aliases);
+    let isa = common.isa()?;
+    let unit = input.read(&common.general)?;
+    let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
-    if pass.verify {
+    if common.pass.verify {
         check(&unit, &merged, &options, &*isa)?;
     }
     output.write(emit(&unit, &merged).as_bytes())?;
     if dispositions {
         eprint_table(&merged);
     }
-    general.say(&summary(&merged));
-    if general.verbose {
-        general.say(&details(&merged));
+    common.general.say(&summary(&merged));
+    if common.general.verbose {
+        common.general.say(&details(&merged));
     }
     Ok(Exit::Done.into())
 }

@@ -2,7 +2,7 @@
 //!
 //! Cranelift's own printer loses the names of symbols in global values (`userextname0` stands where
 //! `u1:2` should) and the table of dynamic types. This module puts both back and leaves everything
-//! else to that printer.
+//! else to that printer. It can also tell in which line a block or an instruction stands.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -13,12 +13,39 @@ use std::fmt::{self, Write};
 
 /// The text of a function.
 pub fn of(func: &Function) -> String {
-    let mut text = String::new();
-    decorate_function(&mut Writer, &mut text, func).expect("a string can be written to");
-    text
+    with_line_of(func, None).0
 }
 
-struct Writer;
+/// The text of a function, and the line, from 0, of a block's header or of an instruction.
+pub fn with_line_of(func: &Function, entity: Option<AnyEntity>) -> (String, Option<usize>) {
+    let mut text = String::new();
+    let mut writer = Writer { marked: entity };
+    decorate_function(&mut writer, &mut text, func).expect("a string can be written to");
+    if entity.is_none() {
+        return (text, None);
+    }
+    let line = text.lines().position(|line| line.starts_with(MARK));
+    (text.replace(MARK, ""), line)
+}
+
+/// Stands before the line of the entity that is looked for. CLIF has no such character.
+const MARK: char = '\u{1}';
+
+struct Writer {
+    marked: Option<AnyEntity>,
+}
+
+impl Writer {
+    /// Writes the text of `entity`, which may begin with empty lines.
+    fn write(&self, w: &mut dyn Write, text: &str, entity: AnyEntity) -> fmt::Result {
+        let line = text.trim_start_matches('\n');
+        w.write_str(&text[..text.len() - line.len()])?;
+        if self.marked == Some(entity) {
+            w.write_char(MARK)?;
+        }
+        w.write_str(line)
+    }
+}
 
 impl FuncWriter for Writer {
     fn write_block_header(
@@ -28,7 +55,9 @@ impl FuncWriter for Writer {
         block: Block,
         indent: usize,
     ) -> fmt::Result {
-        PlainWriter.write_block_header(w, func, block, indent)
+        let mut text = String::new();
+        PlainWriter.write_block_header(&mut text, func, block, indent)?;
+        self.write(w, &text, block.into())
     }
 
     fn write_instruction(
@@ -39,9 +68,6 @@ impl FuncWriter for Writer {
         inst: Inst,
         indent: usize,
     ) -> fmt::Result {
-        if func.dfg.dynamic_types.is_empty() {
-            return PlainWriter.write_instruction(w, func, aliases, inst, indent);
-        }
         let mut text = String::new();
         PlainWriter.write_instruction(&mut text, func, aliases, inst, indent)?;
         // The reader knows a dynamic type by its entry only. Entries that differ in the scale
@@ -51,7 +77,7 @@ impl FuncWriter for Writer {
                 text = text.replace(&format!(".{ty} "), &format!(".{dynamic} "));
             }
         }
-        w.write_str(&text)
+        self.write(w, &text, inst.into())
     }
 
     fn write_preamble(&mut self, w: &mut dyn Write, func: &Function) -> Result<bool, fmt::Error> {
@@ -104,5 +130,15 @@ block0(v0: i64):
 ";
         let functions = cranelift_reader::parse_functions(text).unwrap();
         assert_eq!(of(&functions[0]), text);
+    }
+    #[test]
+    fn lines_are_found() {
+        let text = "function %f() fast {\nblock0:\n    jump block1\n\nblock1:\n    return\n}\n";
+        let func = &cranelift_reader::parse_functions(text).unwrap()[0];
+        let line = |entity| with_line_of(func, entity);
+        assert_eq!(line(None), (text.to_owned(), None));
+        assert_eq!(line(Some(Block::from_u32(1).into())), (text.to_owned(), Some(4)));
+        assert_eq!(line(Some(Inst::from_u32(1).into())), (text.to_owned(), Some(5)));
+        assert_eq!(line(Some(Inst::from_u32(9).into())), (text.to_owned(), None));
     }
 }

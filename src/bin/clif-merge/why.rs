@@ -4,24 +4,22 @@
 //! makes it matter. Where they differ only in functions they refer to, it says which pair to ask
 //! about next. It explains a plan; it does not change one.
 
-use crate::args::{Defaults, General, Input, Pass, Settings, TargetArg};
+use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
 use crate::exit::{Exit, usage};
-use crate::isa;
 use crate::output::Output;
 use crate::pass;
+use crate::text;
 use crate::unit::{Names, Unit};
 use anyhow::{Result, anyhow};
-use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::entities::AnyEntity;
-use cranelift_codegen::ir::{Block, Function, Inst, Value};
-use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Difference, Disposition, FunctionIndex, Options, Plan, Rule, Site, cranelift_codegen,
     first_difference, nearest,
 };
-use std::fmt::{self, Write};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,13 +41,7 @@ pub struct Opts {
     #[command(flatten)]
     defaults: Defaults,
     #[command(flatten)]
-    pass: Pass,
-    #[command(flatten)]
-    target: TargetArg,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    general: General,
+    common: Common,
 }
 
 const EXAMPLES: &str = "\
@@ -67,11 +59,11 @@ const CONTEXT: usize = 4;
 ///
 /// What cannot be read, and names that the unit does not have.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { words, neighbours, defaults, pass, target, settings, general } = opts;
+    let Opts { words, neighbours, defaults, common } = opts;
     let (paths, names) = split(words)?;
-    let [isa] = isa::build([target.target], &settings.settings)?;
-    let unit = Input { paths, defaults }.read(&general)?;
-    let options = pass.options(&*isa, false);
+    let isa = common.isa()?;
+    let unit = Input { paths, defaults }.read(&common.general)?;
+    let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) = pass::plan(&unit, &options, &mut |func| compiler.size(func))?;
     let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
@@ -223,11 +215,12 @@ impl Explainer<'_> {
             write!(heading, ", key {key}").expect("writing to a string");
         }
         let func = self.names.restore(self.body(function));
-        let mut text = String::new();
-        let mut marker = Marker { site };
-        decorate_function(&mut marker, &mut text, &func).expect("writing to a string");
-        let marked = text.lines().position(|line| line.starts_with(MARK));
-        let text = text.replace(MARK, "");
+        let entity = match site {
+            Some(Site::Block(block)) => Some(AnyEntity::from(block)),
+            Some(Site::Inst(inst)) => Some(AnyEntity::from(inst)),
+            Some(_) | None => None,
+        };
+        let (text, marked) = text::with_line_of(&func, entity);
         let lines: Vec<&str> = text.lines().collect();
         let at = marked.unwrap_or_else(|| {
             let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
@@ -266,61 +259,4 @@ fn carets(line: &str) -> String {
     let indent = line.chars().take_while(|c| c.is_whitespace()).count();
     let width = line.trim().chars().count();
     format!(";{}^{}\n", " ".repeat(indent.saturating_sub(1)), "~".repeat(width.saturating_sub(1)))
-}
-
-/// Stands before the line of the place that is looked for. CLIF has no such character.
-const MARK: char = '\u{1}';
-
-/// Marks the line of a place while a function is written.
-struct Marker {
-    site: Option<Site>,
-}
-
-impl Marker {
-    /// Writes `text`, which may begin with empty lines, marked if `here`.
-    fn write(&self, w: &mut dyn Write, text: &str, here: bool) -> fmt::Result {
-        let line = text.trim_start_matches('\n');
-        w.write_str(&text[..text.len() - line.len()])?;
-        if here {
-            w.write_char(MARK)?;
-        }
-        w.write_str(line)
-    }
-}
-
-impl FuncWriter for Marker {
-    fn write_block_header(
-        &mut self,
-        w: &mut dyn Write,
-        func: &Function,
-        block: Block,
-        indent: usize,
-    ) -> fmt::Result {
-        let mut text = String::new();
-        PlainWriter.write_block_header(&mut text, func, block, indent)?;
-        self.write(w, &text, self.site == Some(Site::Block(block)))
-    }
-
-    fn write_instruction(
-        &mut self,
-        w: &mut dyn Write,
-        func: &Function,
-        aliases: &SecondaryMap<Value, Vec<Value>>,
-        inst: Inst,
-        indent: usize,
-    ) -> fmt::Result {
-        let mut text = String::new();
-        PlainWriter.write_instruction(&mut text, func, aliases, inst, indent)?;
-        self.write(w, &text, self.site == Some(Site::Inst(inst)))
-    }
-
-    fn write_entity_definition(
-        &mut self,
-        w: &mut dyn Write,
-        func: &Function,
-        entity: AnyEntity,
-        value: &dyn fmt::Display,
-    ) -> fmt::Result {
-        PlainWriter.write_entity_definition(w, func, entity, value)
-    }
 }

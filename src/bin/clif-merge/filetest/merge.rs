@@ -8,12 +8,14 @@
 //! plan asks for.
 
 use super::header::Command;
+use crate::args::What;
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::emit_text::emit;
 use crate::pass::{self, Emit, Merged};
 use crate::text;
 use crate::unit::{self, Given, Source, Unit};
 use anyhow::{Result, anyhow, bail, ensure};
+use clap::ValueEnum as _;
 use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::print_errors::pretty_verifier_error;
@@ -21,8 +23,8 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Disposition, FunctionIndex,
-    Linkage, Options, Prebucket, cranelift_codegen, recheck,
+    Addresses, Attributes, Canonicalize, ComparePolicy, Disposition, FunctionIndex, Linkage,
+    Options, Prebucket, cranelift_codegen, recheck,
 };
 use std::collections::HashSet;
 
@@ -69,7 +71,7 @@ impl MergeOptions {
                 ("canonicalize", Some("optimize")) => options.optimize = true,
                 ("compare", Some(value)) => {
                     for what in value.split(',') {
-                        *compare(&mut options.compare, what)? = Compare::Compare;
+                        compare(&mut options.compare, what)?;
                     }
                 }
                 ("merge-limit", Some(value)) => match value.parse() {
@@ -111,19 +113,17 @@ impl MergeOptions {
     }
 }
 
-fn compare<'a>(policy: &'a mut ComparePolicy, what: &str) -> Result<&'a mut Compare> {
-    match what {
-        "srclocs" => Ok(&mut policy.source_locations),
-        "debug-tags" => Ok(&mut policy.debug_tags),
-        "value-labels" => Ok(&mut policy.value_labels),
-        "slot-keys" => Ok(&mut policy.stack_slot_keys),
-        "operand-order" => Ok(&mut policy.operand_order),
-        "constant-branches" => Ok(&mut policy.constant_branches),
-        _ => bail!(
-            "unknown word '{what}' after 'compare='; there are srclocs, debug-tags, \
-             value-labels, slot-keys, operand-order, constant-branches"
+fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
+    let name =
+        |what: &What| what.to_possible_value().expect("all can be written").get_name().to_owned();
+    match What::value_variants().iter().find(|what| name(what) == text) {
+        Some(what) => what.compare(policy),
+        None => bail!(
+            "unknown word '{text}' after 'compare='; there are {}",
+            What::value_variants().iter().map(name).collect::<Vec<_>>().join(", "),
         ),
     }
+    Ok(())
 }
 
 /// Merges a unit and holds the result against the laws.
@@ -361,6 +361,7 @@ fn check_idempotence(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cranelift_mergefunc::Compare;
 
     fn parse(options: &[&str]) -> Result<MergeOptions, String> {
         let options = options.iter().map(|&option| option.to_owned()).collect();
