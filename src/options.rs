@@ -91,6 +91,30 @@ pub struct ComparePolicy {
     pub constant_branches: Compare,
 }
 
+impl ComparePolicy {
+    /// One bit for each field, the same for equal policies only: encodings under different ones
+    /// must not be equal.
+    pub(crate) fn bits(&self) -> u32 {
+        let ComparePolicy {
+            source_locations,
+            debug_tags,
+            value_labels,
+            stack_slot_keys,
+            operand_order,
+            constant_branches,
+        } = *self;
+        let fields = [
+            source_locations,
+            debug_tags,
+            value_labels,
+            stack_slot_keys,
+            operand_order,
+            constant_branches,
+        ];
+        fields.iter().fold(0, |bits, &field| bits << 1 | u32::from(field == Compare::Compare))
+    }
+}
+
 /// How a function is put aside before anything of its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prebucket {

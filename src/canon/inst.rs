@@ -5,7 +5,7 @@
 
 use super::normalise::{is_commutative, known};
 use super::{Malformed, Walk};
-use crate::options::{Compare, ComparePolicy};
+use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
     AtomicRmwOp, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
@@ -251,22 +251,12 @@ impl Walk<'_> {
 
     /// What is compared only if the policy says so.
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
-        if self.ignores_metadata {
-            return Ok(());
-        }
         let func = self.func;
-        let ComparePolicy {
-            source_locations,
-            debug_tags,
-            value_labels,
-            stack_slot_keys: _,
-            operand_order: _,
-            constant_branches: _,
-        } = self.context.policy;
-        if source_locations == Compare::Compare {
+        let policy = &self.context.policy;
+        if policy.source_locations == Compare::Compare {
             self.word(func.srcloc(inst).bits());
         }
-        if debug_tags == Compare::Compare {
+        if policy.debug_tags == Compare::Compare {
             let tags = func.debug_tags.get(inst);
             self.length(tags.len())?;
             for tag in tags {
@@ -282,7 +272,7 @@ impl Walk<'_> {
                 }
             }
         }
-        if value_labels == Compare::Compare {
+        if policy.value_labels == Compare::Compare {
             for &result in func.dfg.inst_results(inst) {
                 self.value_label(result)?;
             }

@@ -166,17 +166,7 @@ pub(crate) fn encode(
     scratch.symbols.clear();
     scratch.symbols.resize(func.params.user_named_funcs().len(), None);
 
-    let ComparePolicy {
-        source_locations,
-        debug_tags,
-        value_labels,
-        stack_slot_keys: _,
-        operand_order: _,
-        constant_branches: _,
-    } = context.policy;
-    let ignores_metadata =
-        [source_locations, debug_tags, value_labels].iter().all(|&c| c == Compare::Ignore);
-    let mut walk = Walk { func, context, scratch, out, ignores_metadata };
+    let mut walk = Walk { func, context, scratch, out };
     walk.header()?;
     let entry = func.layout.entry_block().ok_or(Malformed)?;
     walk.mention(entry)?;
@@ -193,8 +183,6 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     scratch: &'a mut Scratch,
     out: &'a mut Encoding,
-    /// Nothing but the instruction itself is written of an instruction.
-    ignores_metadata: bool,
 }
 
 impl Walk<'_> {
@@ -246,28 +234,10 @@ impl Walk<'_> {
         } = &self.func.stencil;
 
         self.mark(Place::Policy);
-        let ComparePolicy {
-            source_locations,
-            debug_tags,
-            value_labels,
-            stack_slot_keys,
-            operand_order,
-            constant_branches,
-        } = self.context.policy;
-        let policy = [
-            source_locations,
-            debug_tags,
-            value_labels,
-            stack_slot_keys,
-            operand_order,
-            constant_branches,
-        ];
-        let policy = policy
-            .iter()
-            .fold(0, |bits, &compare| bits << 1 | u32::from(compare == Compare::Compare));
-        self.word(ENCODING_VERSION | policy << 16);
+        let policy = &self.context.policy;
+        self.word(ENCODING_VERSION | policy.bits() << 16);
         self.long(self.context.key);
-        if value_labels == Compare::Compare {
+        if policy.value_labels == Compare::Compare {
             self.word(u32::from(dfg.values_labels.is_some()));
         }
 
@@ -283,7 +253,7 @@ impl Walk<'_> {
             // keep apart what a 32-bit target would not, never the reverse.
             self.word(stack_slot_kind(*kind) | u32::from((*align_shift).max(3)) << 8);
             self.word(*size);
-            if stack_slot_keys == Compare::Compare {
+            if policy.stack_slot_keys == Compare::Compare {
                 self.word(u32::from(key.is_some()));
                 self.long(key.map_or(0, |key| key.bits()));
             }
