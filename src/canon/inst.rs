@@ -11,7 +11,6 @@ use cranelift_codegen::ir::{
     AtomicRmwOp, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
     UserStackMapEntry, Value, ValueLabelAssignments, ValueLabelStart,
 };
-use cranelift_entity::EntityRef;
 
 impl Walk<'_> {
     pub(super) fn instruction(&mut self, inst: Inst) -> Result<(), Malformed> {
@@ -186,9 +185,8 @@ impl Walk<'_> {
             }
             InstructionData::Unary { opcode: _, arg } => self.operand(*arg),
             InstructionData::UnaryConst { opcode: _, constant_handle } => {
-                if constant_handle.index() >= func.dfg.constants.len() {
-                    return Err(Malformed);
-                }
+                // `ConstantPool::get` panics where there is none.
+                self.scratch.constants.binary_search(constant_handle).map_err(|_| Malformed)?;
                 let data = func.dfg.constants.get(*constant_handle);
                 self.length(data.len())?;
                 self.out.constants.extend_from_slice(data.as_slice());

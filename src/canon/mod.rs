@@ -32,8 +32,8 @@ use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, DynamicStackSlotData, DynamicTypeData, Endianness, Function, Inst,
-    StackSlotData, StackSlotKind, Type, UserExternalName, Value,
+    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Endianness,
+    Function, Inst, StackSlotData, StackSlotKind, Type, UserExternalName, Value,
 };
 use cranelift_entity::EntityRef;
 
@@ -111,6 +111,8 @@ pub(crate) struct Scratch {
     blocks: Vec<u32>,
     /// Mentioned blocks in the order of their numbers.
     queue: Vec<Block>,
+    /// The constants that there are, ascending: the pool is a map with gaps.
+    constants: Vec<Constant>,
     /// 1 + the number of a signature, by its index.
     signatures: Vec<u32>,
     distinct_signatures: tables::Distinct,
@@ -159,6 +161,8 @@ pub(crate) fn encode(
     reset(&mut scratch.signatures, func.dfg.signatures.len());
     reset(&mut scratch.regions, func.dfg.alias_regions.len());
     scratch.queue.clear();
+    scratch.constants.clear();
+    scratch.constants.extend(func.dfg.constants.iter().map(|(&constant, _)| constant));
     scratch.distinct_signatures.clear();
     scratch.value_count = 0;
     scratch.signature_count = 0;

@@ -1,7 +1,9 @@
 //! Law: what only numbers, orders or decorates does not count.
 
 use crate::permute::{Facts, permuted};
-use crate::support::{assert_equal, corpus, encode, random, verifier_error, verify, walk_all};
+use crate::support::{
+    assert_equal, corpus, encode, parse_one, random, verifier_error, verify, walk_all,
+};
 use crate::units::Unit;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::structural_hash;
@@ -33,6 +35,40 @@ fn a_permuted_function_with_other_promises_is_equal() {
             verify(&other);
             assert_equal(&func, &other, &format!("seed {seed}"));
         }
+    }
+}
+
+#[test]
+fn gaps_in_the_numbering_of_tables_do_not_count() {
+    let function = |constant: &str, slot: &str, callee: &str, global: &str, value: &str| {
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 tail {{
+    {slot} = explicit_slot 8
+    {global} = symbol u1:1+8
+    {callee} = u1:0(i64) -> i64 tail
+    {constant} = 0x000102030405060708090a0b0c0d0e0f
+block0(v0: i64):
+    {value} = vconst.i64x2 {constant}
+    v7 = extractlane {value}, 1
+    v8 = call {callee}(v7)
+    v9 = symbol_value.i64 {global}
+    v10 = stack_addr.i64 {slot}
+    v11 = iadd v8, v9
+    v12 = iadd v10, v11
+    return v12
+}}"
+        ))
+    };
+    let dense = function("const0", "ss0", "fn0", "gv0", "v1");
+    for (constant, callee, global, value) in [
+        ("const0", "fn3", "gv0", "v1"),
+        ("const0", "fn0", "gv4", "v1"),
+        ("const0", "fn0", "gv0", "v99"),
+        ("const2", "fn0", "gv0", "v1"),
+    ] {
+        let sparse = function(constant, "ss0", callee, global, value);
+        verify(&sparse);
+        assert_equal(&dense, &sparse, &format!("{constant}, {callee}, {global}, {value}"));
     }
 }
 

@@ -8,7 +8,9 @@ use crate::support::{
     test_symbol, walk_all,
 };
 use cranelift_codegen::ir::instructions::InstructionFormat;
-use cranelift_codegen::ir::{Endianness, Function, Opcode, UserStackMapEntry, types};
+use cranelift_codegen::ir::{
+    Constant, Endianness, Function, InstructionData, Opcode, UserStackMapEntry, Value, types,
+};
 use cranelift_mergefunc::{Attributes, Encoding, Merger, Options, Target, first_difference};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -188,6 +190,27 @@ block0(v0: i64):
             assert_different(func, other, "stack maps");
         }
     }
+}
+
+#[test]
+fn a_constant_that_is_not_there_has_no_encoding() {
+    let func = |constant: u32| {
+        let mut func = parse_one(
+            "function u0:0() -> i64x2 tail {
+    const2 = 0x000102030405060708090a0b0c0d0e0f
+block0:
+    v0 = vconst.i64x2 const2
+    return v0
+}",
+        );
+        let inst = func.dfg.value_def(Value::from_u32(0)).unwrap_inst();
+        let constant_handle = Constant::from_u32(constant);
+        func.dfg.insts[inst] =
+            InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle };
+        func
+    };
+    let has_encoding = |constant| Encoding::of(&func(constant), &walk_all()).is_some();
+    assert_eq!([0, 1, 2, 3, 4].map(has_encoding), [false, false, true, false, false]);
 }
 
 #[test]
