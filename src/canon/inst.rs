@@ -4,7 +4,7 @@
 //! shape, immediates that could become parameters to the constants, symbols to the references.
 
 use super::normalise::{is_commutative, known};
-use super::{Malformed, Walk};
+use super::{Malformed, Place, Walk};
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -17,6 +17,12 @@ impl Walk<'_> {
         let func = self.func;
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
+        if opcode == Opcode::Nop {
+            // Generates nothing, carries nothing.
+            return Ok(());
+        }
+        self.mark(Place::Inst(inst));
+        self.out.instructions += 1;
         if self.context.policy.constant_branches == Compare::Ignore
             && let InstructionData::Brif { opcode: _, arg, blocks } = data
             // Whatever has a number was walked, and so were the operands behind it.
@@ -24,16 +30,10 @@ impl Walk<'_> {
             && let Some(condition) = known(&func.dfg, *arg)
         {
             // The other block is not a successor: nothing gets there from here.
-            self.out.instructions += 1;
             self.word(Opcode::Jump as u32);
             self.block_call(&blocks[usize::from(condition == 0)])?;
             return self.metadata(inst);
         }
-        if opcode == Opcode::Nop {
-            // Generates nothing, carries nothing.
-            return Ok(());
-        }
-        self.out.instructions += 1;
 
         // The types of results are not part of `InstructionData`: `iconst.i32 1` and
         // `iconst.i64 1` have equal data.

@@ -78,7 +78,7 @@ impl ResolveSymbol for NoUnit {
     }
 }
 
-/// A part of a function that the walk came to.
+/// A part of a function that the walk wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Policy,
@@ -371,7 +371,6 @@ impl Walk<'_> {
             }
         }
         for inst in func.layout.block_insts(block) {
-            self.mark(Place::Inst(inst));
             self.instruction(inst)?;
         }
         Ok(())

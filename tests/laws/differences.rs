@@ -51,6 +51,10 @@ fn the_nearest_functions_are_those_of_the_class() {
             for neighbour in &all {
                 assert_ne!(neighbour.function, function);
                 assert!(neighbour.equal <= neighbour.places);
+                let class = |function| plan.entry(function).class();
+                if class(neighbour.function) == class(function) {
+                    assert_eq!(neighbour.equal, neighbour.places);
+                }
             }
             let ratio = |a: &Neighbour, b: &Neighbour| a.equal * b.places >= b.equal * a.places;
             assert!(all.is_sorted_by(ratio), "{all:?}");
