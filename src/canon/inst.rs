@@ -8,7 +8,7 @@ use super::{Malformed, Place, Walk};
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
-    AtomicRmwOp, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
+    AtomicRmwOp, BlockCall, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
     UserStackMapEntry, Value, ValueLabelAssignments, ValueLabelStart,
 };
 
@@ -23,15 +23,10 @@ impl Walk<'_> {
         }
         self.mark(Place::Inst(inst));
         self.out.instructions += 1;
-        if self.context.policy.constant_branches == Compare::Ignore
-            && let InstructionData::Brif { opcode: _, arg, blocks } = data
-            // Whatever has a number was walked, and so were the operands behind it.
-            && self.number(*arg).is_ok()
-            && let Some(condition) = known(&func.dfg, *arg)
-        {
+        if let Some(way) = self.only_way(data) {
             // The other block is not a successor: nothing gets there from here.
             self.word(Opcode::Jump as u32);
-            self.block_call(&blocks[usize::from(condition == 0)])?;
+            self.block_call(way)?;
             return self.metadata(inst);
         }
 
@@ -52,6 +47,20 @@ impl Walk<'_> {
             self.define(result);
         }
         self.metadata(inst)
+    }
+
+    /// Where a branch on a condition that follows from constants always goes.
+    fn only_way<'d>(&self, data: &'d InstructionData) -> Option<&'d BlockCall> {
+        let InstructionData::Brif { opcode: _, arg, blocks } = data else {
+            return None;
+        };
+        let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
+        // Whatever has a number was walked, and so were the operands behind it.
+        if as_written || self.number(*arg).is_err() {
+            return None;
+        }
+        let condition = known(&self.func.dfg, *arg)?;
+        Some(&blocks[usize::from(condition == 0)])
     }
 
     fn format(&mut self, data: &InstructionData) -> Result<(), Malformed> {
@@ -111,8 +120,8 @@ impl Walk<'_> {
                 Ok(())
             }
             InstructionData::ExceptionHandlerAddress { opcode: _, block, imm } => {
-                // Not a successor, but the block is reachable: its address is taken.
-                let number = self.mention(*block)?;
+                // Not a successor, but the block counts: its address is taken.
+                let number = self.address_of(*block)?;
                 self.word(number);
                 self.long(imm.bits() as u64);
                 Ok(())

@@ -4,8 +4,8 @@
 //! them, starting at the entry, and writes what it sees into the four streams of an [`Encoding`].
 //! Layout order, unreachable blocks, unused entities and all index numbering never reach a stream:
 //! * a block is numbered when it is first mentioned, a value when it is defined (a definition
-//!   dominates its uses, and a dominator is mentioned first on every path, so in verified IR every
-//!   operand has its number when it is read);
+//!   dominates its uses, and control flow comes to a dominator first on every path, so in verified
+//!   IR every operand has its number when it is read);
 //! * signatures and alias regions are numbered at first use and written in full there;
 //! * every other table entry (constants, masks, jump and exception tables, memory flags, global
 //!   values, symbols) is written by content wherever it is used.
@@ -33,12 +33,12 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Endianness,
-    Function, Inst, StackSlotData, StackSlotKind, Type, UserExternalName, Value,
+    Function, Inst, StackSlotData, StackSlotKind, Type, UserExternalName, Value, types,
 };
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, EntitySet};
 
 /// Begins every shape stream. Changes with what the walk writes.
-const ENCODING_VERSION: u32 = 1;
+const ENCODING_VERSION: u32 = 2;
 
 /// The function cannot be encoded, because the verifier would refuse it (or there is no body).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +107,15 @@ pub(crate) struct Scratch {
     /// 1 + the number of a value, by its index; 0 for one not yet defined.
     values: Vec<u32>,
     value_count: u32,
-    /// The same for blocks.
+    /// The same for blocks; 0 for one not yet mentioned.
     blocks: Vec<u32>,
-    /// Mentioned blocks in the order of their numbers.
+    block_count: u32,
+    /// Blocks to be walked, in this order; those that were walked remain.
     queue: Vec<Block>,
+    /// The blocks of `queue`.
+    queued: EntitySet<Block>,
+    /// Blocks whose address is taken, in the order of these mentions.
+    addressed: Vec<Block>,
     /// The constants that there are, ascending: the pool is a map with gaps.
     constants: Vec<Constant>,
     /// 1 + the number of a signature, by its index.
@@ -161,24 +166,21 @@ pub(crate) fn encode(
     reset(&mut scratch.signatures, func.dfg.signatures.len());
     reset(&mut scratch.regions, func.dfg.alias_regions.len());
     scratch.queue.clear();
+    scratch.queued.clear();
+    scratch.addressed.clear();
     scratch.constants.clear();
     scratch.constants.extend(func.dfg.constants.iter().map(|(&constant, _)| constant));
     scratch.distinct_signatures.clear();
     scratch.value_count = 0;
+    scratch.block_count = 0;
     scratch.signature_count = 0;
     scratch.region_count = 0;
     scratch.symbols.clear();
     scratch.symbols.resize(func.params.user_named_funcs().len(), None);
 
-    let mut walk = Walk { func, context, scratch, out };
+    let mut walk = Walk { func, context, scratch, out, dead: false };
     walk.header()?;
-    let entry = func.layout.entry_block().ok_or(Malformed)?;
-    walk.mention(entry)?;
-    let mut next = 0;
-    while let Some(&block) = walk.scratch.queue.get(next) {
-        walk.block(block)?;
-        next += 1;
-    }
+    walk.blocks()?;
     Ok(())
 }
 
@@ -187,6 +189,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     scratch: &'a mut Scratch,
     out: &'a mut Encoding,
+    /// Control flow does not lead to what is walked now.
+    dead: bool,
 }
 
 impl Walk<'_> {
@@ -282,17 +286,56 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Numbers a block when it is first mentioned, and tells its number.
+    /// Walks every block that control flow leads to, in the order in which it does, and then those
+    /// of which there is only an address.
+    ///
+    /// An address can be taken long before control comes to the block, so it must not decide when
+    /// the block is walked: the values that the block uses might not be defined yet.
+    fn blocks(&mut self) -> Result<(), Malformed> {
+        let entry = self.func.layout.entry_block().ok_or(Malformed)?;
+        self.lead_to(entry)?;
+        let (mut walked, mut addressed) = (0, 0);
+        loop {
+            if let Some(&block) = self.scratch.queue.get(walked) {
+                walked += 1;
+                self.block(block)?;
+            } else if let Some(&block) = self.scratch.addressed.get(addressed) {
+                addressed += 1;
+                self.dead = true;
+                self.lead_to(block)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number of a block, given when it is first mentioned.
     fn mention(&mut self, block: Block) -> Result<u32, Malformed> {
         let number = self.scratch.blocks.get_mut(block.index()).ok_or(Malformed)?;
         if *number == 0 {
             if !self.func.layout.is_block_inserted(block) {
                 return Err(Malformed);
             }
-            self.scratch.queue.push(block);
-            *number = self.scratch.queue.len() as u32;
+            self.scratch.block_count += 1;
+            *number = self.scratch.block_count;
         }
         Ok(*number)
+    }
+
+    /// The number of a block that control may come to next.
+    fn lead_to(&mut self, block: Block) -> Result<u32, Malformed> {
+        let number = self.mention(block)?;
+        if self.scratch.queued.insert(block) {
+            self.scratch.queue.push(block);
+        }
+        Ok(number)
+    }
+
+    /// The number of a block whose address is taken.
+    fn address_of(&mut self, block: Block) -> Result<u32, Malformed> {
+        let number = self.mention(block)?;
+        self.scratch.addressed.push(block);
+        Ok(number)
     }
 
     /// Numbers a value where it is defined.
@@ -301,20 +344,24 @@ impl Walk<'_> {
         self.scratch.values[value.index()] = self.scratch.value_count;
     }
 
+    /// What a value is an alias of, or the value itself.
+    fn original(&self, value: Value) -> Result<Value, Malformed> {
+        let dfg = &self.func.dfg;
+        // A deleted value is an alias of nothing, and has no type.
+        match dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID {
+            true => Ok(dfg.resolve_aliases(value)),
+            false => Err(Malformed),
+        }
+    }
+
     /// The number of a value that was defined before, aliases resolved.
     fn number(&self, value: Value) -> Result<u32, Malformed> {
         match self.scratch.values.get(value.index()) {
-            None => Err(Malformed),
-            Some(0) => {
-                if !self.func.dfg.value_is_alias(value) {
-                    return Err(Malformed);
-                }
-                let original = self.func.dfg.resolve_aliases(value);
-                match self.scratch.values.get(original.index()) {
-                    None | Some(0) => Err(Malformed),
-                    Some(&number) => Ok(number),
-                }
-            }
+            None | Some(0) => match self.scratch.values[self.original(value)?.index()] {
+                // The verifier lets code that is never executed use what nothing computes.
+                0 if !self.dead => Err(Malformed),
+                number => Ok(number),
+            },
             Some(&number) => Ok(number),
         }
     }
@@ -339,7 +386,7 @@ impl Walk<'_> {
 
     fn block_call(&mut self, call: &BlockCall) -> Result<(), Malformed> {
         let pool = &self.func.dfg.value_lists;
-        let number = self.mention(call.block(pool))?;
+        let number = self.lead_to(call.block(pool))?;
         self.word(number);
         let args = call.args(pool);
         self.length(args.len())?;

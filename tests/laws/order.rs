@@ -93,17 +93,18 @@ fn equal_encodings_have_equal_hashes() {
 }
 
 /// The digests of the functions of `golden.clif`, in their order.
-const GOLDEN: [u128; 10] = [
-    0x7d1eed025d5f6e198ed7c9aad68b2a0a,
-    0x252836d20bf14690a5e6ada65fde104e,
-    0xcccf276d26543e9a13126ea018eb53a8,
-    0x1a3b9edc2589a6b8d2b9fdbc3a4b64f8,
-    0x159d99d22518b50f8b1a3f12bcf7e237,
-    0x7256d69552e72f832b1d1bcbdc318732,
-    0x932a8cb53f030f9bf71dc14a593df311,
-    0x93c86f621f4de53d5028ec863aa67177,
-    0xb0868927b4df888560a804524728aafb,
-    0x9681f1657796b7fbc192e1a6707ba494,
+const GOLDEN: [u128; 11] = [
+    0xe984eb7a322e6a193c7f464fd65639cd,
+    0x6d8bcaa526c062eb4d380233a23d1e1c,
+    0xda41edfdb571a7f5d1f5164329a68c96,
+    0x4bfb845b096f016713d64cd78e911047,
+    0x8db6e8ff3f655b9f8fef46abf50bdd34,
+    0xdeadc618a3ea3b77ff6669f195fa4c51,
+    0x93fd0f1523e27e731576d6495a7196a9,
+    0xfc96fc32708e66d0971a8b4412aeb5c4,
+    0x3b47de89308b54f89377bd77814862ac,
+    0xb9dc4e93e7966d968880b79ca679d135,
+    0x674ceda3b88ffda1cc83868753e6ed34,
 ];
 
 #[test]

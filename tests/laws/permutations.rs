@@ -2,7 +2,8 @@
 
 use crate::permute::{Facts, permuted};
 use crate::support::{
-    assert_equal, corpus, encode, parse_one, random, verifier_error, verify, walk_all,
+    assert_different, assert_equal, corpus, encode, parse_one, random, verifier_error, verify,
+    walk_all,
 };
 use crate::units::Unit;
 use cranelift_codegen::ir::Function;
@@ -35,6 +36,82 @@ fn a_permuted_function_with_other_promises_is_equal() {
             verify(&other);
             assert_equal(&func, &other, &format!("seed {seed}"));
         }
+    }
+}
+
+/// A handler's address can be taken long before control reaches the call that it belongs to, and
+/// before the values that the call uses are defined.
+#[test]
+fn a_block_whose_address_is_taken_early_is_equal() {
+    let func = parse_one(
+        "function u0:0(i64) -> i64 tail {
+    sig0 = (i64) -> i64 tail
+    fn0 = u1:0 sig0
+block0(v0: i64):
+    v1 = get_exception_handler_address.i64 block2, 0
+    jump block1
+
+block1:
+    v2 = iadd v0, v1
+    jump block2
+
+block2:
+    try_call fn0(v2), sig0, block3(ret0), [ default: block4(exn0) ]
+
+block3(v3: i64):
+    return v3
+
+block4(v4: i64):
+    return v2
+}",
+    );
+    verify(&func);
+    for seed in 0..10 {
+        let other = permuted(&func, Facts::Change, seed);
+        verify(&other);
+        assert_equal(&func, &other, &format!("seed {seed}"));
+    }
+}
+
+/// Such a block is never executed, so the verifier lets it use what nothing computes.
+#[test]
+fn a_block_of_which_there_is_only_an_address_is_equal() {
+    let function = |entry: &str, result: &str| {
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 tail {{
+    sig0 = (i64) -> i64 tail
+    fn0 = u1:0 sig0
+block0(v0: i64):
+    v1 = get_exception_handler_address.i64 block2, 0
+    {entry}
+
+block1:
+    v2 = iadd v0, v1
+    jump block2
+
+block2:
+    try_call fn0(v2), sig0, block3(ret0), [ default: block4(exn0) ]
+
+block3(v3: i64):
+    return v3
+
+block4(v4: i64):
+    return {result}
+}}"
+        ))
+    };
+    // Control flow leads to the block in the text, but not where a known condition decides.
+    let known = "v5 = iconst.i8 1
+    brif v5, block3(v1), block1";
+    for entry in ["jump block3(v1)", known] {
+        let func = function(entry, "v2");
+        verify(&func);
+        for seed in 0..10 {
+            let other = permuted(&func, Facts::Change, seed);
+            verify(&other);
+            assert_equal(&func, &other, &format!("seed {seed}"));
+        }
+        assert_different(&func, &function(entry, "v4"), "the handler is there");
     }
 }
 
