@@ -9,7 +9,7 @@ use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
     AtomicRmwOp, BlockCall, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
-    UserStackMapEntry, Value, ValueLabelAssignments, ValueLabelStart,
+    UserStackMapEntry, Value,
 };
 
 impl Walk<'_> {
@@ -256,7 +256,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is compared only if the policy says so.
+    /// What is compared of an instruction only if the policy says so.
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;
         let policy = &self.context.policy;
@@ -277,35 +277,6 @@ impl Walk<'_> {
                         self.stack_slot(*slot)?;
                     }
                 }
-            }
-        }
-        if policy.value_labels == Compare::Compare {
-            for &result in func.dfg.inst_results(inst) {
-                self.value_label(result)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The labels of a value. For walks that compare them.
-    pub(super) fn value_label(&mut self, value: Value) -> Result<(), Malformed> {
-        let func = self.func;
-        let base = func.params.base_srcloc();
-        match func.dfg.values_labels.as_ref().and_then(|labels| labels.get(&value)) {
-            None => self.word(0),
-            Some(ValueLabelAssignments::Starts(starts)) => {
-                self.word(1);
-                self.length(starts.len())?;
-                for start in starts {
-                    let ValueLabelStart { from, label } = start;
-                    self.word(from.expand(base).bits());
-                    self.word(label.as_u32());
-                }
-            }
-            Some(ValueLabelAssignments::Alias { from, value }) => {
-                self.word(2);
-                self.word(from.expand(base).bits());
-                self.operand(*value)?;
             }
         }
         Ok(())

@@ -22,6 +22,7 @@
 //! is never equal to anything.
 
 mod inst;
+mod labels;
 mod normalise;
 mod tables;
 
@@ -181,6 +182,9 @@ pub(crate) fn encode(
     let mut walk = Walk { func, context, scratch, out, dead: false };
     walk.header()?;
     walk.blocks()?;
+    if context.policy.value_labels == Compare::Compare {
+        walk.value_labels()?;
+    }
     Ok(())
 }
 
@@ -413,9 +417,6 @@ impl Walk<'_> {
         for &param in params {
             self.ty(func.dfg.value_type(param));
             self.define(param);
-            if self.context.policy.value_labels == Compare::Compare {
-                self.value_label(param)?;
-            }
         }
         for inst in func.layout.block_insts(block) {
             self.instruction(inst)?;

@@ -9,9 +9,12 @@ use crate::support::{
 };
 use cranelift_codegen::ir::instructions::InstructionFormat;
 use cranelift_codegen::ir::{
-    Constant, Endianness, Function, InstructionData, Opcode, UserStackMapEntry, Value, types,
+    Constant, Endianness, Function, InstructionData, Opcode, RelSourceLoc, UserStackMapEntry,
+    Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
-use cranelift_mergefunc::{Attributes, Encoding, Merger, Options, Target, first_difference};
+use cranelift_mergefunc::{
+    Attributes, Compare, Encoding, Merger, Options, Target, first_difference,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Opcodes that `formats.clif` does without.
@@ -190,6 +193,78 @@ block0(v0: i64):
             assert_different(func, other, "stack maps");
         }
     }
+}
+
+/// The optimiser says of a value that it has the labels of another, which may be defined later.
+#[test]
+fn a_label_taken_from_a_later_value_can_be_compared() {
+    let func = |label_of: u32| {
+        let mut func = parse_one(
+            "function u0:0(i64) -> i64 tail {
+block0(v0: i64):
+    v1 = iconst.i64 1
+    v2 = iadd v0, v1
+    return v2
+}",
+        );
+        let from = RelSourceLoc::new(1);
+        let labels = ValueLabelAssignments::Alias { from, value: Value::from_u32(label_of) };
+        func.dfg.values_labels = Some([(Value::from_u32(1), labels)].into());
+        func
+    };
+    let mut options = walk_all();
+    options.compare.value_labels = Compare::Compare;
+    let [earlier, later] = [func(0), func(2)];
+    assert_ne!(encode(&earlier, &options), encode(&later, &options));
+    assert!(same_class(&earlier, &earlier, options));
+    assert!(same_class(&later, &later, options));
+    assert_equal(&earlier, &later, "labels do not count without the policy");
+}
+
+/// Nor need the other value be computed at all: then its labels are those that count.
+#[test]
+fn a_label_taken_from_a_value_that_is_not_computed_can_be_compared() {
+    let mut base = parse_one(
+        "function u0:0(i64) -> i64 tail {
+block0(v0: i64):
+    v1 = iconst.i64 1
+    v2 = iadd v0, v1
+    v3 = bxor v0, v1
+    v4 = bor v0, v1
+    return v2
+}",
+    );
+    for unused in [3, 4].map(Value::from_u32) {
+        let inst = base.dfg.value_def(unused).unwrap_inst();
+        base.layout.remove_inst(inst);
+    }
+    let from = RelSourceLoc::new(1);
+    let taken_from = |value| ValueLabelAssignments::Alias { from, value: Value::from_u32(value) };
+    let func = |of_3: u32, of_4: Option<u32>| {
+        let mut func = base.clone();
+        let label = ValueLabel::from_u32(of_3);
+        let mut labels = BTreeMap::from([
+            (Value::from_u32(1), taken_from(4)),
+            (
+                Value::from_u32(3),
+                ValueLabelAssignments::Starts(vec![ValueLabelStart { from, label }]),
+            ),
+        ]);
+        labels.extend(of_4.map(|of_4| (Value::from_u32(4), taken_from(of_4))));
+        func.dfg.values_labels = Some(labels);
+        func
+    };
+    let mut options = walk_all();
+    options.compare.value_labels = Compare::Compare;
+    let functions = [func(0, Some(3)), func(1, Some(3)), func(0, Some(2)), func(0, None)];
+    for (at, one) in functions.iter().enumerate() {
+        assert!(same_class(one, one, options));
+        for other in &functions[at + 1..] {
+            assert_ne!(encode(one, &options), encode(other, &options));
+        }
+    }
+    assert_eq!(encode(&func(0, None), &options), encode(&func(1, None), &options));
+    assert_eq!(Encoding::of(&func(0, Some(4)), &options), None, "a label of its own");
 }
 
 #[test]
