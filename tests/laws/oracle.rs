@@ -95,9 +95,11 @@ fn alike(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool
 fn blank(func: &Function) -> Blanked {
     let rendered = func.to_string();
     let mut text = String::new();
-    let mut references: Vec<(String, Reference)> = Vec::new();
+    let mut references: Vec<Reference> = Vec::new();
     for line in rendered.lines() {
-        let mut words: Vec<&str> = line.split_whitespace().collect();
+        // A promise about a symbol.
+        let words = line.split_whitespace().filter(|&word| word != "colocated");
+        let mut words: Vec<&str> = words.collect();
         match words[..] {
             // The name stands before the parenthesis.
             ["function", ..] => {
@@ -105,38 +107,27 @@ fn blank(func: &Function) -> Blanked {
             }
             // Regions are promises.
             [name, "=", ..] if name.starts_with("region") => continue,
-            [name, "=", "symbol", ..] => {
-                words.retain(|&word| word != "colocated");
-                let [_, _, _, symbol] = words[..] else { panic!("not understood: {line}") };
+            [_, "=", "symbol", symbol] => {
                 let (symbol, offset) = symbol.split_once('+').expect("has an offset");
                 // Cranelift renders the symbols of global values by their numbers in the function.
                 let number = symbol.strip_prefix("userextname").expect("a user's symbol");
                 let number = UserExternalNameRef::from_u32(number.parse().expect("a number"));
-                references.push((
-                    name.into(),
-                    Reference {
-                        symbol: func.params.user_named_funcs()[number].to_string(),
-                        called: false,
-                        address_taken: true,
-                        patchable: false,
-                    },
-                ));
+                references.push(Reference {
+                    symbol: func.params.user_named_funcs()[number].to_string(),
+                    called: false,
+                    address_taken: true,
+                    patchable: false,
+                });
                 text.push_str(offset);
             }
-            [name, "=", ..] if name.starts_with("fn") => {
-                let patchable = words.contains(&"patchable");
-                words.retain(|&word| word != "colocated" && word != "patchable");
-                let [_, _, symbol, sig] = words[..] else { panic!("not understood: {line}") };
-                references.push((
-                    name.into(),
-                    Reference {
-                        symbol: symbol.into(),
-                        called: rendered.contains(&format!("call {name}(")),
-                        address_taken: rendered.contains(&format!("func_addr.i64 {name}\n")),
-                        patchable,
-                    },
-                ));
-                text.push_str(&format!("{name} {sig} {patchable}"));
+            [name, "=", ref flags @ .., symbol, sig] if name.starts_with("fn") => {
+                references.push(Reference {
+                    symbol: symbol.into(),
+                    called: rendered.contains(&format!("call {name}(")),
+                    address_taken: rendered.contains(&format!("func_addr.i64 {name}\n")),
+                    patchable: flags.contains(&"patchable"),
+                });
+                text.push_str(&format!("{name} {sig} {flags:?}"));
             }
             _ => {
                 let promise = |word: &str| {
@@ -150,8 +141,6 @@ fn blank(func: &Function) -> Blanked {
         }
         text.push('\n');
     }
-    let references: Vec<Reference> =
-        references.into_iter().map(|(_, reference)| reference).collect();
     for reference in &references {
         assert!(reference.called || reference.address_taken, "unused in\n{rendered}");
     }
@@ -160,38 +149,26 @@ fn blank(func: &Function) -> Blanked {
 
 #[test]
 fn blanking_leaves_out_symbols_and_promises_only() {
-    let parse = crate::support::parse_one;
-    let one = parse(
-        "function u0:1(i64) -> i64 tail {
-    region0 = 1 \"one\"
+    let parse = |number: u32, region: &str, callee: &str, promises: &str, cold: &str| {
+        crate::support::parse_one(&format!(
+            "function u0:{number}(i64) -> i64 tail {{
+    {region}
     sig0 = (i64) -> i64 tail
-    fn0 = colocated u0:2 sig0
+    fn0 = {callee} sig0
 block0(v0: i64):
-    v1 = load.i64 notrap aligned region0 v0+8
+    v1 = load.i64 notrap {promises} v0+8
     brif v1, block1, block2
-block1 cold:
+block1{cold}:
     v2 = call fn0(v1)
     return v2
 block2:
     v3 = func_addr.i64 fn0
     return v3
-}",
-    );
-    let other = parse(
-        "function u0:7(i64) -> i64 tail {
-    sig0 = (i64) -> i64 tail
-    fn0 = u5:5 sig0
-block0(v0: i64):
-    v1 = load.i64 notrap v0+8
-    brif v1, block1, block2
-block1:
-    v2 = call fn0(v1)
-    return v2
-block2:
-    v3 = func_addr.i64 fn0
-    return v3
-}",
-    );
+}}"
+        ))
+    };
+    let one = parse(1, "region0 = 1 \"one\"", "colocated u0:2", "aligned region0", " cold");
+    let other = parse(7, "", "u5:5", "", "");
     let (one, other) = (blank(&one), blank(&other));
     assert_eq!(one.text, other.text);
     assert_eq!(one.references.len(), 1);
