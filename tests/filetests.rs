@@ -132,7 +132,20 @@ const CASES: &[Case] = &[
         says: &["before merging: ", "case.clif:9: run: %f(3) == 4: got 3", "1 failed"],
     },
     Case {
-        // The only way in which text could make merged code behave otherwise.
+        // Functions without `test merge` have insignificant addresses, and this one compares two.
+        name: "another result after merging fails",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %g(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %same() -> i8 {\n    \
+               fn0 = colocated %f(i32) -> i32\n    fn1 = colocated %g(i32) -> i32\n\
+               block0:\n    v0 = func_addr.i64 fn0\n    v1 = func_addr.i64 fn1\n    \
+               v2 = icmp eq v0, v1\n    return v2\n}\n; run: %same() == 0\n",
+        options: &[],
+        code: 1,
+        says: &["after merging: ", "case.clif:24: run: %same() == 0: got 1", "1 failed"],
+    },
+    Case {
+        // A thunk that does more than pass on its parameters would lose the rest.
         name: "a declared thunk that is none fails",
         text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i32) -> i32 {\n\
                block0(v0: i32):\n    return v0\n}\n\n;@ thunk=%f\nfunction %g(i32) -> i32 {\n\
