@@ -236,10 +236,10 @@ fn colours_on_demand() {
 #[test]
 fn merging_again_changes_nothing() {
     let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
-    let mut files: Vec<_> = ["mixed.clif", "hard.clif", "address-of-a-thunk.clif"]
+    let mut files: Vec<_> = ["mixed.clif", "hard.clif", "address-of-a-thunk.clif", "data.clif"]
         .map(|name| inputs().join(name))
         .into();
-    for area in ["linkage", "recursion", "calls"] {
+    for area in ["linkage", "recursion", "calls", "data"] {
         let directory = filetests.join(area);
         files.extend(names(&directory).iter().map(|name| directory.join(name)));
     }
@@ -260,6 +260,30 @@ fn merging_again_changes_nothing() {
         assert!(second.stderr.starts_with("merged 0 of "), "{}: {}", file.display(), second.stderr);
         assert_eq!(first.text(), second.text(), "{}", file.display());
     }
+}
+
+#[test]
+fn data_objects_come_back() {
+    let message = "merged 3 of 5 functions: 1 redirected, 2 thunks, 1 new shared body";
+    let data = |arguments: &[&str]| {
+        let run = run(&[&["merge", "data.clif"], arguments].concat()).expect(0, message);
+        let (data, functions) = run.text().split_once("\n\n").expect("functions");
+        assert!(functions.contains("function %shared1"), "%shared0 is taken");
+        // Where lines are broken does not matter here.
+        data.replace("\n;@ +", "")
+    };
+    let expected = "\
+;@ data %table linkage=local align=8 = \"abcd\\00\" hex 000000 %one %three u1:0-8 %outside
+;@ data %shared0 writable = zero 8
+;@ data u1:0 used = hex 010200
+;@ data %last =";
+    assert_eq!(data(&[]), expected);
+    let insignificant = expected
+        .replace("%table linkage=local", "%table linkage=local addresses=insignificant")
+        .replace("%shared0", "%shared0 addresses=insignificant")
+        .replace("%last", "%last addresses=insignificant");
+    assert_eq!(data(&["--data-addresses", "insignificant"]), insignificant);
+    run_with(&["merge", "-"], b";@ data %only = %other\n").expect(0, "merged 0 of 0 functions");
 }
 
 #[test]

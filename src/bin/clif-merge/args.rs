@@ -18,7 +18,7 @@ use cranelift_mergefunc::{
 use std::path::PathBuf;
 use target_lexicon::Triple;
 
-/// Where the unit comes from, and what holds for functions without directives.
+/// Where the unit comes from, and what holds where no directive says anything.
 #[derive(Debug, clap::Args)]
 pub struct Input {
     /// CLIF files, directories of .clif files, or '-' for standard input; together they are one
@@ -30,9 +30,9 @@ pub struct Input {
     pub defaults: Defaults,
 }
 
-/// What holds for functions without directives.
+/// What holds where no directive says anything.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Functions without directives")]
+#[command(next_help_heading = "Where directives say nothing")]
 pub struct Defaults {
     /// Who can see functions that have no 'linkage' directive: export, hidden, local or preemptible
     ///
@@ -59,6 +59,16 @@ pub struct Defaults {
         value_parser = addresses,
     )]
     pub addresses: Addresses,
+
+    /// Whether the addresses of data objects that have no 'addresses' attribute are compared:
+    /// significant or insignificant
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        default_value = "significant",
+        value_parser = addresses,
+    )]
+    pub data_addresses: Addresses,
 }
 
 /// Reads the value of `--linkage`.
@@ -66,7 +76,7 @@ pub fn linkage(text: &str) -> Result<Linkage, String> {
     parse_linkage(text).map_err(|error| error.to_string())
 }
 
-/// Reads the value of `--addresses`.
+/// Reads the value of `--addresses` and `--data-addresses`.
 pub fn addresses(text: &str) -> Result<Addresses, String> {
     parse_addresses(text).map_err(|error| error.to_string())
 }
@@ -82,11 +92,9 @@ impl Input {
             return Err(usage("standard input can be read only once"));
         }
         let sources = unit::read_sources(&self.paths)?;
-        let defaults = Attributes {
-            linkage: self.defaults.linkage,
-            addresses: self.defaults.addresses,
-            ..Attributes::default()
-        };
+        let Defaults { linkage, addresses, data_addresses } = self.defaults;
+        let functions = Attributes { linkage, addresses, ..Attributes::default() };
+        let defaults = unit::Defaults { functions, data_addresses };
         let mut progress = Progress::new("reading", 0, general.quiet);
         unit::parse_unit_with(&sources, defaults, CallConv::Fast, &mut progress)
     }

@@ -13,7 +13,7 @@ use crate::pass;
 use crate::progress::Progress;
 use crate::table::{percent, thousands};
 use crate::unit::{Became, Unit};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Target, cranelift_codegen};
 use std::path::PathBuf;
@@ -65,6 +65,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let isa = common.isa()?;
     let unit = input.read(&common.general)?;
+    if let Some(data) = unit.data.first() {
+        bail!("{}: data objects cannot be compiled yet", data.place);
+    }
     let options = common.pass.options(&*isa, !no_alias);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;

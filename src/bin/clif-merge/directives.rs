@@ -92,17 +92,7 @@ impl Directives {
             ("linkage", Some(value)) => once(&mut self.linkage, name, parse_linkage(value)?),
             ("addresses", Some(value)) => once(&mut self.addresses, name, parse_addresses(value)?),
             ("key", Some(value)) => once(&mut self.key, name, parse_number(value)?),
-            ("align", Some(value)) => {
-                let bytes = parse_number(value)?;
-                match u32::try_from(bytes) {
-                    Ok(bytes) if bytes.is_power_of_two() && bytes <= MAX_ALIGNMENT => {
-                        once(&mut self.alignment, name, bytes)
-                    }
-                    _ => {
-                        bail!("alignment '{value}' is not a power of two from 1 to {MAX_ALIGNMENT}")
-                    }
-                }
-            }
+            ("align", Some(value)) => once(&mut self.alignment, name, parse_alignment(value)?),
             ("thunk", Some(value)) => once(&mut self.thunk, name, parse_name(value)?),
             ("alias", Some(value)) => once(&mut self.alias, name, parse_name(value)?),
             ("address-taken", None) => flag(&mut self.address_taken, name),
@@ -141,7 +131,16 @@ pub fn parse_addresses(text: &str) -> Result<Addresses> {
     }
 }
 
-fn parse_number(text: &str) -> Result<u64> {
+/// An alignment in bytes.
+pub fn parse_alignment(text: &str) -> Result<u32> {
+    match u32::try_from(parse_number(text)?) {
+        Ok(bytes) if bytes.is_power_of_two() && bytes <= MAX_ALIGNMENT => Ok(bytes),
+        _ => bail!("alignment '{text}' is not a power of two from 1 to {MAX_ALIGNMENT}"),
+    }
+}
+
+/// A decimal or hexadecimal number.
+pub fn parse_number(text: &str) -> Result<u64> {
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
@@ -159,17 +158,19 @@ fn parse_name(text: &str) -> Result<String> {
     }
 }
 
-fn once<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<()> {
+/// Takes a value that may be given only once.
+pub fn once<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<()> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => bail!("directive '{name}' is repeated"),
+        Some(_) => bail!("'{name}' is repeated"),
     }
 }
 
-fn flag(slot: &mut bool, name: &str) -> Result<()> {
+/// Takes a word that may be given only once.
+pub fn flag(slot: &mut bool, name: &str) -> Result<()> {
     match std::mem::replace(slot, true) {
         false => Ok(()),
-        true => bail!("directive '{name}' is repeated"),
+        true => bail!("'{name}' is repeated"),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Native code for the functions of a unit, and calls of any signature into it.
 //!
-//! Functions are compiled into a `JITModule`; a thunk is written as the bytes of a jump, as in an
-//! object file. A call goes through a generated function that takes the arguments out of a buffer
-//! and puts the results back. The caller decides what is compiled; code that crashes takes the
-//! process with it.
+//! Functions are compiled into a `JITModule`, and data objects are put beside them; a thunk is
+//! written as the bytes of a jump, as in an object file. A call goes through a generated function
+//! that takes the arguments out of a buffer and puts the results back. The caller decides what is
+//! compiled; code that crashes takes the process with it.
 #![allow(unsafe_code, reason = "machine code is called here, and nowhere else in the program")]
 
+use crate::data::{Contents, GivenData};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::FinalizedRelocTarget;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
@@ -17,7 +18,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_mergefunc::{JumpThunk, cranelift_codegen};
-use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
+use cranelift_module::{DataDescription, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -66,8 +67,8 @@ impl std::error::Error for Unlinkable {}
 const ARENA_BYTES: usize = 256 << 20;
 
 impl Jit {
-    /// Compiles functions. Those of these `signatures` can be called afterwards. Every function
-    /// that one of them refers to must be there.
+    /// Compiles functions and data objects. Functions of these `signatures` can be called
+    /// afterwards. All that one of them refers to must be there.
     ///
     /// # Errors
     ///
@@ -75,6 +76,7 @@ impl Jit {
     pub fn compile(
         isa: OwnedTargetIsa,
         definitions: Vec<Definition>,
+        data: &[GivenData],
         signatures: impl IntoIterator<Item = Signature>,
     ) -> Result<Jit> {
         let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
@@ -87,20 +89,34 @@ impl Jit {
         let mut module = JITModule::new(builder);
 
         let mut ids = HashMap::new();
+        let mut targets = Targets::new();
         for (at, Definition { symbol, signature, code: _ }) in definitions.iter().enumerate() {
             let id = module.declare_function(&format!("f{at}"), Linkage::Local, signature)?;
             ids.insert(symbol.clone(), id);
+            targets.insert(symbol.clone(), id.into());
+        }
+        let mut data_ids = Vec::new();
+        for (at, GivenData { symbol, attributes, .. }) in data.iter().enumerate() {
+            if attributes.tls {
+                return Err(Unlinkable("thread-local data".to_owned()).into());
+            }
+            let name = format!("d{at}");
+            let id = module.declare_data(&name, Linkage::Local, attributes.writable, false)?;
+            data_ids.push(id);
+            targets.insert(symbol.clone(), id.into());
+        }
+        for (&id, given) in data_ids.iter().zip(data) {
+            module.define_data(id, &description(given, &targets)?)?;
         }
         for Definition { symbol, signature: _, code } in definitions {
             let id = ids[&symbol];
             match code {
-                Code::Body(func) => define(&mut module, id, *func, &ids)?,
+                Code::Body(func) => define(&mut module, id, *func, &targets)?,
                 Code::Jump(thunk, to) => {
-                    let to = ids.get(&to).ok_or_else(|| Unlinkable(to.to_string()))?;
                     let relocation = ModuleReloc {
                         offset: thunk.offset,
                         kind: thunk.relocation,
-                        name: ModuleRelocTarget::user(0, to.as_u32()),
+                        name: target(&to, &targets)?,
                         addend: thunk.addend,
                     };
                     module.define_function_bytes(id, 1, thunk.code(), &[relocation])?;
@@ -115,7 +131,7 @@ impl Jit {
             let func = trampoline(&signature, module.isa());
             let name = format!("trampoline{}", trampolines.len());
             let id = module.declare_function(&name, Linkage::Local, &func.signature)?;
-            define(&mut module, id, func, &ids)?;
+            define(&mut module, id, func, &targets)?;
             trampolines.insert(signature, id);
         }
         module.finalize_definitions()?;
@@ -173,13 +189,38 @@ impl fmt::Debug for Jit {
     }
 }
 
+/// What symbols are to the module.
+type Targets = HashMap<UserExternalName, ModuleRelocTarget>;
+
+fn target(symbol: &UserExternalName, targets: &Targets) -> Result<ModuleRelocTarget, Unlinkable> {
+    targets.get(symbol).cloned().ok_or_else(|| Unlinkable(symbol.to_string()))
+}
+
+/// The largest alignment that the memory for data can have: that of the smallest pages.
+const MAX_ALIGNMENT: u64 = 4096;
+
+/// A data object in the terms of the module.
+fn description(given: &GivenData, targets: &Targets) -> Result<DataDescription, Unlinkable> {
+    let GivenData { attributes, object, .. } = given;
+    let mut description = DataDescription::new();
+    match &object.contents {
+        Contents::Zeros(size) => description.define_zeroinit(*size as usize),
+        Contents::Bytes(bytes) => description.define(bytes.clone().into()),
+    }
+    if attributes.alignment > MAX_ALIGNMENT {
+        return Err(Unlinkable(format!("data aligned to {} bytes", attributes.alignment)));
+    }
+    description.set_align(attributes.alignment);
+    for reloc in &object.relocations {
+        // The module has no addends for functions, and does not ask what a global value is.
+        let target = description.import_global_value(target(&reloc.target, targets)?);
+        description.write_data_addr(reloc.offset, target, reloc.addend);
+    }
+    Ok(description)
+}
+
 /// Compiles one function under the module's own numbering.
-fn define(
-    module: &mut JITModule,
-    id: FuncId,
-    mut func: Function,
-    ids: &HashMap<UserExternalName, FuncId>,
-) -> Result<()> {
+fn define(module: &mut JITModule, id: FuncId, mut func: Function, targets: &Targets) -> Result<()> {
     func.name = UserFuncName::user(0, id.as_u32());
     let names: Vec<_> = func
         .params
@@ -189,8 +230,8 @@ fn define(
         .collect();
     for (name, symbol) in names {
         // Names that nothing refers to may remain; their number does not matter.
-        if let Some(id) = ids.get(&symbol) {
-            func.params.reset_user_func_name(name, UserExternalName::new(0, id.as_u32()));
+        if let Some(&ModuleRelocTarget::User { namespace, index }) = targets.get(&symbol) {
+            func.params.reset_user_func_name(name, UserExternalName::new(namespace, index));
         }
     }
     let mut context = cranelift_codegen::Context::for_function(func);

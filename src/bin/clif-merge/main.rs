@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod codegen;
 mod compile;
+mod data;
 mod directives;
 mod emit_object;
 mod emit_text;
@@ -37,7 +38,10 @@ use std::process::ExitCode;
 ///
 /// The functions of a unit (all files of one call) are compared; of each class of equal functions
 /// one body is kept, and the others become redirected calls, aliases or jumps. What CLIF cannot
-/// say of a function stands in directives, comment lines right above it:
+/// say of a function stands in directives, comment lines right above it. Data objects are
+/// directives of their own:
+///
+///   ;@ data %table linkage=local align=8 = "abc\00" u32 7 %f
 ///
 ///   ;@ linkage=local addresses=insignificant
 ///   function %f(i32) -> i32 {

@@ -63,7 +63,7 @@ pub fn pass(
     let mut names = unit.names.clone();
 
     let start = Instant::now();
-    let plan = plan_functions(&functions, &unit.given, &mut names, options, code_size)?;
+    let plan = plan_functions(&functions, unit, &mut names, options, code_size)?;
     let mut shared_bodies = Vec::new();
     for shared in plan.shared_bodies() {
         let mut func = functions[shared.body_of.index()].clone();

@@ -1,6 +1,7 @@
 //! From a unit to the merged unit: plans, applies, and says what to emit for each function.
 
-use crate::unit::{Became, Given, Names, Unit};
+use crate::data::{self, GivenData};
+use crate::unit::{Became, Names, Unit};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
@@ -34,6 +35,20 @@ pub struct Merged {
     pub plan: Plan,
 }
 
+impl Merged {
+    /// The data objects of `unit`, of which this was made. They hold the addresses of what is left.
+    pub fn data(&self, unit: &Unit) -> Vec<GivenData> {
+        let mut data = unit.data.clone();
+        for reloc in data.iter_mut().flat_map(|data| &mut data.object.relocations) {
+            if let Some(function) = self.plan.function(&reloc.target) {
+                let target = self.plan.address_target(function);
+                reloc.target = self.plan.entry(target).symbol().clone();
+            }
+        }
+        data
+    }
+}
+
 /// The functions of a unit as the pass asks for them.
 struct UnitBodies<'a> {
     functions: &'a [Function],
@@ -64,23 +79,30 @@ pub fn plan(
     code_size: &mut dyn FnMut(&Function) -> Option<u32>,
 ) -> Result<(Plan, Names)> {
     let mut names = unit.names.clone();
-    let plan = plan_functions(&unit.functions, &unit.given, &mut names, options, code_size)?;
+    let plan = plan_functions(&unit.functions, unit, &mut names, options, code_size)?;
     Ok((plan, names))
 }
 
-/// Like [`plan`], for functions that need not be those of a unit any more. Symbols of shared bodies
-/// are added to `names`.
+/// Like [`plan`], for functions that need not be in `unit` any more. Symbols of shared bodies are
+/// added to `names`.
 pub fn plan_functions(
     functions: &[Function],
-    given: &[Given],
+    unit: &Unit,
     names: &mut Names,
     options: &Options<'_>,
     code_size: &mut dyn FnMut(&Function) -> Option<u32>,
 ) -> Result<Plan> {
     let mut merger = Merger::new(*options);
-    for (func, given) in functions.iter().zip(given) {
+    let pointed_at = data::pointed_at(&unit.data);
+    for (func, given) in functions.iter().zip(&unit.given) {
+        let mut attributes = given.attributes;
+        if let Some(&inside) = pointed_at.get(&given.symbol) {
+            attributes.address_taken = true;
+            // What is behind its beginning is not the same in a jump or in another body.
+            attributes.pinned |= inside;
+        }
         merger
-            .add(given.symbol.clone(), func, given.attributes)
+            .add(given.symbol.clone(), func, attributes)
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
     Ok(merger.plan(&mut UnitBodies { functions, names, code_size }))

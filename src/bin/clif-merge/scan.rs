@@ -1,11 +1,22 @@
-//! The lines of a text: where functions begin, and which directives stand above them.
+//! The lines of a text: where functions begin, which directives stand above them, and which data
+//! objects there are.
 //!
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
 //! also refuses what would only exhaust the reader's memory. It does not understand functions.
 
+use crate::data::parse::{Parsed, first_word};
 use crate::directives::{Directives, PREFIX};
 use crate::unit::Source;
 use anyhow::{Result, anyhow, bail};
+
+/// What is in a text.
+#[derive(Debug, Default)]
+pub struct Scan<'a> {
+    /// Its functions, in order.
+    pub functions: Vec<Scanned<'a>>,
+    /// Its data objects, in order.
+    pub data: Vec<Parsed>,
+}
 
 /// A function of a text that was not parsed yet.
 #[derive(Debug)]
@@ -18,7 +29,16 @@ pub struct Scanned<'a> {
     pub directives: Directives,
 }
 
-/// Finds the functions of a text.
+/// What the last line, comments apart, leaves open. Numbers are those of lines.
+enum Open {
+    Nothing,
+    /// Directives of the next function, and the first line of them.
+    Directives(usize, Directives),
+    /// The last data object, which can go on, and the last line of it.
+    Data(usize),
+}
+
+/// Finds the functions and the data objects of a text.
 ///
 /// The lines before the first one (`test`, `set`, `target`) are not taken in, so that a text for a
 /// target that this program does not have is read all the same.
@@ -27,9 +47,9 @@ pub struct Scanned<'a> {
 ///
 /// Malformed and stray directives, lines before the first function that cannot be there, and
 /// numbers of entities that no function can have, with their places.
-pub fn scan(source: &Source) -> Result<Vec<Scanned<'_>>> {
-    let mut functions: Vec<Scanned<'_>> = Vec::new();
-    let mut pending: Option<(usize, Directives)> = None;
+pub fn scan(source: &Source) -> Result<Scan<'_>> {
+    let mut scan = Scan::default();
+    let mut open = Open::Nothing;
     let name = &source.name;
     let stray =
         |line: usize| anyhow!("{name}:{line}:1: a directive must stand right above 'function'");
@@ -42,34 +62,80 @@ pub fn scan(source: &Source) -> Result<Vec<Scanned<'_>>> {
         let line = line.trim_end_matches(['\n', '\r']);
         let trimmed = line.trim_start();
         if trimmed.starts_with(PREFIX) {
-            let (_, directives) = pending.get_or_insert_with(|| (number, Directives::default()));
-            directives
-                .add_line(line)
-                .map_err(|(column, message)| anyhow!("{name}:{number}:{column}: {message}"))?;
+            open = directive(&mut scan, open, number, line).map_err(|stop| match stop {
+                Stop::Stray(line) => stray(line),
+                Stop::Wrong(column, message) => anyhow!("{name}:{number}:{column}: {message}"),
+            })?;
             continue;
         }
         if trimmed.is_empty() || trimmed.starts_with(';') {
             continue;
         }
+        let directives = match std::mem::replace(&mut open, Open::Nothing) {
+            Open::Directives(_, directives) if is_function_line(trimmed) => directives,
+            Open::Directives(line, _) => return Err(stray(line)),
+            Open::Data(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
+                bail!("{name}:{line}:1: a data object must stand outside of functions")
+            }
+            Open::Nothing | Open::Data(_) => Directives::default(),
+        };
         if is_function_line(trimmed) {
-            let directives = pending.take().map(|(_, directives)| directives).unwrap_or_default();
-            functions.push(Scanned { line: number, text: "", directives });
+            scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
-        } else if let Some((line, _)) = pending {
-            return Err(stray(line));
-        } else if functions.is_empty() {
+        } else if scan.functions.is_empty() {
             header_line(line).map_err(|error| anyhow!("{name}:{number}: {error}"))?;
         }
         code_line(line).map_err(|(column, error)| anyhow!("{name}:{number}:{column}: {error}"))?;
     }
-    if let Some((line, _)) = pending {
+    if let Open::Directives(line, _) = open {
         return Err(stray(line));
     }
     let ends = starts.iter().skip(1).copied().chain([source.text.len()]);
-    for ((function, &start), end) in functions.iter_mut().zip(&starts).zip(ends) {
+    for ((function, &start), end) in scan.functions.iter_mut().zip(&starts).zip(ends) {
         function.text = &source.text[start..end];
     }
-    Ok(functions)
+    Ok(scan)
+}
+
+/// Why a directive cannot be read.
+enum Stop {
+    /// The directive in this line belongs to no function.
+    Stray(usize),
+    /// This is wrong at this column of the line in hand.
+    Wrong(usize, String),
+}
+
+impl From<(usize, String)> for Stop {
+    fn from((column, message): (usize, String)) -> Stop {
+        Stop::Wrong(column, message)
+    }
+}
+
+/// Reads a directive line.
+fn directive(scan: &mut Scan<'_>, open: Open, number: usize, line: &str) -> Result<Open, Stop> {
+    match (first_word(line), open) {
+        ("data" | "+", Open::Directives(line, _)) => Err(Stop::Stray(line)),
+        ("data", Open::Nothing | Open::Data(_)) => {
+            scan.data.push(Parsed::first_line(number, line)?);
+            Ok(Open::Data(number))
+        }
+        ("+", Open::Data(_)) => {
+            scan.data.last_mut().expect("is open").add_line(number, line)?;
+            Ok(Open::Data(number))
+        }
+        ("+", Open::Nothing) => {
+            let column = line.find('+').map_or(1, |at| line[..at].chars().count() + 1);
+            Err(Stop::Wrong(column, "there is no data object above that could go on".to_owned()))
+        }
+        (_, open) => {
+            let (first, mut directives) = match open {
+                Open::Directives(first, directives) => (first, directives),
+                Open::Nothing | Open::Data(_) => (number, Directives::default()),
+            };
+            directives.add_line(line)?;
+            Ok(Open::Directives(first, directives))
+        }
+    }
 }
 
 /// Whether a line without leading space begins a function.
@@ -139,15 +205,19 @@ fn is_too_large(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_line, scan};
+    use super::{Scan, code_line, scan};
     use crate::unit::Source;
 
     fn check(text: &str, expected: &str) {
         let source = Source { name: "t".to_owned(), text: text.to_owned() };
         let found = match scan(&source) {
-            Ok(functions) => {
+            Ok(Scan { functions, data }) => {
                 let lines: Vec<_> = functions.iter().map(|function| function.line).collect();
-                format!("{lines:?}")
+                let data: Vec<_> = data.iter().map(|data| data.place.0).collect();
+                match data.is_empty() {
+                    true => format!("{lines:?}"),
+                    false => format!("{lines:?} and data {data:?}"),
+                }
             }
             Err(error) => error.to_string(),
         };
@@ -171,6 +241,25 @@ mod tests {
         check("function %f() { ;@ pinned\n}\n", &format!("t:1:17: {own}"));
         check("function %f() { ; see ;@ pinned\n}\n", "[1]");
         check("function %f() {\nregion0 = 1 \";@\"\n}\n", "[1]");
+    }
+
+    #[test]
+    fn data_stands_outside_of_functions() {
+        check(
+            ";@ data %a =\ntest merge\n;@ + u8 1\n",
+            "t:3:4: there is no data object above that could go on",
+        );
+        let text = ";@ data %a = u8 1\n; c\n\n;@ + u8 2\ntest merge\nfunction %f() {\n}\n\
+                    ;@ data %b =\n;@ pinned\nfunction %g() {\n}\n;@data %c =\n";
+        check(text, "[6, 10] and data [1, 8, 12]");
+        let stray = "a directive must stand right above 'function'";
+        check(";@ pinned\n;@ data %a =\n", &format!("t:1:1: {stray}"));
+        check(";@ data %a =\n;@ pinned\n;@ + u8 1\n", &format!("t:2:1: {stray}"));
+        check(";@ data %a =\n;@ pinned\n", &format!("t:2:1: {stray}"));
+        check(
+            "function %f() {\n;@ data %a =\n;@ + u8 1\n}\n",
+            "t:3:1: a data object must stand outside of functions",
+        );
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! Units as text: from files to functions under symbols, and back.
+//! Units as text: from files to functions and data objects under symbols, and back.
 //!
 //! One file, several files, standard input (`-`) or a directory are one unit. Cranelift's reader
-//! parses the functions; this module finds the directives above them, gives every name a symbol
-//! and checks what a unit must be: valid functions, each defined once, called under the signatures
-//! of their definitions.
+//! parses the functions; this module finds the directives, gives every name a symbol and checks
+//! what a unit must be: valid functions and data objects, each defined once, referred to as what
+//! they are, functions under the signatures of their definitions.
 //!
 //! Names such as `%f` become symbols of a namespace that the unit does not use, numbered in the
 //! order of the names, so that nothing depends on the order of functions in the text.
 
+use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives::Directives;
 use crate::exit::contain;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
-use crate::scan::{Scanned, scan};
-use anyhow::{Context as _, Result, bail};
+use crate::scan::{Scan, Scanned, scan};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
     UserFuncName,
@@ -23,7 +24,9 @@ use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
-use cranelift_mergefunc::{Attributes, Encoding, Options, call_thunk, cranelift_codegen};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Encoding, Options, call_thunk, cranelift_codegen,
+};
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
@@ -71,13 +74,31 @@ impl Became {
     }
 }
 
-/// The functions of a unit. `functions` and `given` have the same order, that of the text.
+/// What holds where no directive says anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// For functions.
+    pub functions: Attributes,
+    /// For data objects, whose other defaults are always the same.
+    pub data_addresses: Addresses,
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { functions: Attributes::default(), data_addresses: data::PLAIN.addresses }
+    }
+}
+
+/// The functions and data objects of a unit, in the order of the text. `functions` and `given` have
+/// the same order.
 #[derive(Debug, Default)]
 pub struct Unit {
     /// The bodies, under user names only.
     pub functions: Vec<Function>,
     /// What the text says about each.
     pub given: Vec<Given>,
+    /// The data objects.
+    pub data: Vec<GivenData>,
     /// The names behind the symbols.
     pub names: Names,
 }
@@ -106,6 +127,14 @@ impl Names {
 
     fn symbol(&self, text: &str) -> UserExternalName {
         UserExternalName::new(self.namespace, self.by_text[text])
+    }
+
+    /// The symbol of a name that the text has.
+    pub fn symbol_of(&self, name: &Name) -> UserExternalName {
+        match name {
+            Name::Text(text) => self.symbol(text),
+            Name::User(symbol) => symbol.clone(),
+        }
     }
 
     /// The symbol that a person means by `name`: `%f`, `f` or `u0:1`.
@@ -272,7 +301,7 @@ fn parse(
 /// # Errors
 ///
 /// Everything that a unit must not be, with file and line.
-pub fn parse_unit(sources: &[Source], defaults: Attributes, call_conv: CallConv) -> Result<Unit> {
+pub fn parse_unit(sources: &[Source], defaults: Defaults, call_conv: CallConv) -> Result<Unit> {
     parse_unit_with(sources, defaults, call_conv, &mut Progress::silent())
 }
 
@@ -283,7 +312,7 @@ pub fn parse_unit(sources: &[Source], defaults: Attributes, call_conv: CallConv)
 /// Those of [`parse_unit`].
 pub fn parse_unit_with(
     sources: &[Source],
-    defaults: Attributes,
+    defaults: Defaults,
     call_conv: CallConv,
     progress: &mut Progress,
 ) -> Result<Unit> {
@@ -291,17 +320,23 @@ pub fn parse_unit_with(
     for source in sources {
         scanned.push((source, scan(source)?));
     }
-    progress.begin("reading", scanned.iter().map(|(_, functions)| functions.len()).sum());
+    progress.begin("reading", scanned.iter().map(|(_, scan)| scan.functions.len()).sum());
     let mut parsed = Vec::new();
-    for (source, functions) in scanned {
+    let mut data = Vec::new();
+    for (source, Scan { functions, data: objects }) in scanned {
         parsed.append(&mut parse(source, functions, call_conv, progress)?);
+        data.extend(objects.into_iter().map(|object| (source.name.as_str(), object)));
     }
-    if parsed.is_empty() {
+    if parsed.is_empty() && data.is_empty() {
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
         bail!("{}: no functions", names.join(", "));
     }
-    let names = collect_names(parsed.iter().map(|(func, _, directives)| (func, directives)));
-    let mut unit = Unit { names, ..Unit::default() };
+    let names = collect_names(
+        parsed.iter().map(|(func, _, directives)| (func, directives)),
+        data.iter().map(|(_, data)| data),
+    );
+    let data = data::resolve(data, &names, defaults.data_addresses)?;
+    let mut unit = Unit { data, names, ..Unit::default() };
     for (mut func, place, directives) in parsed {
         let symbol = to_symbols(&mut func, &unit.names);
         let became = match (&directives.thunk, &directives.alias) {
@@ -317,7 +352,7 @@ pub fn parse_unit_with(
                 None => bail!("{place}: '{}={name}' names no function", kind.name()),
             },
         };
-        let attributes = directives.attributes(defaults);
+        let attributes = directives.attributes(defaults.functions);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
@@ -327,7 +362,10 @@ pub fn parse_unit_with(
 }
 
 /// Finds a free namespace, and all names in the order of their text.
-fn collect_names<'a>(functions: impl Iterator<Item = (&'a Function, &'a Directives)>) -> Names {
+fn collect_names<'a>(
+    functions: impl Iterator<Item = (&'a Function, &'a Directives)>,
+    data: impl Iterator<Item = &'a Parsed>,
+) -> Names {
     let mut texts = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
     for (func, directives) in functions {
@@ -351,6 +389,14 @@ fn collect_names<'a>(functions: impl Iterator<Item = (&'a Function, &'a Directiv
             if let Some(text) = name.strip_prefix('%') {
                 texts.insert(text.to_owned());
             }
+        }
+    }
+    for data in data {
+        for name in data.pointers.iter().map(|pointer| &pointer.target).chain([&data.name]) {
+            match name {
+                Name::Text(text) => texts.insert(text.clone()),
+                Name::User(symbol) => namespaces.insert(symbol.namespace),
+            };
         }
     }
     let namespace =
@@ -408,7 +454,7 @@ fn testcase_text(name: &ExternalName) -> Option<String> {
 
 /// What the pass relies on.
 fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
-    let mut defined: Defined = HashMap::new();
+    let mut defined: Defined<usize> = HashMap::new();
     for (index, given) in unit.given.iter().enumerate() {
         let name = unit.names.display(&given.symbol);
         if let Some(first) = defined.insert(given.symbol.clone(), index) {
@@ -424,21 +470,66 @@ fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
             bail!("{}: {name} is the name of a library function of Cranelift", given.place);
         }
     }
+    let mut data: Defined<&GivenData> = HashMap::new();
+    for given in &unit.data {
+        let function = defined.get(&given.symbol).map(|&index| &unit.given[index].place);
+        let data = data.insert(given.symbol.clone(), given).map(|data| &data.place);
+        if let Some(first) = function.or(data) {
+            let name = unit.names.display(&given.symbol);
+            bail!("{}: {name} is defined twice; the other definition is at {first}", given.place);
+        }
+    }
     let flags = settings::Flags::new(settings::builder());
     for index in 0..unit.functions.len() {
         check_function(unit, index, &defined, &flags)?;
+        check_data_uses(unit, index, &data)?;
         progress.step();
     }
     check_cycles(unit, &defined)
 }
 
-/// Which function a symbol is.
-type Defined = HashMap<UserExternalName, usize>;
+/// What a symbol is.
+type Defined<T> = HashMap<UserExternalName, T>;
+
+/// A function refers to data objects as data objects, and to thread-local ones as such.
+fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> Result<()> {
+    let (func, given) = (&unit.functions[index], &unit.given[index]);
+    let data = |name: &ExternalName| match name {
+        ExternalName::User(name_ref) => defined.get(&func.params.user_named_funcs()[*name_ref]),
+        _ => None,
+    };
+    let refuse = |data: &GivenData, how: &str, what: &str| {
+        let [name, data_name] = [&given.symbol, &data.symbol].map(|name| unit.names.display(name));
+        Err(anyhow!(
+            "{}: function {name} refers to {data_name} as {how}, but it is {what} at {}",
+            given.place,
+            data.place,
+        ))
+    };
+    for callee in func.dfg.ext_funcs.values() {
+        if let Some(data) = data(&callee.name) {
+            return refuse(data, "a function", "a data object");
+        }
+    }
+    for gv in func.global_values.values() {
+        if let GlobalValueData::Symbol { name, offset: _, colocated: _, tls } = gv
+            && let Some(data) = data(name)
+            && data.attributes.tls != *tls
+        {
+            let [how, what] = [*tls, data.attributes.tls].map(|tls| match tls {
+                true => "thread-local",
+                false => "one for all threads",
+            });
+            return refuse(data, how, what);
+        }
+    }
+    Ok(())
+}
 
 fn check_function(
     unit: &Unit,
     index: usize,
-    defined: &Defined,
+    defined: &Defined<usize>,
     flags: &settings::Flags,
 ) -> Result<()> {
     let (func, given) = (&unit.functions[index], &unit.given[index]);
@@ -522,7 +613,7 @@ fn only_calls(func: &Function, target: &UserExternalName) -> bool {
 }
 
 /// A thunk or an alias leads to a body in the end.
-fn check_cycles(unit: &Unit, defined: &Defined) -> Result<()> {
+fn check_cycles(unit: &Unit, defined: &Defined<usize>) -> Result<()> {
     /// The number of the walk in which a function was met.
     const NEVER: usize = usize::MAX;
     let mut met = vec![NEVER; unit.given.len()];

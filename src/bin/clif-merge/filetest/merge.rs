@@ -9,11 +9,12 @@
 
 use super::header::Command;
 use crate::args::What;
-use crate::directives::{parse_addresses, parse_linkage};
+use crate::data;
+use crate::directives::{PREFIX, parse_addresses, parse_linkage};
 use crate::emit_text::emit;
 use crate::pass::{self, Emit, Merged};
 use crate::text;
-use crate::unit::{self, Given, Source, Unit};
+use crate::unit::{self, Defaults, Given, Source, Unit};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
 use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
@@ -23,16 +24,16 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Canonicalize, ComparePolicy, Disposition, FunctionIndex, Linkage,
-    Options, Prebucket, cranelift_codegen, recheck,
+    Addresses, Canonicalize, ComparePolicy, Disposition, FunctionIndex, Linkage, Options,
+    Prebucket, cranelift_codegen, recheck,
 };
 use std::collections::HashSet;
 
 /// The options of a `test merge` line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MergeOptions {
-    /// Hold where a function has no directive.
-    pub defaults: Attributes,
+    /// Hold where no directive says anything.
+    pub defaults: Defaults,
     aliases: bool,
     walk_all: bool,
     optimize: bool,
@@ -44,8 +45,8 @@ impl MergeOptions {
     /// What merges as much as possible: nobody outside knows the functions.
     pub fn everything_local() -> MergeOptions {
         let mut options = MergeOptions::default();
-        options.defaults.linkage = Linkage::Local;
-        options.defaults.addresses = Addresses::Insignificant;
+        options.defaults.functions.linkage = Linkage::Local;
+        options.defaults.functions.addresses = Addresses::Insignificant;
         options
     }
 
@@ -64,8 +65,15 @@ impl MergeOptions {
             };
             ensure!(seen.insert(name), "option '{name}' of 'test merge' is repeated");
             match (name, value) {
-                ("linkage", Some(value)) => options.defaults.linkage = parse_linkage(value)?,
-                ("addresses", Some(value)) => options.defaults.addresses = parse_addresses(value)?,
+                ("linkage", Some(value)) => {
+                    options.defaults.functions.linkage = parse_linkage(value)?;
+                }
+                ("addresses", Some(value)) => {
+                    options.defaults.functions.addresses = parse_addresses(value)?;
+                }
+                ("data-addresses", Some(value)) => {
+                    options.defaults.data_addresses = parse_addresses(value)?;
+                }
                 ("aliases", None) => options.aliases = true,
                 ("walk-all", None) => options.walk_all = true,
                 ("canonicalize", Some("optimize")) => options.optimize = true,
@@ -80,7 +88,7 @@ impl MergeOptions {
                 },
                 _ => bail!(
                     "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
-                     aliases, walk-all, canonicalize=optimize, compare=, merge-limit="
+                     data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit="
                 ),
             }
         }
@@ -200,6 +208,13 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
             lines.push(format!("; new: {}{alignment}", symbol(merged, shared.function)));
             push_body(lines, merged, shared.function.index());
         }
+        for (before, after) in unit.data.iter().zip(merged.data(unit)) {
+            if *before != after {
+                let text = data::print(&after, &|symbol| merged.names.display(symbol));
+                lines.push(";".to_owned());
+                lines.extend(text.lines().map(|line| line.replacen(PREFIX, ";", 1)));
+            }
+        }
     }
     expectations
 }
@@ -251,6 +266,16 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
             );
         }
     }
+    for data in merged.data(unit) {
+        for reloc in &data.object.relocations {
+            ensure!(
+                !is_gone(&reloc.target),
+                "after merging, {} points to {}, which is gone",
+                merged.names.display(&data.symbol),
+                merged.names.display(&reloc.target),
+            );
+        }
+    }
     for (function, entry) in merged.plan.entries() {
         let Some(to) = entry.disposition().representative() else {
             continue;
@@ -297,6 +322,7 @@ fn check_order(
     let reversed = Unit {
         functions: unit.functions.iter().rev().cloned().collect(),
         given: given.collect(),
+        data: unit.data.iter().rev().cloned().collect(),
         names: unit.names.clone(),
     };
     let (plan, names) = pass::plan(&reversed, options, &mut |func| code_size(func, isa))?;
@@ -338,7 +364,7 @@ fn check_idempotence(
 ) -> Result<()> {
     let first = emit(unit, merged);
     let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
-    let unit = unit::parse_unit(&[source], Attributes::default(), CallConv::Fast)?;
+    let unit = unit::parse_unit(&[source], Defaults::default(), CallConv::Fast)?;
     let merged = pass::merge(&unit, options, &mut |func| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
         ensure!(
@@ -371,8 +397,11 @@ mod tests {
 
     #[test]
     fn options_are_read() {
+        let options = parse(&["data-addresses=insignificant"]).unwrap();
+        assert_eq!(options.defaults.data_addresses, Addresses::Insignificant);
+        assert_eq!(options.defaults.functions.addresses, Addresses::Significant);
         let options = parse(&["linkage=local", "aliases", "compare=srclocs,slot-keys"]).unwrap();
-        assert_eq!(options.defaults.linkage, Linkage::Local);
+        assert_eq!(options.defaults.functions.linkage, Linkage::Local);
         assert!(options.aliases && !options.walk_all);
         assert_eq!(options.compare.source_locations, Compare::Compare);
         assert_eq!(options.compare.debug_tags, Compare::Ignore);

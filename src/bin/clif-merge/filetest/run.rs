@@ -8,6 +8,7 @@
 use super::lines::Lines;
 use super::merge::{self, MergeOptions, references};
 use super::{Stop, catch};
+use crate::data::GivenData;
 use crate::jit::{Code, Definition, Jit, Unlinkable};
 use crate::pass::{Emit, Merged};
 use crate::unit::Unit;
@@ -93,14 +94,16 @@ pub fn run(
         .zip(&unit.functions)
         .map(|(given, func)| (given.symbol.clone(), Emit::Body(Box::new(func.clone()))))
         .collect();
-    if let Some(symbol) = undefined(&before) {
+    if let Some(symbol) = undefined(&before, &unit.data) {
         let symbol = unit.names.display(&symbol);
         return Err(Stop::Skip(format!("{symbol} is not defined in the file")));
     }
     let own_target = options.for_isa(Some(&**isa))?;
-    let compile = |definitions| catch(|| compile(unit, commands, isa, &own_target, definitions));
+    let compile = |functions, data: &[GivenData]| {
+        catch(|| compile(unit, commands, isa, &own_target, functions, data))
+    };
     let own = |command: &Command| unit.given[command.function].symbol.clone();
-    let jit = compile(before).map_err(before_merging)?;
+    let jit = compile(before, &unit.data).map_err(before_merging)?;
     call_all(unit, commands, &jit, own).map_err(Stop::Fail).map_err(before_merging)?;
     drop(jit);
 
@@ -108,7 +111,7 @@ pub fn run(
     let after = merged.plan.entries().zip(&merged.emit);
     let after: Vec<_> =
         after.map(|((_, entry), emit)| (entry.symbol().clone(), emit.clone())).collect();
-    let jit = compile(after).map_err(|stop| match stop {
+    let jit = compile(after, &merged.data(unit)).map_err(|stop| match stop {
         Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
     })?;
     let target = |command: &Command| target(&merged, command.function);
@@ -123,14 +126,20 @@ fn target(merged: &Merged, function: usize) -> UserExternalName {
     merged.plan.entry(target).symbol().clone()
 }
 
-/// A symbol that a function refers to and that is not there.
-fn undefined(functions: &[(UserExternalName, Emit)]) -> Option<UserExternalName> {
-    let there: HashSet<_> = functions.iter().map(|(symbol, _)| symbol).collect();
+/// A symbol that a function or a data object refers to and that is not there.
+fn undefined(
+    functions: &[(UserExternalName, Emit)],
+    data: &[GivenData],
+) -> Option<UserExternalName> {
+    let there = functions.iter().map(|(symbol, _)| symbol);
+    let there: HashSet<_> = there.chain(data.iter().map(|data| &data.symbol)).collect();
     let bodies = functions.iter().filter_map(|(_, emit)| match emit {
         Emit::Body(func) => Some(&**func),
         Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
     });
-    bodies.flat_map(references).find(|symbol| !there.contains(symbol)).cloned()
+    let pointers = data.iter().flat_map(|data| &data.object.relocations);
+    let used = bodies.flat_map(references).chain(pointers.map(|reloc| &reloc.target));
+    used.into_iter().find(|symbol| !there.contains(symbol)).cloned()
 }
 
 fn compile(
@@ -139,8 +148,9 @@ fn compile(
     isa: &OwnedTargetIsa,
     options: &Options<'_>,
     functions: Vec<(UserExternalName, Emit)>,
+    data: &[GivenData],
 ) -> Result<Jit, Stop> {
-    if let Some(symbol) = undefined(&functions) {
+    if let Some(symbol) = undefined(&functions, data) {
         return Err(Stop::Fail(format!("{} is not defined", unit.names.display(&symbol))));
     }
     let mut definitions = Vec::new();
@@ -163,9 +173,11 @@ fn compile(
         definitions.push(Definition { symbol, signature, code });
     }
     let called = commands.iter().map(|command| unit.functions[command.function].signature.clone());
-    Jit::compile(isa.clone(), definitions, called).map_err(|error| match error.is::<Unlinkable>() {
-        true => Stop::Skip(error.to_string()),
-        false => Stop::Fail(format!("{error:#}")),
+    Jit::compile(isa.clone(), definitions, data, called).map_err(|error| {
+        match error.is::<Unlinkable>() {
+            true => Stop::Skip(error.to_string()),
+            false => Stop::Fail(format!("{error:#}")),
+        }
     })
 }
 
