@@ -11,7 +11,7 @@
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
 use crate::encoding::Encoding;
 use crate::facts::Fact;
-use crate::options::{Canonicalize, Options};
+use crate::options::{CallThunks, Canonicalize, Options};
 use crate::plan::{Entry, Plan};
 use crate::summary::address_uses;
 use crate::unit::{FunctionIndex, canonicalized};
@@ -69,8 +69,12 @@ impl Plan {
             let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
                 continue;
             };
-            if let Some(to) = self.new_symbol(func, name, Plan::address_target) {
-                let new = user_name(func, to);
+            let Some(symbol) = user_symbol(func, name) else {
+                continue;
+            };
+            let to = self.address_symbol(symbol);
+            if to != symbol {
+                let new = user_name(func, to.clone());
                 if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
                     *name = new;
                     changed = true;
@@ -81,16 +85,18 @@ impl Plan {
             let func_ref = FuncRef::new(index);
             let callee = &func.dfg.ext_funcs[func_ref];
             // Whoever patches a call finds it under the symbol that the front end gave.
-            let patchable = callee.patchable;
-            let call = match patchable {
-                true => None,
-                false => self.new_symbol(func, &callee.name, Plan::call_target),
-            };
-            let Some(call) = call else {
+            if callee.patchable {
+                continue;
+            }
+            let Some(symbol) = user_symbol(func, &callee.name) else {
                 continue;
             };
-            let address = self.new_symbol(func, &callee.name, Plan::address_target);
-            if address.as_ref() != Some(&call) {
+            let call = self.call_symbol(symbol);
+            if call == symbol {
+                continue;
+            }
+            let call = call.clone();
+            if *self.address_symbol(symbol) != call {
                 keep_address_uses(func, func_ref);
             }
             let name = user_name(func, call);
@@ -100,19 +106,19 @@ impl Plan {
         changed
     }
 
-    /// The symbol that should be used in place of `name`, if another one.
-    fn new_symbol(
-        &self,
-        func: &Function,
-        name: &ExternalName,
-        target: fn(&Plan, FunctionIndex) -> FunctionIndex,
-    ) -> Option<UserExternalName> {
-        let ExternalName::User(name_ref) = name else {
-            return None;
-        };
-        let function = self.function(func.params.user_named_funcs().get(*name_ref)?)?;
-        let target = target(self, function);
-        (target != function).then(|| self.entry(target).symbol().clone())
+    /// The symbol that a direct call to `symbol` should use.
+    pub fn call_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
+        match self.function(symbol) {
+            None => symbol,
+            Some(function) => self.entry(self.call_target(function)).symbol(),
+        }
+    }
+}
+
+fn user_symbol<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a UserExternalName> {
+    match name {
+        ExternalName::User(name_ref) => func.params.user_named_funcs().get(*name_ref),
+        _ => None,
     }
 }
 
@@ -282,9 +288,9 @@ pub fn call_thunk(
     name: UserFuncName,
     signature: &Signature,
     to: &UserExternalName,
-    colocated: bool,
-    tail_calls: bool,
+    options: &CallThunks,
 ) -> Function {
+    let &CallThunks { tail_calls, colocated } = options;
     let mut func = Function::with_name_signature(name, signature.clone());
     let sig = func.import_signature(signature.clone());
     let name = user_name(&mut func, to.clone());

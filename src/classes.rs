@@ -16,15 +16,20 @@
 //!
 //! This module knows no IR. It decides nothing about what is merged, only what is equal.
 
-use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, entity_impl};
+
+/// An element of the partition that refers to others, or that others refer to: a function or a
+/// data object of the unit, or something beyond it that equals only itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node(u32);
+entity_impl!(Node, "node");
 
 /// Outgoing references of each node: `targets[starts[i]..starts[i + 1]]` for node `i`, in order.
 #[derive(Debug, Default)]
 pub(crate) struct References {
     starts: Vec<usize>,
-    targets: Vec<FunctionIndex>,
+    targets: Vec<Node>,
 }
 
 impl References {
@@ -34,13 +39,13 @@ impl References {
     }
 
     /// Appends the references of the next node.
-    pub fn push(&mut self, targets: impl IntoIterator<Item = FunctionIndex>) {
+    pub fn push(&mut self, targets: impl IntoIterator<Item = Node>) {
         self.targets.extend(targets);
         self.starts.push(self.targets.len());
     }
 
     /// The references of node `node`.
-    pub fn of(&self, node: usize) -> &[FunctionIndex] {
+    pub fn of(&self, node: usize) -> &[Node] {
         &self.targets[self.starts[node]..self.starts[node + 1]]
     }
 }
@@ -128,7 +133,7 @@ impl Partition {
 /// in their classes, or equal to what they share a class with.
 ///
 /// Members of one class of `partition` must have equally many references.
-pub(crate) fn refine(partition: &mut Partition, nodes: &[FunctionIndex], references: &References) {
+pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
     // Incoming references of each element: (place, node). Only references from classes of two or
     // more can split anything.
     let incoming = Incoming::new(partition, nodes, references);
@@ -186,10 +191,9 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(partition: &Partition, nodes: &[FunctionIndex], references: &References) -> Self {
+    fn new(partition: &Partition, nodes: &[Node], references: &References) -> Self {
         let mut starts = alloc::vec![0; partition.position.len() + 1];
-        let shared =
-            |node: FunctionIndex| partition.members(partition.class_of(node.index())).len() > 1;
+        let shared = |node: Node| partition.members(partition.class_of(node.index())).len() > 1;
         for (row, &node) in nodes.iter().enumerate() {
             if shared(node) {
                 for target in references.of(row) {
@@ -261,7 +265,7 @@ mod tests {
             let mut references = References::new();
             for &class in &class_of {
                 let targets: Vec<_> = (0..arity[class as usize])
-                    .map(|_| Ok(FunctionIndex::from_u32(u.int_in_range(0..=n - 1)? as u32)))
+                    .map(|_| Ok(Node::from_u32(u.int_in_range(0..=n - 1)? as u32)))
                     .collect::<Result<_, arbitrary::Error>>()?;
                 references.push(targets);
             }
@@ -274,7 +278,7 @@ mod tests {
                 *class = used.binary_search(class).unwrap() as u32;
             }
             let mut partition = Partition::new(class_of, used.len());
-            let nodes: Vec<_> = (0..n).map(|i| FunctionIndex::from_u32(i as u32)).collect();
+            let nodes: Vec<_> = (0..n).map(|i| Node::from_u32(i as u32)).collect();
             refine(&mut partition, &nodes, &references);
             for (a, row) in expected.iter().enumerate() {
                 for (b, &equal) in row.iter().enumerate() {

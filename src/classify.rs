@@ -8,19 +8,20 @@
 //! A bucket whose encodings would not fit in memory is walked twice: first for the hashes, then
 //! hash by hash.
 
-use crate::canon::{self, Context, NoUnit, ResolveSymbol, Scratch};
-use crate::classes::{Partition, References};
+use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::classes::{Node, Partition, References};
+use crate::data;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 use crate::hash::{StructuralHash, structural_hash};
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::unit::{Bodies, FunctionIndex, Summary, canonicalized};
+use crate::unit::{Bodies, Item, Numbering, Unit, canonicalized};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 use cranelift_codegen::ir::Function;
-use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// Encodings of one bucket that are kept at the same time, in bytes.
 const BUCKET_BYTES: usize = 64 << 20;
@@ -31,16 +32,18 @@ const BYTES_PER_INSTRUCTION: usize = 24;
 
 /// The optimistic partition, and what refinement and plan need of it.
 pub(crate) struct Classified {
-    /// Functions with equal encodings, references by class ignored.
+    /// What each node is.
+    pub numbering: Numbering,
+    /// Functions and data objects with equal encodings, references by class ignored.
     pub partition: Partition,
-    /// The functions that share a class, in the order of the rows of `references`.
-    pub nodes: Vec<FunctionIndex>,
+    /// The nodes that share a class, in the order of the rows of `references`.
+    pub nodes: Vec<Node>,
     pub references: References,
-    /// Index into `facts`; `None` for functions that are not in `nodes`.
-    pub facts_of: SecondaryMap<FunctionIndex, Option<u32>>,
+    /// Index into `facts`; `None` for what is not in `nodes`.
+    pub facts_of: SecondaryMap<Node, Option<u32>>,
     /// Distinct facts. Most members of a class share theirs.
     pub facts: Vec<Vec<Fact>>,
-    pub walked: SecondaryMap<FunctionIndex, Walked>,
+    pub walked: SecondaryMap<Node, Walked>,
 }
 
 /// What became of a function in this phase.
@@ -67,15 +70,15 @@ pub(crate) struct Classifier {
 #[derive(Default)]
 struct Kept {
     streams: Vec<u8>,
-    callees: Vec<FunctionIndex>,
+    callees: Vec<Node>,
     facts: Vec<Fact>,
-    items: Vec<Item>,
+    rows: Vec<Row>,
 }
 
-/// A function of the bucket in hand: where its encoding is in [`Kept`].
+/// A member of the bucket in hand: where its encoding is in [`Kept`].
 #[derive(Clone)]
-struct Item {
-    function: FunctionIndex,
+struct Row {
+    node: Node,
     hash: StructuralHash,
     /// Where shape, constants and references begin, and where they end.
     streams: [usize; 4],
@@ -85,14 +88,14 @@ struct Item {
 
 impl Kept {
     fn clear(&mut self) {
-        let Kept { streams, callees, facts, items } = self;
+        let Kept { streams, callees, facts, rows } = self;
         streams.clear();
         callees.clear();
         facts.clear();
-        items.clear();
+        rows.clear();
     }
 
-    fn push(&mut self, function: FunctionIndex, encoding: &Encoding) {
+    fn push(&mut self, node: Node, encoding: &Encoding) {
         let mut bounds = [self.streams.len(); 4];
         for (bound, stream) in bounds[1..].iter_mut().zip(encoding.key()) {
             self.streams.extend_from_slice(stream);
@@ -103,18 +106,18 @@ impl Kept {
         let facts = self.facts.len()..self.facts.len() + encoding.facts.len();
         self.facts.extend_from_slice(&encoding.facts);
         let hash = structural_hash(encoding);
-        self.items.push(Item { function, hash, streams: bounds, callees, facts });
+        self.rows.push(Row { node, hash, streams: bounds, callees, facts });
     }
 
     /// The order of [`Encoding`], hash first.
-    fn key(&self, item: &Item) -> (StructuralHash, [&[u8]; 3]) {
-        let [shape, constants, references, end] = item.streams;
+    fn key(&self, row: &Row) -> (StructuralHash, [&[u8]; 3]) {
+        let [shape, constants, references, end] = row.streams;
         let streams = [
             &self.streams[shape..constants],
             &self.streams[constants..references],
             &self.streams[references..end],
         ];
-        (item.hash, streams)
+        (row.hash, streams)
     }
 }
 
@@ -138,22 +141,23 @@ impl Classifier {
     }
 }
 
-/// Walks every function that shares its bucket with another and groups those with equal encodings.
+/// Walks everything that shares its bucket with something else and groups what has equal encodings.
 pub(crate) fn classify(
-    functions: &PrimaryMap<FunctionIndex, Summary>,
-    symbols: &dyn ResolveSymbol,
+    unit: &Unit,
     options: &Options<'_>,
     classifier: &mut Classifier,
     bodies: &mut dyn Bodies,
     stats: &mut Stats,
 ) -> Classified {
+    let numbering = unit.numbering();
+    let mut order: Vec<Node> = numbering.nodes().collect();
     let mut classes = Classes {
-        functions,
-        symbols,
+        unit,
+        numbering,
         options,
         classifier,
         stats,
-        class_of: alloc::vec![u32::MAX; functions.len()],
+        class_of: alloc::vec![u32::MAX; order.len()],
         count: 0,
         nodes: Vec::new(),
         references: References::new(),
@@ -162,18 +166,13 @@ pub(crate) fn classify(
         walked: SecondaryMap::new(),
     };
     // By symbol within a bucket, so that nothing depends on the order of insertion.
-    let mut order: Vec<FunctionIndex> = functions.keys().collect();
-    let key = |&i: &FunctionIndex| {
-        let symbol = &functions[i].symbol;
-        (functions[i].bucket, symbol.namespace, symbol.index)
+    let bucket = |node: Node| unit.bucket(numbering.item(node));
+    let key = |&node: &Node| {
+        let symbol = unit.symbol(numbering.item(node));
+        (bucket(node), symbol.namespace, symbol.index)
     };
     order.sort_unstable_by_key(key);
-    let mut rest = &order[..];
-    while let Some(&first) = rest.first() {
-        let bucket = functions[first].bucket;
-        let len = rest.iter().take_while(|&&i| functions[i].bucket == bucket).count();
-        let (members, after) = rest.split_at(len);
-        rest = after;
+    for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
         if members.len() > 1 {
             classes.bucket(members, bodies);
         }
@@ -185,107 +184,126 @@ pub(crate) fn classify(
         }
     }
     let Classes { class_of, count, nodes, references, facts_of, facts, walked, .. } = classes;
-    Classified {
-        partition: Partition::new(class_of, count as usize),
-        nodes,
-        references,
-        facts_of,
-        facts,
-        walked,
-    }
+    let partition = Partition::new(class_of, count as usize);
+    Classified { numbering, partition, nodes, references, facts_of, facts, walked }
 }
 
 struct Classes<'a> {
-    functions: &'a PrimaryMap<FunctionIndex, Summary>,
-    symbols: &'a dyn ResolveSymbol,
+    unit: &'a Unit,
+    numbering: Numbering,
     options: &'a Options<'a>,
     classifier: &'a mut Classifier,
     stats: &'a mut Stats,
     class_of: Vec<u32>,
     count: u32,
-    nodes: Vec<FunctionIndex>,
+    nodes: Vec<Node>,
     references: References,
-    facts_of: SecondaryMap<FunctionIndex, Option<u32>>,
+    facts_of: SecondaryMap<Node, Option<u32>>,
     facts: Vec<Vec<Fact>>,
-    walked: SecondaryMap<FunctionIndex, Walked>,
+    walked: SecondaryMap<Node, Walked>,
 }
 
 impl Classes<'_> {
-    /// Groups the functions of one bucket.
-    fn bucket(&mut self, members: &[FunctionIndex], bodies: &mut dyn Bodies) {
-        let instructions = |&i: &FunctionIndex| self.functions[i].instructions as usize;
-        let estimate = BYTES_PER_INSTRUCTION * members.iter().map(instructions).sum::<usize>();
-        if estimate <= BUCKET_BYTES {
+    /// What the encodings of a bucket take at least, in bytes, roughly.
+    fn estimate(&self, members: &[Node]) -> usize {
+        let bytes = |&node: &Node| match self.numbering.item(node) {
+            Item::Function(function) => {
+                BYTES_PER_INSTRUCTION * self.unit.functions[function].instructions as usize
+            }
+            Item::Data(data) => usize::try_from(self.unit.data[data].size).unwrap_or(usize::MAX),
+        };
+        members.iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Groups the members of one bucket.
+    fn bucket(&mut self, members: &[Node], bodies: &mut dyn Bodies) {
+        if self.estimate(members) <= BUCKET_BYTES {
             self.compare(members, bodies);
             return;
         }
-        let mut by_hash: Vec<(StructuralHash, FunctionIndex)> = Vec::new();
-        for &function in members {
-            if self.encode(function, bodies) {
-                by_hash.push((structural_hash(&self.classifier.encoding), function));
+        let mut by_hash: Vec<(StructuralHash, Node)> = Vec::new();
+        for &node in members {
+            if self.encode(node, bodies) {
+                by_hash.push((structural_hash(&self.classifier.encoding), node));
             }
         }
         by_hash.sort_by_key(|&(hash, _)| hash);
         for same_hash in by_hash.chunk_by(|a, b| a.0 == b.0) {
             if same_hash.len() > 1 {
-                let members: Vec<_> = same_hash.iter().map(|&(_, function)| function).collect();
+                let members: Vec<_> = same_hash.iter().map(|&(_, node)| node).collect();
                 self.compare(&members, bodies);
             }
         }
     }
 
-    /// Groups functions by their encodings, which are all kept until the end.
-    fn compare(&mut self, members: &[FunctionIndex], bodies: &mut dyn Bodies) {
+    /// Groups nodes by their encodings, which are all kept until the end.
+    fn compare(&mut self, members: &[Node], bodies: &mut dyn Bodies) {
         let mut kept = core::mem::take(&mut self.classifier.kept);
         kept.clear();
-        for &function in members {
-            if self.encode(function, bodies) {
-                kept.push(function, &self.classifier.encoding);
+        for &node in members {
+            if self.encode(node, bodies) {
+                kept.push(node, &self.classifier.encoding);
             }
         }
-        let mut items = core::mem::take(&mut kept.items);
-        // Stable, so that equal functions stay in the order of their symbols.
-        items.sort_by(|a, b| kept.key(a).cmp(&kept.key(b)));
-        for equal in items.chunk_by(|a, b| kept.key(a) == kept.key(b)) {
+        let mut rows = core::mem::take(&mut kept.rows);
+        // Stable, so that what is equal stays in the order of the symbols.
+        rows.sort_by(|a, b| kept.key(a).cmp(&kept.key(b)));
+        for equal in rows.chunk_by(|a, b| kept.key(a) == kept.key(b)) {
             if equal.len() > 1 {
                 self.class(equal, &kept);
             }
         }
-        kept.items = items;
+        kept.rows = rows;
         self.classifier.kept = kept;
     }
 
-    /// Walks a function; whether that went well.
-    fn encode(&mut self, function: FunctionIndex, bodies: &mut dyn Bodies) -> bool {
-        let context = Context {
-            policy: self.options.compare,
-            endianness: self.options.target.endianness,
-            key: self.functions[function].attributes.key,
-            symbols: self.symbols,
+    /// Walks a function or a data object; whether that went well.
+    fn encode(&mut self, node: Node, bodies: &mut dyn Bodies) -> bool {
+        let well = match self.numbering.item(node) {
+            Item::Function(function) => {
+                let context = Context {
+                    policy: self.options.compare,
+                    endianness: self.options.target.endianness,
+                    key: self.unit.functions[function].attributes.key,
+                    symbols: self.unit,
+                };
+                let body = canonicalized(bodies.body(function), self.options.canonicalize);
+                let Classifier { scratch, encoding, kept: _ } = &mut *self.classifier;
+                let result = canon::encode(&body, &context, scratch, encoding);
+                self.stats.walk_functions += 1;
+                self.stats.walk_instructions += encoding.instructions as usize;
+                self.stats.walk_malformed += usize::from(result.is_err());
+                self.walked[node] = match result {
+                    Ok(()) => Walked::Yes { instructions: encoding.instructions },
+                    Err(canon::Malformed) => Walked::Malformed,
+                };
+                result.is_ok()
+            }
+            Item::Data(data) => {
+                let attributes = &self.unit.data[data].attributes;
+                if !attributes.by_class() {
+                    return false;
+                }
+                let encoding = &mut self.classifier.encoding;
+                data::encode(bodies.data(data), attributes.key, self.unit, encoding);
+                self.stats.walk_data_objects += 1;
+                self.walked[node] = Walked::Yes { instructions: 0 };
+                true
+            }
         };
-        let body = canonicalized(bodies.body(function), self.options.canonicalize);
-        let Classifier { scratch, encoding, kept: _ } = &mut *self.classifier;
-        let result = canon::encode(&body, &context, scratch, encoding);
-        self.stats.walk_functions += 1;
-        self.stats.walk_instructions += encoding.instructions as usize;
-        self.stats.walk_bytes += encoding.size();
-        self.stats.walk_malformed += usize::from(result.is_err());
-        self.walked[function] = match result {
-            Ok(()) => Walked::Yes { instructions: encoding.instructions },
-            Err(canon::Malformed) => Walked::Malformed,
-        };
-        result.is_ok()
+        self.stats.walk_bytes += self.classifier.encoding.size();
+        well
     }
 
-    /// Keeps what the later phases need of functions with equal encodings.
-    fn class(&mut self, equal: &[Item], kept: &Kept) {
+    /// Keeps what the later phases need of a class of equal encodings.
+    fn class(&mut self, equal: &[Row], kept: &Kept) {
         let mut known: BTreeMap<&[Fact], u32> = BTreeMap::new();
         let mut last: Option<(&[Fact], u32)> = None;
-        for item in equal {
-            self.class_of[item.function.index()] = self.count;
-            self.nodes.push(item.function);
-            self.references.push(kept.callees[item.callees.clone()].iter().copied());
-            let facts = &kept.facts[item.facts.clone()];
+        for row in equal {
+            self.class_of[row.node.index()] = self.count;
+            self.nodes.push(row.node);
+            self.references.push(kept.callees[row.callees.clone()].iter().copied());
+            let facts = &kept.facts[row.facts.clone()];
             // Most members have the facts of the one before.
             let index = match last {
                 Some((last, index)) if last == facts => index,
@@ -295,7 +313,7 @@ impl Classes<'_> {
                 }),
             };
             last = Some((facts, index));
-            self.facts_of[item.function] = Some(index);
+            self.facts_of[row.node] = Some(index);
         }
         self.count += 1;
     }

@@ -4,10 +4,11 @@
 //! It does not search for the closest match or explain how to make the functions equal.
 
 use crate::canon::{self, Context, Mark, Place, ResolveSymbol, Scratch};
+use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::unit::{Bodies, FunctionIndex, canonicalized};
+use crate::unit::{Bodies, FunctionIndex, Item, canonicalized};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function, Inst};
 
@@ -232,8 +233,7 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
     let [a_shape, a_constants, a_references] = a.encoding.key();
     let [b_shape, b_constants, b_references] = b.encoding.key();
     let by_class = a.encoding.callees.iter().zip(&b.encoding.callees);
-    let unequal =
-        by_class.enumerate().find(|(_, (x, y))| plan.entry(**x).class() != plan.entry(**y).class());
+    let unequal = by_class.enumerate().find(|(_, (x, y))| plan.class_of(**x) != plan.class_of(**y));
 
     // The earliest place at which any of the streams parts. Within one place the shape comes first:
     // what follows a different opcode cannot be compared.
@@ -271,7 +271,10 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
         Stream::References | Stream::Classes(..) => Rule::Reference,
     };
     let references = match stream {
-        Stream::Classes(x, y) => Some((x, y)),
+        Stream::Classes(x, y) => match (plan.numbering.item(x), plan.numbering.item(y)) {
+            (Item::Function(x), Item::Function(y)) => Some((x, y)),
+            (Item::Function(_) | Item::Data(_), Item::Function(_) | Item::Data(_)) => None,
+        },
         Stream::Shape | Stream::Constants | Stream::References => None,
     };
     Some(Difference { rule, first, second, references })
@@ -282,7 +285,7 @@ enum Stream {
     Shape,
     Constants,
     References,
-    Classes(FunctionIndex, FunctionIndex),
+    Classes(Node, Node),
 }
 
 fn first_mismatch(a: &[u8], b: &[u8]) -> Option<usize> {

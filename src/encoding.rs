@@ -14,12 +14,13 @@
 //! This module knows bytes, not IR: what they mean is said in `canon`, the only writer.
 
 use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::classes::Node;
 use crate::facts::Fact;
 use crate::options::Options;
-use crate::unit::{FunctionIndex, canonicalized};
+use crate::unit::canonicalized;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, UserExternalName};
 
 /// A function as four streams. All numbers are little-endian, whatever the host.
 ///
@@ -34,9 +35,9 @@ pub struct Encoding {
     pub(crate) shape: Vec<u8>,
     pub(crate) constants: Vec<u8>,
     pub(crate) references: Vec<u8>,
-    /// The functions of the unit behind the references that are compared by class, in order. The
-    /// `references` stream holds only that there is one.
-    pub(crate) callees: Vec<FunctionIndex>,
+    /// What is behind the references that are compared by class, in order. The `references` stream
+    /// holds only that there is one.
+    pub(crate) callees: Vec<Node>,
     /// One fact per block and per memory access, in the order of the walk.
     pub(crate) facts: Vec<Fact>,
     /// Instructions written, `nop` and unreachable ones left out.
@@ -83,7 +84,7 @@ impl Encoding {
         shape.len()
             + constants.len()
             + references.len()
-            + size_of::<FunctionIndex>() * callees.len()
+            + size_of::<Node>() * callees.len()
             + size_of::<Fact>() * facts.len()
     }
 
@@ -103,6 +104,22 @@ impl Encoding {
 
     pub(crate) fn constant_i64(&mut self, value: i64) {
         self.constants.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A reference to a symbol: by the class of `node`, or by name if there is none.
+    pub(crate) fn reference(&mut self, symbol: &UserExternalName, node: Option<Node>) {
+        match node {
+            Some(node) => {
+                self.references.push(0);
+                self.callees.push(node);
+            }
+            None => {
+                let UserExternalName { namespace, index } = symbol;
+                self.references.push(1);
+                self.references.extend_from_slice(&namespace.to_le_bytes());
+                self.references.extend_from_slice(&index.to_le_bytes());
+            }
+        }
     }
 }
 

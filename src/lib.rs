@@ -69,6 +69,8 @@ mod apply;
 mod canon;
 mod classes;
 mod classify;
+mod data;
+mod decide;
 mod difference;
 mod encoding;
 mod facts;
@@ -84,13 +86,15 @@ mod unit;
 
 pub use apply::call_thunk;
 pub use cranelift_codegen;
+pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
 pub use encoding::Encoding;
 pub use hash::{StructuralHash, structural_hash};
 pub use options::{
-    Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Linkage, Options, Prebucket,
+    Addresses, Attributes, CallThunks, Canonicalize, Compare, ComparePolicy, Linkage, Options,
+    Prebucket,
 };
-pub use plan::{Disposition, Entry, Plan, SharedBody};
+pub use plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody};
 pub use recheck::{Disagreement, RecheckError, recheck};
 pub use remarks::Reason;
 pub use stats::Stats;

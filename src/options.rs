@@ -31,6 +31,11 @@ pub struct Options<'a> {
     /// exported function whose address is insignificant becomes a thunk. Default: `false`.
     pub aliases: bool,
 
+    /// Whether a function that calls another one may stand for it on a target without
+    /// [`Target::jump_thunk`], where that is smaller. Default: no, and then functions that need a
+    /// thunk are left alone.
+    pub call_thunks: Option<CallThunks>,
+
     /// Perform only the first so many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
@@ -44,6 +49,7 @@ impl Default for Options<'_> {
             canonicalize: Canonicalize::None,
             target: Target::generic(),
             aliases: false,
+            call_thunks: None,
             merge_limit: None,
         }
     }
@@ -51,16 +57,32 @@ impl Default for Options<'_> {
 
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { compare, prebucket, canonicalize, target, aliases, merge_limit } = self;
+        let Options { compare, prebucket, canonicalize, target, aliases, call_thunks, merge_limit } =
+            self;
         f.debug_struct("Options")
             .field("compare", compare)
             .field("prebucket", prebucket)
             .field("canonicalize", &canonicalize.name())
             .field("target", target)
             .field("aliases", aliases)
+            .field("call_thunks", call_thunks)
             .field("merge_limit", merge_limit)
             .finish()
     }
+}
+
+/// How thunks are made that call (see [`call_thunk`](crate::call_thunk)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallThunks {
+    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no
+    /// thunk: a call would let the stack grow where the convention promises that it does not.
+    /// x86-64 can with `preserve_frame_pointers` only.
+    ///
+    /// [`CallConv::Tail`]: cranelift_codegen::isa::CallConv::Tail
+    pub tail_calls: bool,
+    /// Whether all functions of the unit are so near to each other that a call reaches them
+    /// without going through a table.
+    pub colocated: bool,
 }
 
 /// Whether something that does not change what a function computes makes functions different.
@@ -168,6 +190,9 @@ pub struct Attributes {
     /// Alignment of the function's first instruction in bytes, a power of two. The representative
     /// of a class gets the largest of the class. 1 where the back end's own minimum will do.
     pub alignment: u32,
+    /// Whether something that the pass does not see calls the function by its symbol: code that was
+    /// emitted before, assembly. For holders of its address there is `address_taken`.
+    pub symbol_used: bool,
     /// The function neither takes another's place nor gives up its own. It still counts as equal
     /// where functions that call it are compared, and its own references follow the merges.
     pub pinned: bool,
@@ -182,6 +207,7 @@ impl Default for Attributes {
             linkage: Linkage::Export,
             addresses: Addresses::Significant,
             address_taken: false,
+            symbol_used: false,
             key: 0,
             alignment: 1,
             pinned: false,

@@ -10,6 +10,7 @@
 //! it does not look at what `apply` made of the functions.
 
 use crate::canon::{self, Context, Scratch};
+use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::facts::{Fact, Region};
 use crate::options::Options;
@@ -134,7 +135,7 @@ impl Recheck<'_> {
         {
             return Err(self.error(a, b, Disagreement::Bodies));
         }
-        let class = |&function: &FunctionIndex| self.plan.entry(function).class();
+        let class = |&node: &Node| self.plan.class_of(node);
         match a_encoding.callees.iter().map(class).eq(b_encoding.callees.iter().map(class)) {
             true => Ok(()),
             false => Err(self.error(a, b, Disagreement::References)),

@@ -42,13 +42,24 @@ pub enum Reason {
     AddressTaken,
     /// Thunk: calls to it can be patched.
     PatchableCalls,
-    /// Thunk or alias: another definition may take the symbol's place.
+    /// Thunk or alias: another definition may take the symbol's place. Data objects of that kind
+    /// are kept.
     Preemptible,
+    /// Thunk or alias: something that the pass does not see calls it by its symbol.
+    SymbolUsed,
+    /// Data object, kept: it can be written.
+    Writable,
+    /// Data object, kept: each thread has its own.
+    ThreadLocal,
+    /// Data object, kept: its address matters, and data has no thunks.
+    AddressSignificant,
+    /// Data object, kept: its symbol must survive, and the back end has no aliases.
+    NoAlias,
 }
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 23] = [
         Reason::NothingAlike,
         Reason::Different,
         Reason::ReferencesDiffer,
@@ -67,6 +78,11 @@ impl Reason {
         Reason::AddressTaken,
         Reason::PatchableCalls,
         Reason::Preemptible,
+        Reason::SymbolUsed,
+        Reason::Writable,
+        Reason::ThreadLocal,
+        Reason::AddressSignificant,
+        Reason::NoAlias,
     ];
 
     /// The stable kebab-case id.
@@ -90,6 +106,11 @@ impl Reason {
             Reason::AddressTaken => "address-taken",
             Reason::PatchableCalls => "patchable-calls",
             Reason::Preemptible => "preemptible",
+            Reason::SymbolUsed => "symbol-used",
+            Reason::Writable => "writable",
+            Reason::ThreadLocal => "thread-local",
+            Reason::AddressSignificant => "address-significant",
+            Reason::NoAlias => "no-alias",
         }
     }
 
@@ -120,6 +141,11 @@ impl Reason {
             Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
             Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",
             Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
+            Reason::SymbolUsed => "something else calls it by its symbol: its symbol jumps",
+            Reason::Writable => "it can be written",
+            Reason::ThreadLocal => "each thread has its own",
+            Reason::AddressSignificant => "its address matters, and data has no thunks",
+            Reason::NoAlias => "its symbol must survive and the back end has no aliases",
         }
     }
 }

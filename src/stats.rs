@@ -6,6 +6,8 @@
 pub struct Stats {
     /// Functions taken into the unit.
     pub add_functions: usize,
+    /// Data objects taken into the unit.
+    pub add_data_objects: usize,
     /// Functions walked when they were added ([`Prebucket::WalkAll`](crate::Prebucket::WalkAll)).
     pub walk_add_functions: usize,
     /// Functions walked because their bucket has others.
@@ -14,6 +16,8 @@ pub struct Stats {
     pub walk_instructions: usize,
     /// Functions that could not be walked; the verifier refuses them.
     pub walk_malformed: usize,
+    /// Data objects compared because their bucket has others.
+    pub walk_data_objects: usize,
     /// Bytes of all encodings written.
     pub walk_bytes: usize,
     /// Classes before refinement, functions alone in theirs included.
@@ -24,6 +28,10 @@ pub struct Stats {
     pub plan_members: usize,
     /// Functions whose bodies are not needed any more.
     pub plan_merged: usize,
+    /// Data objects that are not needed any more.
+    pub plan_merged_data_objects: usize,
+    /// Their bytes.
+    pub plan_merged_data_bytes: u64,
     /// Representatives that lose promises, because another member does not make them.
     pub plan_weakened: usize,
 }

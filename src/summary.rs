@@ -91,7 +91,12 @@ impl Observed {
         }
     }
 
-    /// Whether some function takes the address.
+    /// Adds an address that a data object holds.
+    pub fn add_address(&mut self, symbol: &UserExternalName) {
+        self.addresses.insert(symbol.clone());
+    }
+
+    /// Whether something in the unit takes the address.
     pub fn address_taken(&self, symbol: &UserExternalName) -> bool {
         self.addresses.contains(symbol)
     }

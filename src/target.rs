@@ -29,6 +29,8 @@ pub struct Target {
 pub struct JumpThunk {
     bytes: [u8; 8],
     length: u8,
+    /// What the back end reserves beside the code, in bytes.
+    veneer: u32,
     /// The relocation that makes the jump reach its function.
     pub relocation: Reloc,
     /// Where the relocation applies, in bytes from the start of the thunk.
@@ -43,9 +45,9 @@ impl JumpThunk {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// The thunk's size in bytes.
+    /// The memory that the thunk takes, in bytes: its code, and what the back end reserves for it.
     pub fn size(&self) -> u32 {
-        u32::from(self.length)
+        u32::from(self.length) + self.veneer
     }
 }
 
@@ -62,6 +64,7 @@ impl Target {
             jump_thunk: Some(JumpThunk {
                 bytes: [0xe9, 0, 0, 0, 0, 0, 0, 0],
                 length: 5,
+                veneer: 0,
                 relocation: Reloc::X86CallPCRel4,
                 offset: 1,
                 addend: -4,
@@ -83,6 +86,7 @@ impl Target {
             jump_thunk: Some(JumpThunk {
                 bytes,
                 length,
+                veneer: 0,
                 relocation: Reloc::Arm64Call,
                 offset: length as u32 - 4,
                 addend: 0,
@@ -109,16 +113,31 @@ impl Target {
         }
     }
 
+    /// The same target for a back end that reserves `bytes` more for each relocation of a call, for
+    /// the case that the callee turns out to be far away: 24 in `cranelift-jit` on aarch64.
+    pub fn with_veneers(mut self, bytes: u32) -> Target {
+        if let Some(jump) = &mut self.jump_thunk {
+            jump.veneer = bytes;
+        }
+        self
+    }
+
     /// Whether a jump thunk is smaller than a body, of which is known how many instructions of the
-    /// IR it has, `nop` and unreachable ones left out.
+    /// IR it has, `nop` and unreachable ones left out. `None` if the size of the body decides.
     ///
     /// On x86-64 every body is larger (9 bytes at least). On aarch64 no body is smaller than the
     /// 4-byte jump, and one of a single instruction (`return`, `trap`, a `jump` to itself) can be
     /// as small.
-    pub fn thunk_is_smaller(&self, instructions: u32) -> bool {
-        match self.jump_thunk {
-            None => false,
-            Some(thunk) => self.smallest_function > thunk.size() || instructions > 1,
+    pub fn jump_is_smaller(&self, instructions: u32) -> Option<bool> {
+        let Some(jump) = self.jump_thunk else {
+            return Some(false);
+        };
+        if self.smallest_function > jump.size() {
+            Some(true)
+        } else if jump.veneer == 0 {
+            Some(instructions > 1)
+        } else {
+            None
         }
     }
 }

@@ -10,10 +10,12 @@
 //! accepted by Cranelift's verifier, or they are left alone at best.
 
 use crate::canon::{ResolveSymbol, Resolved};
-use crate::classes::refine;
+use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
+use crate::data::{self, DataAttributes, DataIndex, DataObject};
+use crate::decide::decide;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket};
-use crate::plan::{Plan, decide};
+use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::summary::{self, Observed};
 use alloc::borrow::Cow;
@@ -44,11 +46,24 @@ pub trait Bodies {
     /// The body of `function`.
     fn body(&mut self, function: FunctionIndex) -> &Function;
 
+    /// The contents of `data`. Asked only if data objects were added. Default: panics.
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        panic!("{data} was added, but these bodies have no data objects");
+    }
+
     /// The size of the native code of `function` in bytes, if it is known or can be found out.
     /// Asked only where a decision hinges on it. Default: not known, and then what pays only if a
     /// body is large enough is not done.
     fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
         let _ = function;
+        None
+    }
+
+    /// The size in bytes of the native code of `thunk`, a function that only calls another one
+    /// ([`call_thunk`](crate::call_thunk)) and could take the place of `function`. Asked only with
+    /// [`Options::call_thunks`]. Default: not known, and then there are no such thunks.
+    fn thunk_size(&mut self, function: FunctionIndex, thunk: &Function) -> Option<u32> {
+        let _ = (function, thunk);
         None
     }
 
@@ -83,23 +98,23 @@ impl Bodies for &[Function] {
 /// Why a function was not taken into the unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddError {
-    /// The unit has a function of this symbol.
+    /// The unit has a function or a data object of this symbol.
     DuplicateSymbol(UserExternalName),
     /// The function has no blocks: it is a declaration. Declarations are not part of a unit.
     NoBody(UserExternalName),
     /// An alignment that is no power of two.
-    Alignment(u32),
-    /// The unit has 2^32 - 2 functions.
+    Alignment(u64),
+    /// The unit has 2^32 - 2 functions and data objects.
     TooManyFunctions,
 }
 
 impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AddError::DuplicateSymbol(symbol) => write!(f, "function {symbol} is defined twice"),
+            AddError::DuplicateSymbol(symbol) => write!(f, "{symbol} is defined twice"),
             AddError::NoBody(symbol) => write!(f, "function {symbol} has no body"),
             AddError::Alignment(bytes) => write!(f, "alignment {bytes} is no power of two"),
-            AddError::TooManyFunctions => write!(f, "too many functions"),
+            AddError::TooManyFunctions => write!(f, "too many functions and data objects"),
         }
     }
 }
@@ -117,13 +132,99 @@ pub(crate) struct Summary {
     pub instructions: u32,
 }
 
+/// What is kept of a data object.
+#[derive(Clone, Debug)]
+pub(crate) struct DataSummary {
+    pub symbol: UserExternalName,
+    pub attributes: DataAttributes,
+    pub bucket: u128,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// Something of the unit that has a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    Function(FunctionIndex),
+    Data(DataIndex),
+}
+
+pub(crate) type Symbols = HashMap<UserExternalName, Item, FxBuildHasher>;
+
+/// Which node of the partition is what: functions come first, then data objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbering {
+    pub functions: usize,
+    pub data: usize,
+}
+
+impl Numbering {
+    pub fn node(&self, item: Item) -> Node {
+        match item {
+            Item::Function(function) => Node::new(function.index()),
+            Item::Data(data) => Node::new(self.functions + data.index()),
+        }
+    }
+
+    pub fn item(&self, node: Node) -> Item {
+        match node.index().checked_sub(self.functions) {
+            None => Item::Function(FunctionIndex::new(node.index())),
+            Some(index) => Item::Data(DataIndex::new(index)),
+        }
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + use<> {
+        (0..self.functions + self.data).map(Node::new)
+    }
+}
+
+/// What was added.
+#[derive(Default)]
+pub(crate) struct Unit {
+    pub functions: PrimaryMap<FunctionIndex, Summary>,
+    pub data: PrimaryMap<DataIndex, DataSummary>,
+    pub by_symbol: Symbols,
+}
+
+impl Unit {
+    pub fn numbering(&self) -> Numbering {
+        Numbering { functions: self.functions.len(), data: self.data.len() }
+    }
+
+    pub fn symbol(&self, item: Item) -> &UserExternalName {
+        match item {
+            Item::Function(function) => &self.functions[function].symbol,
+            Item::Data(data) => &self.data[data].symbol,
+        }
+    }
+
+    pub fn bucket(&self, item: Item) -> u128 {
+        match item {
+            Item::Function(function) => self.functions[function].bucket,
+            Item::Data(data) => self.data[data].bucket,
+        }
+    }
+
+    fn check(&self, symbol: &UserExternalName, alignment: u64) -> Result<(), AddError> {
+        if self.by_symbol.contains_key(symbol) {
+            return Err(AddError::DuplicateSymbol(symbol.clone()));
+        }
+        if !alignment.is_power_of_two() {
+            return Err(AddError::Alignment(alignment));
+        }
+        if self.by_symbol.len() >= u32::MAX as usize - 1 {
+            return Err(AddError::TooManyFunctions);
+        }
+        Ok(())
+    }
+}
+
 /// Collects the functions of a unit and plans what becomes of them.
 ///
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
-    functions: PrimaryMap<FunctionIndex, Summary>,
-    by_symbol: HashMap<UserExternalName, FunctionIndex, FxBuildHasher>,
+    unit: Unit,
     observed: Observed,
     /// Whether there is a local function with a significant address. Of all others it is known
     /// what must stay of them, whoever takes their addresses.
@@ -139,8 +240,7 @@ impl<'a> Merger<'a> {
     pub fn new(options: Options<'a>) -> Self {
         Merger {
             options,
-            functions: PrimaryMap::new(),
-            by_symbol: HashMap::default(),
+            unit: Unit::default(),
             observed: Observed::default(),
             addresses_matter: false,
             unscanned: Vec::new(),
@@ -170,17 +270,9 @@ impl<'a> Merger<'a> {
         func: &Function,
         attributes: Attributes,
     ) -> Result<FunctionIndex, AddError> {
-        if self.by_symbol.contains_key(&symbol) {
-            return Err(AddError::DuplicateSymbol(symbol));
-        }
+        self.unit.check(&symbol, u64::from(attributes.alignment))?;
         if func.layout.entry_block().is_none() {
             return Err(AddError::NoBody(symbol));
-        }
-        if !attributes.alignment.is_power_of_two() {
-            return Err(AddError::Alignment(attributes.alignment));
-        }
-        if self.functions.len() >= u32::MAX as usize - 1 {
-            return Err(AddError::TooManyFunctions);
         }
         self.observed.add_tables(func);
         self.addresses_matter |=
@@ -200,27 +292,58 @@ impl<'a> Merger<'a> {
         self.stats.add_functions += 1;
         let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
         let summary = Summary { symbol: symbol.clone(), attributes, bucket, instructions };
-        let index = self.functions.push(summary);
+        let index = self.unit.functions.push(summary);
         if !scanned {
             self.unscanned.push(index);
         }
-        self.by_symbol.insert(symbol, index);
+        self.unit.by_symbol.insert(symbol, Item::Function(index));
+        Ok(index)
+    }
+
+    /// Takes a data object into the unit, under the name by which functions and other data objects
+    /// refer to it. The contents are hashed and not kept.
+    ///
+    /// Objects that will not merge need only be added if they point to functions of the unit.
+    /// Linear in the size of the object.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]. The unit is as it was before.
+    pub fn add_data(
+        &mut self,
+        symbol: UserExternalName,
+        data: &DataObject,
+        attributes: DataAttributes,
+    ) -> Result<DataIndex, AddError> {
+        self.unit.check(&symbol, attributes.alignment)?;
+        for reloc in &data.relocations {
+            self.observed.add_address(&reloc.target);
+        }
+        self.stats.add_data_objects += 1;
+        let bucket = data::bucket(data, attributes.key);
+        let size = data.contents.size();
+        let summary = DataSummary { symbol: symbol.clone(), attributes, bucket, size };
+        let index = self.unit.data.push(summary);
+        self.unit.by_symbol.insert(symbol, Item::Data(index));
         Ok(index)
     }
 
     /// The function of a symbol, if the unit has one.
     pub fn function(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
-        self.by_symbol.get(symbol).copied()
+        match self.unit.by_symbol.get(symbol)? {
+            Item::Function(function) => Some(*function),
+            Item::Data(_) => None,
+        }
     }
 
     /// The number of functions added.
     pub fn len(&self) -> usize {
-        self.functions.len()
+        self.unit.functions.len()
     }
 
     /// Whether no function was added.
     pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
+        self.unit.functions.is_empty()
     }
 
     /// Finds the classes of equal functions and decides what becomes of every function.
@@ -234,8 +357,8 @@ impl<'a> Merger<'a> {
         self.stats.refine_classes_before = classified.partition.len();
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, functions, by_symbol, observed, stats, .. } = self;
-        decide(&options, functions, by_symbol, &observed, &classified, bodies, stats)
+        let Merger { options, unit, observed, stats, .. } = self;
+        decide(&options, unit, &observed, &classified, bodies, stats)
     }
 
     /// Catches up on the functions whose uses of addresses were not looked at.
@@ -248,15 +371,7 @@ impl<'a> Merger<'a> {
     }
 
     fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {
-        let symbols = UnitSymbols { functions: &self.functions, by_symbol: &self.by_symbol };
-        classify(
-            &self.functions,
-            &symbols,
-            &self.options,
-            &mut self.classifier,
-            bodies,
-            &mut self.stats,
-        )
+        classify(&self.unit, &self.options, &mut self.classifier, bodies, &mut self.stats)
     }
 }
 
@@ -266,26 +381,29 @@ impl fmt::Debug for Merger<'_> {
     }
 }
 
-/// Which symbols are functions of the unit, and how references to them are compared.
-pub(crate) struct UnitSymbols<'a> {
-    pub functions: &'a PrimaryMap<FunctionIndex, Summary>,
-    pub by_symbol: &'a HashMap<UserExternalName, FunctionIndex, FxBuildHasher>,
-}
-
-impl ResolveSymbol for UnitSymbols<'_> {
+impl ResolveSymbol for Unit {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let &function = self.by_symbol.get(symbol)?;
-        Some(resolved(function, &self.functions[function].attributes))
+        let &item = self.by_symbol.get(symbol)?;
+        let node = self.numbering().node(item);
+        Some(match item {
+            Item::Function(function) => resolved(node, &self.functions[function].attributes),
+            Item::Data(data) => resolved_data(node, &self.data[data].attributes),
+        })
     }
 }
 
 /// How references to a function of the unit are compared.
-pub(crate) fn resolved(function: FunctionIndex, attributes: &Attributes) -> Resolved {
+pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
     // Another definition may take a preemptible function's place, and one that must not be merged
     // must stay distinguishable: such a symbol equals only itself.
-    let known = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
-    let insignificant = attributes.addresses == Addresses::Insignificant;
-    Resolved { function, calls_by_class: known, addresses_by_class: known && insignificant }
+    let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
+    let address = call && attributes.addresses == Addresses::Insignificant;
+    Resolved { call: call.then_some(node), address: address.then_some(node) }
+}
+
+/// How references to a data object of the unit are compared.
+pub(crate) fn resolved_data(node: Node, attributes: &DataAttributes) -> Resolved {
+    Resolved { call: None, address: attributes.by_class().then_some(node) }
 }
 
 /// The body that is compared.

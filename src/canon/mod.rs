@@ -26,10 +26,10 @@ mod labels;
 mod normalise;
 mod tables;
 
+use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 use crate::options::{Compare, ComparePolicy};
-use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
@@ -54,20 +54,17 @@ pub(crate) struct Context<'a> {
     pub symbols: &'a dyn ResolveSymbol,
 }
 
-/// Tells which symbols are functions of the unit.
+/// Tells which symbols belong to the unit.
 pub(crate) trait ResolveSymbol {
-    /// `None` for a symbol that is not a function of the unit.
+    /// `None` for a symbol that is not of the unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
 }
 
-/// A function of the unit, and how references to it are compared.
+/// How references to a symbol of the unit are compared: by the class of a node, or by name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolved {
-    pub function: FunctionIndex,
-    /// Calls are compared by the function's class, not by its symbol.
-    pub calls_by_class: bool,
-    /// The same for uses of its address.
-    pub addresses_by_class: bool,
+    pub call: Option<Node>,
+    pub address: Option<Node>,
 }
 
 /// A resolver for walks that do not know the unit: every symbol is compared by name.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,
     ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, GlobalValue, GlobalValueData, MemFlags,
-    MemFlagsData, SigRef, Signature, UserExternalName, UserExternalNameRef,
+    MemFlagsData, SigRef, Signature, UserExternalNameRef,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -226,21 +226,12 @@ impl Walk<'_> {
         match name {
             ExternalName::User(name_ref) => {
                 let resolved = self.resolve(*name_ref)?;
-                let by_class = resolved.filter(|resolved| match usage {
-                    Use::Call => resolved.calls_by_class,
-                    Use::PatchableCall => false,
-                    Use::Address => resolved.addresses_by_class,
+                let node = resolved.and_then(|resolved| match usage {
+                    Use::Call => resolved.call,
+                    Use::PatchableCall => None,
+                    Use::Address => resolved.address,
                 });
-                if let Some(Resolved { function, .. }) = by_class {
-                    self.out.references.push(0);
-                    self.out.callees.push(function);
-                } else {
-                    let UserExternalName { namespace, index } =
-                        &self.func.params.user_named_funcs()[*name_ref];
-                    self.out.references.push(1);
-                    self.out.references.extend_from_slice(&namespace.to_le_bytes());
-                    self.out.references.extend_from_slice(&index.to_le_bytes());
-                }
+                self.out.reference(&self.func.params.user_named_funcs()[*name_ref], node);
             }
             ExternalName::TestCase(name) => {
                 let length = u32::try_from(name.raw().len()).map_err(|_| Malformed)?;

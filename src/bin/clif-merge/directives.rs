@@ -16,6 +16,7 @@ pub struct Directives {
     linkage: Option<Linkage>,
     addresses: Option<Addresses>,
     address_taken: bool,
+    symbol_used: bool,
     key: Option<u64>,
     alignment: Option<u32>,
     pinned: bool,
@@ -33,6 +34,7 @@ impl Directives {
             linkage,
             addresses,
             address_taken,
+            symbol_used,
             key,
             alignment,
             pinned,
@@ -48,6 +50,7 @@ impl Directives {
             linkage: linkage.unwrap_or(defaults.linkage),
             addresses: addresses.unwrap_or(defaults.addresses),
             address_taken: *address_taken || defaults.address_taken,
+            symbol_used: *symbol_used || defaults.symbol_used,
             key: key.unwrap_or(defaults.key),
             alignment: alignment.unwrap_or(defaults.alignment),
             pinned: *pinned || defaults.pinned || settled,
@@ -96,16 +99,18 @@ impl Directives {
             ("thunk", Some(value)) => once(&mut self.thunk, name, parse_name(value)?),
             ("alias", Some(value)) => once(&mut self.alias, name, parse_name(value)?),
             ("address-taken", None) => flag(&mut self.address_taken, name),
+            ("symbol-used", None) => flag(&mut self.symbol_used, name),
             ("pinned", None) => flag(&mut self.pinned, name),
             ("no-merge", None) => flag(&mut self.no_merge, name),
             ("linkage" | "addresses" | "key" | "align" | "thunk" | "alias", None) => {
                 bail!("directive '{name}' needs a value: '{name}=...'")
             }
-            ("address-taken" | "pinned" | "no-merge", Some(_)) => {
+            ("address-taken" | "symbol-used" | "pinned" | "no-merge", Some(_)) => {
                 bail!("directive '{name}' takes no value")
             }
             _ => bail!(
-                "unknown directive '{name}'; there are linkage, addresses, address-taken, key, \
+                "unknown directive '{name}'; there are linkage, addresses, address-taken, \
+                 symbol-used, key, \
                  align, pinned, no-merge, thunk, alias"
             ),
         }
@@ -179,8 +184,16 @@ pub fn flag(slot: &mut bool, name: &str) -> Result<()> {
 /// means the same wherever it is read.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
     let defaults = Attributes::default();
-    let Attributes { linkage, addresses, address_taken, key, alignment, pinned, no_merge } =
-        attributes;
+    let Attributes {
+        linkage,
+        addresses,
+        address_taken,
+        symbol_used,
+        key,
+        alignment,
+        pinned,
+        no_merge,
+    } = attributes;
     let mut words = Vec::new();
     if linkage != defaults.linkage {
         words.push(format!("linkage={}", linkage.name()));
@@ -190,6 +203,9 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
     }
     if address_taken {
         words.push("address-taken".to_owned());
+    }
+    if symbol_used {
+        words.push("symbol-used".to_owned());
     }
     if key != defaults.key {
         words.push(format!("key={key}"));

@@ -6,7 +6,7 @@
 
 use crate::data;
 use crate::directives;
-use crate::pass::{Emit, Merged};
+use crate::pass::{CALL_THUNKS, Emit, Merged};
 use crate::unit::{Became, Unit};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
@@ -56,7 +56,7 @@ fn thunk(
     to: &UserExternalName,
 ) -> Function {
     let name = UserFuncName::User(merged.plan.entry(function).symbol().clone());
-    merged.names.restore(&call_thunk(name, signature, to, true, true))
+    merged.names.restore(&call_thunk(name, signature, to, &CALL_THUNKS))
 }
 
 /// The attributes of a function of the merged unit, without those that others leave to it.

@@ -6,8 +6,12 @@ use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
+    Bodies, CallThunks, Disposition, FunctionIndex, Merger, Options, Plan, Target,
+    cranelift_codegen,
 };
+
+/// How a jump is said in CLIF, which has none between functions.
+pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
 /// What is to be emitted for a function of the merged unit.
 #[derive(Clone, Debug)]

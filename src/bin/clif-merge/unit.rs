@@ -25,7 +25,7 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Encoding, Options, call_thunk, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
@@ -607,7 +607,8 @@ fn only_calls(func: &Function, target: &UserExternalName) -> bool {
     let encoding = Encoding::of(func, &options);
     [false, true].iter().any(|&tail_calls| {
         let name = func.name.clone();
-        let thunk = call_thunk(name, &func.signature, target, true, tail_calls);
+        let thunk =
+            call_thunk(name, &func.signature, target, &CallThunks { tail_calls, colocated: true });
         encoding.is_some() && encoding == Encoding::of(&thunk, &options)
     })
 }

@@ -10,7 +10,7 @@ use super::merge::{self, MergeOptions, references};
 use super::{Stop, catch};
 use crate::data::GivenData;
 use crate::jit::{Code, Definition, Jit, Unlinkable};
-use crate::pass::{Emit, Merged};
+use crate::pass::{CALL_THUNKS, Emit, Merged};
 use crate::unit::Unit;
 use anyhow::{Result, anyhow, ensure};
 use cranelift_codegen::data_value::{DataValue, DisplayDataValues};
@@ -183,7 +183,7 @@ fn compile(
 
 /// A thunk for a machine on which the library has no jump.
 fn calling(symbol: &UserExternalName, original: &Function, to: &UserExternalName) -> Function {
-    call_thunk(UserFuncName::User(symbol.clone()), &original.signature, to, true, true)
+    call_thunk(UserFuncName::User(symbol.clone()), &original.signature, to, &CALL_THUNKS)
 }
 
 /// Performs the commands, and tells what the `print:` commands say.

@@ -1,0 +1,171 @@
+//! Data objects: what the pass must know of them, and how they are compared.
+//!
+//! A data object that cannot be written and whose address nobody compares equals another one of the
+//! same contents, and the two merge as functions do. It refers to functions and data by pointers,
+//! so it takes part in the refinement: two tables of functions are equal if the functions in them
+//! are, and two functions that differ only in which of two equal tables they use are equal too.
+//! This is what GCC's ipa-icf does with read-only variables (`sem_variable` in `gcc/ipa-icf.cc`).
+//!
+//! Objects that can be written, are thread-local, preemptible, or have a significant address are
+//! only looked at for the functions they point to; a reference to one equals only a reference to
+//! the same one.
+//!
+//! It does not look at the bytes beyond comparing them: strings are not merged by their tails, and
+//! an object inside another is not found.
+
+use crate::canon::ResolveSymbol;
+use crate::encoding::Encoding;
+use crate::options::{Addresses, Linkage};
+use alloc::string::String;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_entity::entity_impl;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A data object of the unit, in the order in which data objects were added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataIndex(u32);
+entity_impl!(DataIndex, "data");
+
+/// What a data object holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataObject {
+    /// The bytes, before the pointers are written into them.
+    pub contents: Contents,
+    /// The pointers in it, in any order.
+    pub relocations: Vec<DataReloc>,
+    /// The section that it asks for, if not the usual one. Compared as text.
+    pub section: Option<String>,
+}
+
+/// The bytes of a data object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// So many zero bytes, which need not be stored.
+    Zeros(u64),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Contents {
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Contents::Zeros(size) => *size,
+            Contents::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// The address of a function or data object in a data object, as wide as the target's pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataReloc {
+    /// Where it is, in bytes from the start of the object.
+    pub offset: u32,
+    /// What it points to.
+    pub target: UserExternalName,
+    /// What is added to the address, in bytes.
+    pub addend: i64,
+}
+
+/// What the unit's user knows of a data object beside its contents.
+///
+/// The default keeps everything that can be observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataAttributes {
+    /// Who can see the symbol.
+    pub linkage: Linkage,
+    /// Whether somebody may compare the object's address with another's.
+    pub addresses: Addresses,
+    /// Whether it can be written. Such an object is never merged.
+    pub writable: bool,
+    /// Whether each thread has its own. Such an object is never merged.
+    pub tls: bool,
+    /// The object neither takes another's place nor gives up its own.
+    pub pinned: bool,
+    /// Something that the pass does not see refers to the symbol by name, such as code that was
+    /// emitted before.
+    pub symbol_used: bool,
+    /// Objects with different keys never merge.
+    pub key: u64,
+    /// Alignment in bytes, a power of two. The representative of a class gets the largest.
+    pub alignment: u64,
+}
+
+impl Default for DataAttributes {
+    fn default() -> Self {
+        DataAttributes {
+            linkage: Linkage::Export,
+            addresses: Addresses::Significant,
+            writable: false,
+            tls: false,
+            pinned: false,
+            symbol_used: false,
+            key: 0,
+            alignment: 1,
+        }
+    }
+}
+
+impl DataAttributes {
+    /// Whether a reference to the object equals a reference to an equal one.
+    pub(crate) fn by_class(&self) -> bool {
+        !self.writable
+            && !self.tls
+            && self.linkage != Linkage::Preemptible
+            && self.addresses == Addresses::Insignificant
+    }
+}
+
+/// A digest of what is constant in a data object: those that differ in it are not compared.
+pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
+    let DataObject { contents, relocations, section } = data;
+    let mut hasher = Xxh3::new();
+    for number in [DATA as u64, key, contents.size(), relocations.len() as u64] {
+        hasher.update(&number.to_le_bytes());
+    }
+    if let Contents::Bytes(bytes) = contents {
+        hasher.update(bytes);
+    }
+    if let Some(section) = section {
+        hasher.update(section.as_bytes());
+    }
+    hasher.digest128()
+}
+
+/// Begins the shape stream of a data object. No function's begins so: its low half is no encoding
+/// version.
+const DATA: u32 = 0xffff;
+
+/// Writes the encoding of `data` into `out`, which is cleared first. Linear in its size.
+pub(crate) fn encode(data: &DataObject, key: u64, symbols: &dyn ResolveSymbol, out: &mut Encoding) {
+    out.clear();
+    let DataObject { contents, relocations, section } = data;
+    out.shape_word(DATA);
+    out.shape.extend_from_slice(&key.to_le_bytes());
+    out.shape_word(u32::from(section.is_some()));
+    if let Some(section) = section {
+        out.shape.extend_from_slice(&(section.len() as u64).to_le_bytes());
+        out.shape.extend_from_slice(section.as_bytes());
+    }
+    match contents {
+        Contents::Zeros(size) => {
+            out.shape_word(0);
+            out.shape.extend_from_slice(&size.to_le_bytes());
+        }
+        Contents::Bytes(bytes) => {
+            out.shape_word(1);
+            out.shape.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+            out.constants.extend_from_slice(bytes);
+        }
+    }
+    let mut relocations: Vec<&DataReloc> = relocations.iter().collect();
+    // Stable: of two pointers at one place the back end lets the later one win.
+    relocations.sort_by_key(|reloc| reloc.offset);
+    for DataReloc { offset, target, addend } in relocations {
+        out.shape_word(*offset);
+        out.constant_i64(*addend);
+        let node = symbols.resolve(target).and_then(|resolved| resolved.address);
+        out.reference(target, node);
+    }
+}

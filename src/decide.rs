@@ -1,0 +1,553 @@
+//! Decisions: from classes and attributes to a [`Plan`].
+//!
+//! [`decide`] chooses the representative of every class and what becomes of the other members, and
+//! writes down why. Plain data in, plain data out: it needs bodies only where a decision hinges on
+//! the size of compiled code. It changes nothing.
+
+use crate::apply::call_thunk;
+use crate::classes::Node;
+use crate::classify::{Classified, Walked};
+use crate::data::{DataAttributes, DataIndex};
+use crate::facts::meet;
+use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
+use crate::plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody};
+use crate::remarks::Reason;
+use crate::stats::Stats;
+use crate::summary::Observed;
+use crate::unit::{Bodies, DataSummary, FunctionIndex, Item, Summary, Unit};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use cranelift_codegen::ir::{UserExternalName, UserFuncName};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::{EntityRef, PrimaryMap};
+
+/// Decides what becomes of everything in `unit`.
+pub(crate) fn decide(
+    options: &Options<'_>,
+    unit: Unit,
+    observed: &Observed,
+    classified: &Classified,
+    bodies: &mut dyn Bodies,
+    stats: Stats,
+) -> Plan {
+    let Unit { functions, data: data_objects, by_symbol } = unit;
+    let numbering = classified.numbering;
+    let mut entries = PrimaryMap::with_capacity(functions.len());
+    for (function, summary) in functions {
+        let Summary { symbol, attributes, bucket: _, instructions: _ } = summary;
+        entries.push(Entry {
+            symbol,
+            attributes,
+            disposition: Disposition::Keep,
+            reason: alone(options, classified, numbering.node(Item::Function(function))),
+            class: 0,
+            alignment: attributes.alignment,
+            weakened: None,
+        });
+    }
+    let mut data = PrimaryMap::with_capacity(data_objects.len());
+    for (index, summary) in data_objects {
+        let DataSummary { symbol, attributes, bucket: _, size } = summary;
+        let alone = || alone(options, classified, numbering.node(Item::Data(index)));
+        data.push(DataEntry {
+            symbol,
+            attributes,
+            disposition: DataDisposition::Keep,
+            reason: cannot_merge(&attributes).unwrap_or_else(alone),
+            class: 0,
+            alignment: attributes.alignment,
+            size,
+        });
+    }
+    let shared = Vec::new();
+    let mut decision =
+        Decision { options, observed, classified, bodies, entries, data, shared, stats };
+    decision.number_classes();
+    for class in decision.classes_by_symbol() {
+        decision.class(&class);
+    }
+    decision.limit();
+    let shared = decision.add_shared_bodies();
+    decision.weaken(&shared);
+    decision.align_data();
+    decision.lonely_representatives();
+    let Decision { entries, data, mut stats, .. } = decision;
+    let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
+    stats.plan_merged = entries.values().filter(merged).count();
+    stats.plan_weakened = entries.values().filter(|entry| entry.weakened.is_some()).count();
+    for entry in data.values() {
+        if entry.disposition != DataDisposition::Keep {
+            stats.plan_merged_data_objects += 1;
+            stats.plan_merged_data_bytes += entry.size;
+        }
+    }
+    let mut by_symbol = by_symbol;
+    for shared in &shared {
+        let symbol = entries[shared.function].symbol.clone();
+        by_symbol.insert(symbol, Item::Function(shared.function));
+    }
+    Plan { entries, data, by_symbol, numbering, shared, stats }
+}
+
+/// Why a data object with these attributes is not even compared.
+fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
+    let DataAttributes { linkage, addresses, writable, tls, .. } = attributes;
+    if *tls {
+        Some(Reason::ThreadLocal)
+    } else if *writable {
+        Some(Reason::Writable)
+    } else if *linkage == Linkage::Preemptible {
+        Some(Reason::Preemptible)
+    } else if *addresses == Addresses::Significant {
+        Some(Reason::AddressSignificant)
+    } else {
+        None
+    }
+}
+
+/// Why a function or data object that turns out to be alone in its class is.
+fn alone(options: &Options<'_>, classified: &Classified, node: Node) -> Reason {
+    match classified.walked.get(node).copied().unwrap_or_default() {
+        Walked::No => match options.prebucket {
+            Prebucket::Counts => Reason::NothingAlike,
+            Prebucket::WalkAll => Reason::Different,
+        },
+        Walked::Malformed => Reason::Malformed,
+        Walked::Yes { instructions: _ } => match classified.facts_of.get(node) {
+            Some(Some(_)) => Reason::ReferencesDiffer,
+            Some(None) | None => Reason::Different,
+        },
+    }
+}
+
+/// What must stay of a function whose body goes, cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Nothing,
+    /// The symbol, at whatever address.
+    Symbol,
+    /// The symbol, at an address of its own.
+    Address,
+}
+
+struct Decision<'a> {
+    options: &'a Options<'a>,
+    observed: &'a Observed,
+    classified: &'a Classified,
+    bodies: &'a mut dyn Bodies,
+    entries: PrimaryMap<FunctionIndex, Entry>,
+    data: PrimaryMap<DataIndex, DataEntry>,
+    /// Symbols of bodies to be shared, and the members of their classes.
+    shared: Vec<(UserExternalName, Vec<FunctionIndex>)>,
+    stats: Stats,
+}
+
+impl Decision<'_> {
+    fn symbol(&self, item: Item) -> &UserExternalName {
+        match item {
+            Item::Function(function) => &self.entries[function].symbol,
+            Item::Data(data) => &self.data[data].symbol,
+        }
+    }
+
+    fn item_order(&self, item: Item) -> (u32, u32) {
+        let symbol = self.symbol(item);
+        (symbol.namespace, symbol.index)
+    }
+
+    fn order(&self, function: FunctionIndex) -> (u32, u32) {
+        self.item_order(Item::Function(function))
+    }
+
+    fn number_classes(&mut self) {
+        let numbering = self.classified.numbering;
+        let mut order: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
+        order.sort_unstable_by_key(|&item| self.item_order(item));
+        let mut number = alloc::vec![u32::MAX; self.classified.partition.len()];
+        let mut next = 0;
+        for item in order {
+            let node = numbering.node(item);
+            let class = &mut number[self.classified.partition.class_of(node.index())];
+            if *class == u32::MAX {
+                *class = next;
+                next += 1;
+            }
+            match item {
+                Item::Function(function) => self.entries[function].class = *class,
+                Item::Data(data) => self.data[data].class = *class,
+            }
+        }
+    }
+
+    /// The classes of two and more, each in the order of symbols, by their smallest symbols.
+    fn classes_by_symbol(&mut self) -> Vec<Vec<Item>> {
+        let Classified { partition, numbering, .. } = self.classified;
+        let item = |&node: &u32| numbering.item(Node::new(node as usize));
+        let mut classes: Vec<Vec<Item>> = (0..partition.len())
+            .map(|class| partition.members(class))
+            .filter(|members| members.len() > 1)
+            .map(|members| members.iter().map(item).collect())
+            .collect();
+        for class in &mut classes {
+            class.sort_unstable_by_key(|&item| self.item_order(item));
+            let functions = class.iter().filter(|item| matches!(item, Item::Function(_)));
+            self.stats.plan_members += functions.count();
+        }
+        classes.sort_unstable_by_key(|class| self.item_order(class[0]));
+        classes
+    }
+
+    /// Decides for the members of one class, given in the order of their symbols. A class holds
+    /// functions or data objects, never both: their encodings differ.
+    fn class(&mut self, members: &[Item]) {
+        let functions: Vec<FunctionIndex> = members
+            .iter()
+            .filter_map(|item| match item {
+                Item::Function(function) => Some(*function),
+                Item::Data(_) => None,
+            })
+            .collect();
+        let data: Vec<DataIndex> = members
+            .iter()
+            .filter_map(|item| match item {
+                Item::Function(_) => None,
+                Item::Data(data) => Some(*data),
+            })
+            .collect();
+        debug_assert!(functions.is_empty() || data.is_empty());
+        self.functions(&functions);
+        self.data(&data);
+    }
+
+    /// Decides for data objects that are equal, given in the order of their symbols.
+    fn data(&mut self, members: &[DataIndex]) {
+        let mut candidates = Vec::new();
+        for &member in members {
+            self.data[member].reason = match self.data[member].attributes.pinned {
+                true => Reason::Pinned,
+                false => {
+                    candidates.push(member);
+                    Reason::EqualsLeftAlone
+                }
+            };
+        }
+        // Whoever must keep a symbol stays, so that the others can go; then by linkage and symbol.
+        let best = candidates.iter().copied().min_by_key(|&member| {
+            let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
+            let survives = linkage.is_visible_outside() || symbol_used;
+            (!survives, linkage, self.item_order(Item::Data(member)))
+        });
+        let Some(to) = best else {
+            return;
+        };
+        for member in candidates {
+            let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
+            let (disposition, reason) = if member == to {
+                (DataDisposition::Keep, Reason::Representative)
+            } else if !linkage.is_visible_outside() && !symbol_used {
+                (DataDisposition::Redirect { to }, Reason::AddressInsignificant)
+            } else if self.options.aliases {
+                (DataDisposition::Alias { to }, Reason::AddressInsignificant)
+            } else {
+                (DataDisposition::Keep, Reason::NoAlias)
+            };
+            self.data[member].disposition = disposition;
+            self.data[member].reason = reason;
+        }
+    }
+
+    /// Gives every data object that stands for others the largest alignment.
+    fn align_data(&mut self) {
+        for member in self.data.keys() {
+            if let Some(to) = self.data[member].disposition.representative() {
+                let alignment = self.data[member].alignment;
+                self.data[to].alignment = self.data[to].alignment.max(alignment);
+            }
+        }
+    }
+
+    /// Whether the symbol must still be there afterwards, and why.
+    fn symbol_survives(&self, function: FunctionIndex) -> Option<Reason> {
+        let entry = &self.entries[function];
+        let Attributes { linkage, addresses, address_taken, symbol_used, .. } = entry.attributes;
+        let taken = address_taken || self.observed.address_taken(&entry.symbol);
+        match linkage {
+            Linkage::Preemptible => Some(Reason::Preemptible),
+            Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
+            Linkage::Local if self.observed.patchable(&entry.symbol) => {
+                Some(Reason::PatchableCalls)
+            }
+            Linkage::Local if taken && addresses == Addresses::Significant => {
+                Some(Reason::AddressTaken)
+            }
+            Linkage::Local if symbol_used => Some(Reason::SymbolUsed),
+            Linkage::Local => None,
+        }
+    }
+
+    /// Decides for functions that are equal, given in the order of their symbols.
+    fn functions(&mut self, members: &[FunctionIndex]) {
+        let mut candidates = Vec::new();
+        for &member in members {
+            let attributes = self.entries[member].attributes;
+            self.entries[member].reason = if attributes.no_merge {
+                Reason::NoMerge
+            } else if attributes.pinned {
+                Reason::Pinned
+            } else {
+                candidates.push(member);
+                Reason::EqualsLeftAlone
+            };
+        }
+        if candidates.len() < 2 {
+            return;
+        }
+        // Whoever would cost most otherwise, so that the others can go; then by linkage, then by
+        // symbol.
+        let best = candidates
+            .iter()
+            .copied()
+            .filter(|&member| self.entries[member].attributes.linkage != Linkage::Preemptible)
+            .min_by_key(|&member| {
+                let linkage = self.entries[member].attributes.linkage;
+                (Reverse(self.need(member)), linkage, self.order(member))
+            });
+        match best {
+            Some(representative) => {
+                self.entries[representative].reason = Reason::Representative;
+                for member in candidates {
+                    if member != representative {
+                        self.member(member, representative);
+                    }
+                }
+            }
+            None => self.all_preemptible(&candidates),
+        }
+    }
+
+    /// What must stay of a function if its body does not.
+    fn need(&self, function: FunctionIndex) -> Need {
+        let insignificant = self.entries[function].attributes.addresses == Addresses::Insignificant;
+        match self.symbol_survives(function) {
+            None => Need::Nothing,
+            // Whoever uses the symbol only calls it, or its address would be taken.
+            Some(Reason::SymbolUsed) if self.options.aliases => Need::Symbol,
+            Some(_) if insignificant && self.options.aliases => Need::Symbol,
+            Some(_) => Need::Address,
+        }
+    }
+
+    /// Decides for a member that is not the representative.
+    fn member(&mut self, member: FunctionIndex, to: FunctionIndex) {
+        let survives = self.symbol_survives(member);
+        let addresses = self.entries[member].attributes.addresses;
+        let (disposition, reason) = match (self.need(member), survives) {
+            (Need::Nothing, _) => match addresses {
+                Addresses::Significant => (Disposition::Redirect { to }, Reason::OnlyCalled),
+                Addresses::Insignificant => {
+                    (Disposition::Redirect { to }, Reason::AddressInsignificant)
+                }
+            },
+            (Need::Symbol, Some(reason @ (Reason::Preemptible | Reason::SymbolUsed))) => {
+                (Disposition::Alias { to }, reason)
+            }
+            (Need::Symbol, _) => (Disposition::Alias { to }, Reason::AddressInsignificant),
+            (Need::Address, reason) => match self.thunk_is_smaller(member, to) {
+                Some(true) => {
+                    (Disposition::Thunk { to }, reason.expect("the symbol survives for a reason"))
+                }
+                Some(false) => (Disposition::Keep, Reason::ThunkNotSmaller),
+                None => (Disposition::Keep, Reason::NoThunk),
+            },
+        };
+        self.entries[member].disposition = disposition;
+        self.entries[member].reason = reason;
+    }
+
+    /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
+    fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
+        let node = self.classified.numbering.node(Item::Function(function));
+        let Walked::Yes { instructions } = self.classified.walked[node] else {
+            return Some(false);
+        };
+        let thunk = match self.options.target.jump_thunk {
+            Some(jump) => match self.options.target.jump_is_smaller(instructions) {
+                Some(smaller) => return Some(smaller),
+                None => jump.size(),
+            },
+            None => self.call_thunk_size(function, to)?,
+        };
+        // A thunk takes no fewer bytes than it is said to; a body of unknown size may.
+        Some(self.bodies.code_size(function).is_some_and(|body| body > thunk))
+    }
+
+    /// The size of a function that calls `to`, where such thunks are wanted and do what a jump does.
+    fn call_thunk_size(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<u32> {
+        let call_thunks = self.options.call_thunks?;
+        let signature = self.bodies.body(function).signature.clone();
+        if signature.call_conv == CallConv::Tail && !call_thunks.tail_calls {
+            // Tail calls promise that the stack does not grow.
+            return None;
+        }
+        let Entry { symbol, .. } = &self.entries[function];
+        let name = UserFuncName::User(symbol.clone());
+        let thunk = call_thunk(name, &signature, &self.entries[to].symbol, &call_thunks);
+        self.bodies.thunk_size(function, &thunk)
+    }
+
+    /// A thunk to a preemptible symbol would jump to whatever takes its place, so none of them can
+    /// be the representative: a new local function takes the body, if that pays.
+    fn all_preemptible(&mut self, members: &[FunctionIndex]) {
+        for &member in members {
+            self.entries[member].reason = Reason::AllPreemptible;
+        }
+        let Some(thunk) = self.options.target.jump_thunk else {
+            return;
+        };
+        let smallest = u64::from(self.options.target.smallest_function);
+        let body = self.bodies.code_size(members[0]).map_or(smallest, u64::from);
+        let count = members.len() as u64;
+        if count * body <= body + count * u64::from(thunk.size()) {
+            return;
+        }
+        let Some(symbol) = self.bodies.fresh_symbol() else {
+            return;
+        };
+        let to = FunctionIndex::new(self.entries.len() + self.shared.len());
+        self.shared.push((symbol, members.to_vec()));
+        for &member in members {
+            self.entries[member].disposition = Disposition::Thunk { to };
+            self.entries[member].reason = Reason::Preemptible;
+        }
+    }
+
+    /// Adds the shared bodies that are still wanted behind the functions of the unit.
+    fn add_shared_bodies(&mut self) -> Vec<SharedBody> {
+        let mut bodies = Vec::new();
+        for (symbol, members) in core::mem::take(&mut self.shared) {
+            let kept =
+                |&member: &FunctionIndex| self.entries[member].disposition == Disposition::Keep;
+            if members.iter().any(kept) {
+                // The limit cut into the class. A body shared by the rest may not pay.
+                for member in members {
+                    self.entries[member].disposition = Disposition::Keep;
+                    self.entries[member].reason = Reason::MergeLimit;
+                }
+                continue;
+            }
+            let body_of = members[0];
+            let Entry { attributes, class, alignment, .. } = self.entries[body_of].clone();
+            let attributes = Attributes {
+                linkage: Linkage::Local,
+                addresses: Addresses::Insignificant,
+                address_taken: false,
+                ..attributes
+            };
+            let function = self.entries.push(Entry {
+                symbol,
+                attributes,
+                disposition: Disposition::Keep,
+                reason: Reason::Representative,
+                class,
+                alignment,
+                weakened: None,
+            });
+            for member in members {
+                self.entries[member].disposition = Disposition::Thunk { to: function };
+            }
+            bodies.push(SharedBody { function, body_of });
+        }
+        bodies
+    }
+
+    /// The numbered gate: every merge passes here, in the order of the merged symbols.
+    fn limit(&mut self) {
+        let Some(limit) = self.options.merge_limit else {
+            return;
+        };
+        let functions = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.disposition != Disposition::Keep)
+            .map(|(function, _)| Item::Function(function));
+        let data = self
+            .data
+            .iter()
+            .filter(|(_, entry)| entry.disposition != DataDisposition::Keep)
+            .map(|(data, _)| Item::Data(data));
+        let mut merges: Vec<Item> = functions.chain(data).collect();
+        merges.sort_unstable_by_key(|&item| self.item_order(item));
+        for &item in merges.iter().skip(limit as usize) {
+            match item {
+                Item::Function(function) => {
+                    self.entries[function].disposition = Disposition::Keep;
+                    self.entries[function].reason = Reason::MergeLimit;
+                }
+                Item::Data(data) => {
+                    self.data[data].disposition = DataDisposition::Keep;
+                    self.data[data].reason = Reason::MergeLimit;
+                }
+            }
+        }
+    }
+
+    /// A representative that nobody was merged into only keeps its body.
+    fn lonely_representatives(&mut self) {
+        let mut needed = alloc::vec![false; self.entries.len()];
+        for to in self.entries.values().filter_map(|entry| entry.disposition.representative()) {
+            needed[to.index()] = true;
+        }
+        for (entry, needed) in self.entries.values_mut().zip(needed) {
+            if entry.reason == Reason::Representative && !needed {
+                entry.reason = Reason::EqualsLeftAlone;
+            }
+        }
+        let mut needed = alloc::vec![false; self.data.len()];
+        for to in self.data.values().filter_map(|entry| entry.disposition.representative()) {
+            needed[to.index()] = true;
+        }
+        for (entry, needed) in self.data.values_mut().zip(needed) {
+            if entry.reason == Reason::Representative && !needed {
+                entry.reason = Reason::EqualsLeftAlone;
+            }
+        }
+    }
+
+    /// Gives every representative the promises and the alignment that fit all whose place it takes.
+    fn weaken(&mut self, shared: &[SharedBody]) {
+        let added = self.entries.len() - shared.len();
+        let mut merges: Vec<(FunctionIndex, FunctionIndex, bool)> = self
+            .entries
+            .iter()
+            .filter_map(|(function, entry)| {
+                let to = entry.disposition.representative()?;
+                let own_address = matches!(entry.disposition, Disposition::Thunk { to: _ });
+                Some((function, to, own_address))
+            })
+            .collect();
+        merges.sort_unstable_by_key(|&(function, _, _)| self.order(function));
+        for (function, to, own_address) in merges {
+            if !own_address {
+                let alignment = self.entries[function].alignment;
+                self.entries[to].alignment = self.entries[to].alignment.max(alignment);
+            }
+            let body_of = match to.index().checked_sub(added) {
+                None => to,
+                Some(index) => shared[index].body_of,
+            };
+            let node = |function| self.classified.numbering.node(Item::Function(function));
+            let kept = self.classified.facts_of[node(body_of)];
+            let other = self.classified.facts_of[node(function)];
+            if kept == other {
+                continue;
+            }
+            let facts = |facts: Option<u32>| {
+                &self.classified.facts[facts.expect("members have facts") as usize]
+            };
+            let before = facts(kept);
+            let mut weakened = self.entries[to].weakened.take().unwrap_or_else(|| before.clone());
+            meet(&mut weakened, facts(other));
+            self.entries[to].weakened = (weakened != *before).then_some(weakened);
+        }
+    }
+}
