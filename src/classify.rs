@@ -11,16 +11,17 @@
 use crate::canon::{self, Context, NoUnit, Scratch};
 use crate::classes::{Node, Partition, References};
 use crate::data;
+use crate::emitted::{self, Atom, Digest};
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 use crate::hash::{StructuralHash, structural_hash};
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::unit::{Bodies, Item, Numbering, Unit, canonicalized};
+use crate::unit::{Beyond, Bodies, Item, Numbering, Unit, UnitSymbols, canonicalized};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// Encodings of one bucket that are kept at the same time, in bytes.
@@ -32,13 +33,21 @@ const BYTES_PER_INSTRUCTION: usize = 24;
 
 /// The optimistic partition, and what refinement and plan need of it.
 pub(crate) struct Classified {
-    /// What each node is.
+    /// What each node is. Behind those of the unit come those of `atoms`.
     pub numbering: Numbering,
+    /// What lies beyond the unit, if it comes after others.
+    pub atoms: Vec<Atom>,
+    /// How references are compared, if the unit comes after others.
+    pub beyond: Beyond,
+    /// The symbols of all nodes of the unit, if it comes after others.
+    pub symbols: Vec<UserExternalName>,
     /// Functions and data objects with equal encodings, references by class ignored.
     pub partition: Partition,
     /// The nodes that share a class, in the order of the rows of `references`.
     pub nodes: Vec<Node>,
     pub references: References,
+    /// The digests of the encodings of `nodes`, if the unit comes after others.
+    pub digests: Vec<Digest>,
     /// Index into `facts`; `None` for what is not in `nodes`.
     pub facts_of: SecondaryMap<Node, Option<u32>>,
     /// Distinct facts. Most members of a class share theirs.
@@ -143,16 +152,18 @@ impl Classifier {
 
 /// Walks everything that shares its bucket with something else and groups what has equal encodings.
 pub(crate) fn classify(
-    unit: &Unit,
+    symbols: UnitSymbols<'_>,
     options: &Options<'_>,
     classifier: &mut Classifier,
     bodies: &mut dyn Bodies,
     stats: &mut Stats,
 ) -> Classified {
+    let UnitSymbols { unit, emitted, .. } = symbols;
     let numbering = unit.numbering();
     let mut order: Vec<Node> = numbering.nodes().collect();
     let mut classes = Classes {
         unit,
+        symbols: &symbols,
         numbering,
         options,
         classifier,
@@ -161,6 +172,7 @@ pub(crate) fn classify(
         count: 0,
         nodes: Vec::new(),
         references: References::new(),
+        digests: emitted.map(|_| Vec::new()),
         facts_of: SecondaryMap::new(),
         facts: Vec::new(),
         walked: SecondaryMap::new(),
@@ -173,7 +185,8 @@ pub(crate) fn classify(
     };
     order.sort_unstable_by_key(key);
     for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
-        if members.len() > 1 {
+        // What may be found by later units is walked, too.
+        if members.len() > 1 || emitted.is_some() {
             classes.bucket(members, bodies);
         }
     }
@@ -183,13 +196,32 @@ pub(crate) fn classify(
             classes.count += 1;
         }
     }
-    let Classes { class_of, count, nodes, references, facts_of, facts, walked, .. } = classes;
-    let partition = Partition::new(class_of, count as usize);
-    Classified { numbering, partition, nodes, references, facts_of, facts, walked }
+    let Classes { mut class_of, mut count, nodes, references, digests, .. } = classes;
+    let Classes { facts_of, facts, walked, .. } = classes;
+    let (atoms, beyond) = symbols.into_atoms();
+    for _ in &atoms {
+        class_of.push(count);
+        count += 1;
+    }
+    let symbol = |node: Node| unit.symbol(numbering.item(node)).clone();
+    Classified {
+        numbering,
+        atoms,
+        beyond,
+        symbols: emitted.map_or(Vec::new(), |_| numbering.nodes().map(symbol).collect()),
+        partition: Partition::new(class_of, count as usize),
+        nodes,
+        references,
+        digests: digests.unwrap_or_default(),
+        facts_of,
+        facts,
+        walked,
+    }
 }
 
 struct Classes<'a> {
     unit: &'a Unit,
+    symbols: &'a UnitSymbols<'a>,
     numbering: Numbering,
     options: &'a Options<'a>,
     classifier: &'a mut Classifier,
@@ -198,6 +230,8 @@ struct Classes<'a> {
     count: u32,
     nodes: Vec<Node>,
     references: References,
+    /// Wanted if the unit comes after others.
+    digests: Option<Vec<Digest>>,
     facts_of: SecondaryMap<Node, Option<u32>>,
     facts: Vec<Vec<Fact>>,
     walked: SecondaryMap<Node, Walked>,
@@ -229,7 +263,7 @@ impl Classes<'_> {
         }
         by_hash.sort_by_key(|&(hash, _)| hash);
         for same_hash in by_hash.chunk_by(|a, b| a.0 == b.0) {
-            if same_hash.len() > 1 {
+            if same_hash.len() > 1 || self.digests.is_some() {
                 let members: Vec<_> = same_hash.iter().map(|&(_, node)| node).collect();
                 self.compare(&members, bodies);
             }
@@ -249,7 +283,7 @@ impl Classes<'_> {
         // Stable, so that what is equal stays in the order of the symbols.
         rows.sort_by(|a, b| kept.key(a).cmp(&kept.key(b)));
         for equal in rows.chunk_by(|a, b| kept.key(a) == kept.key(b)) {
-            if equal.len() > 1 {
+            if equal.len() > 1 || self.digests.is_some() {
                 self.class(equal, &kept);
             }
         }
@@ -265,7 +299,7 @@ impl Classes<'_> {
                     policy: self.options.compare,
                     endianness: self.options.target.endianness,
                     key: self.unit.functions[function].attributes.key,
-                    symbols: self.unit,
+                    symbols: self.symbols,
                 };
                 let body = canonicalized(bodies.body(function), self.options.canonicalize);
                 let Classifier { scratch, encoding, kept: _ } = &mut *self.classifier;
@@ -285,7 +319,7 @@ impl Classes<'_> {
                     return false;
                 }
                 let encoding = &mut self.classifier.encoding;
-                data::encode(bodies.data(data), attributes.key, self.unit, encoding);
+                data::encode(bodies.data(data), attributes.key, self.symbols, encoding);
                 self.stats.walk_data_objects += 1;
                 self.walked[node] = Walked::Yes { instructions: 0 };
                 true
@@ -297,12 +331,16 @@ impl Classes<'_> {
 
     /// Keeps what the later phases need of a class of equal encodings.
     fn class(&mut self, equal: &[Row], kept: &Kept) {
+        let digest = self.digests.as_ref().map(|_| emitted::digest(kept.key(&equal[0]).1));
         let mut known: BTreeMap<&[Fact], u32> = BTreeMap::new();
         let mut last: Option<(&[Fact], u32)> = None;
         for row in equal {
             self.class_of[row.node.index()] = self.count;
             self.nodes.push(row.node);
             self.references.push(kept.callees[row.callees.clone()].iter().copied());
+            if let (Some(digests), Some(digest)) = (&mut self.digests, digest) {
+                digests.push(digest);
+            }
             let facts = &kept.facts[row.facts.clone()];
             // Most members have the facts of the one before.
             let index = match last {

@@ -8,17 +8,20 @@ use crate::apply::call_thunk;
 use crate::classes::Node;
 use crate::classify::{Classified, Walked};
 use crate::data::{DataAttributes, DataIndex};
+use crate::emitted::{Emitted, EmittedClass, Graph, Record, Remembered, RememberedBody};
 use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
-use crate::plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody};
+use crate::plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody, body_of};
 use crate::remarks::Reason;
 use crate::stats::Stats;
 use crate::summary::Observed;
-use crate::unit::{Bodies, DataSummary, FunctionIndex, Item, Summary, Unit};
+use crate::unit::{Bodies, DataSummary, FunctionIndex, Item, Summary, Unit, resolved};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::{EntityRef, PrimaryMap};
 
 /// Decides what becomes of everything in `unit`.
@@ -27,6 +30,7 @@ pub(crate) fn decide(
     unit: Unit,
     observed: &Observed,
     classified: &Classified,
+    emitted: Option<&Emitted>,
     bodies: &mut dyn Bodies,
     stats: Stats,
 ) -> Plan {
@@ -59,9 +63,25 @@ pub(crate) fn decide(
             size,
         });
     }
-    let shared = Vec::new();
-    let mut decision =
-        Decision { options, observed, classified, bodies, entries, data, shared, stats };
+    let graph = emitted.map(|_| Graph::new(classified));
+    let found = match (emitted, &graph) {
+        (Some(emitted), Some(graph)) => emitted.find(graph),
+        (None, _) | (_, None) => Vec::new(),
+    };
+    let mut decision = Decision {
+        options,
+        observed,
+        classified,
+        emitted,
+        found: &found,
+        bodies,
+        entries,
+        data,
+        added_functions: BTreeMap::new(),
+        added_data: BTreeMap::new(),
+        shared: Vec::new(),
+        stats,
+    };
     decision.number_classes();
     for class in decision.classes_by_symbol() {
         decision.class(&class);
@@ -71,6 +91,7 @@ pub(crate) fn decide(
     decision.weaken(&shared);
     decision.align_data();
     decision.lonely_representatives();
+    let record = graph.map(|graph| decision.record(&graph, &shared));
     let Decision { entries, data, mut stats, .. } = decision;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     stats.plan_merged = entries.values().filter(merged).count();
@@ -86,7 +107,9 @@ pub(crate) fn decide(
         let symbol = entries[shared.function].symbol.clone();
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
-    Plan { entries, data, by_symbol, numbering, shared, stats }
+    let classes = classified.partition.len() as u32;
+    let beyond = classified.beyond.clone();
+    Plan { entries, data, by_symbol, beyond, classes, numbering, shared, record, stats }
 }
 
 /// Why a data object with these attributes is not even compared.
@@ -134,9 +157,15 @@ struct Decision<'a> {
     options: &'a Options<'a>,
     observed: &'a Observed,
     classified: &'a Classified,
+    emitted: Option<&'a Emitted>,
+    /// What was emitted of each class of the unit; empty if the unit comes after none.
+    found: &'a [Option<EmittedClass>],
     bodies: &'a mut dyn Bodies,
     entries: PrimaryMap<FunctionIndex, Entry>,
     data: PrimaryMap<DataIndex, DataEntry>,
+    /// The entries of what was emitted before, by symbol.
+    added_functions: BTreeMap<(u32, u32), FunctionIndex>,
+    added_data: BTreeMap<(u32, u32), DataIndex>,
     /// Symbols of bodies to be shared, and the members of their classes.
     shared: Vec<(UserExternalName, Vec<FunctionIndex>)>,
     stats: Stats,
@@ -183,15 +212,17 @@ impl Decision<'_> {
     fn classes_by_symbol(&mut self) -> Vec<Vec<Item>> {
         let Classified { partition, numbering, .. } = self.classified;
         let item = |&node: &u32| numbering.item(Node::new(node as usize));
+        let found = |class: &usize| self.found.get(*class).is_some_and(|found| found.is_some());
         let mut classes: Vec<Vec<Item>> = (0..partition.len())
-            .map(|class| partition.members(class))
-            .filter(|members| members.len() > 1)
-            .map(|members| members.iter().map(item).collect())
+            .filter(|class| partition.members(*class).len() > 1 || found(class))
+            .map(|class| partition.members(class).iter().map(item).collect())
             .collect();
         for class in &mut classes {
             class.sort_unstable_by_key(|&item| self.item_order(item));
-            let functions = class.iter().filter(|item| matches!(item, Item::Function(_)));
-            self.stats.plan_members += functions.count();
+            if class.len() > 1 {
+                let functions = class.iter().filter(|item| matches!(item, Item::Function(_)));
+                self.stats.plan_members += functions.count();
+            }
         }
         classes.sort_unstable_by_key(|class| self.item_order(class[0]));
         classes
@@ -231,6 +262,13 @@ impl Decision<'_> {
                 }
             };
         }
+        candidates.retain(|&member| match self.emitted_data(member) {
+            None => true,
+            Some(to) => {
+                self.data_member(member, to);
+                false
+            }
+        });
         // Whoever must keep a symbol stays, so that the others can go; then by linkage and symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
             let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
@@ -240,25 +278,71 @@ impl Decision<'_> {
         let Some(to) = best else {
             return;
         };
+        self.data[to].reason = Reason::Representative;
         for member in candidates {
-            let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
-            let (disposition, reason) = if member == to {
-                (DataDisposition::Keep, Reason::Representative)
-            } else if !linkage.is_visible_outside() && !symbol_used {
-                (DataDisposition::Redirect { to }, Reason::AddressInsignificant)
-            } else if self.options.aliases {
-                (DataDisposition::Alias { to }, Reason::AddressInsignificant)
-            } else {
-                (DataDisposition::Keep, Reason::NoAlias)
-            };
-            self.data[member].disposition = disposition;
-            self.data[member].reason = reason;
+            if member != to {
+                self.data_member(member, to);
+            }
         }
+    }
+
+    /// Decides for a data object that is not the representative.
+    fn data_member(&mut self, member: DataIndex, to: DataIndex) {
+        let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
+        let (disposition, reason) = if !linkage.is_visible_outside() && !symbol_used {
+            (DataDisposition::Redirect { to }, Reason::AddressInsignificant)
+        } else if self.options.aliases {
+            (DataDisposition::Alias { to }, Reason::AddressInsignificant)
+        } else {
+            (DataDisposition::Keep, Reason::NoAlias)
+        };
+        self.data[member].disposition = disposition;
+        self.data[member].reason = reason;
+    }
+
+    /// What was emitted before of the class of a node, and its promises allow to take its place.
+    fn emitted_body(&self, item: Item, alignment: u64) -> Option<UserExternalName> {
+        let node = self.classified.numbering.node(item);
+        let class = *self.found.get(self.classified.partition.class_of(node.index()))?;
+        let facts = &self.classified.facts[self.classified.facts_of[node]? as usize];
+        let body = self.emitted?.body(class?, facts, alignment)?;
+        Some(body.symbol.clone())
+    }
+
+    /// The entry of a data object that was emitted before and equals `data`.
+    fn emitted_data(&mut self, data: DataIndex) -> Option<DataIndex> {
+        let item = Item::Data(data);
+        let symbol = self.emitted_body(item, self.data[data].attributes.alignment)?;
+        let entry = &self.data[data];
+        let entry = DataEntry {
+            symbol: symbol.clone(),
+            disposition: DataDisposition::Keep,
+            reason: Reason::Representative,
+            ..entry.clone()
+        };
+        let added = self.added_data.entry((symbol.namespace, symbol.index));
+        Some(*added.or_insert_with(|| self.data.push(entry)))
+    }
+
+    /// The entry of a function that was emitted before and equals `function`.
+    fn emitted_function(&mut self, function: FunctionIndex) -> Option<FunctionIndex> {
+        let item = Item::Function(function);
+        let alignment = u64::from(self.entries[function].attributes.alignment);
+        let symbol = self.emitted_body(item, alignment)?;
+        let entry = Entry {
+            symbol: symbol.clone(),
+            disposition: Disposition::Keep,
+            reason: Reason::Representative,
+            ..self.entries[function].clone()
+        };
+        let added = self.added_functions.entry((symbol.namespace, symbol.index));
+        Some(*added.or_insert_with(|| self.entries.push(entry)))
     }
 
     /// Gives every data object that stands for others the largest alignment.
     fn align_data(&mut self) {
         for member in self.data.keys() {
+            // (What was emitted before has an alignment that will do.)
             if let Some(to) = self.data[member].disposition.representative() {
                 let alignment = self.data[member].alignment;
                 self.data[to].alignment = self.data[to].alignment.max(alignment);
@@ -299,6 +383,13 @@ impl Decision<'_> {
                 Reason::EqualsLeftAlone
             };
         }
+        candidates.retain(|&member| match self.emitted_function(member) {
+            None => true,
+            Some(to) => {
+                self.member(member, to);
+                false
+            }
+        });
         if candidates.len() < 2 {
             return;
         }
@@ -413,7 +504,8 @@ impl Decision<'_> {
         let Some(symbol) = self.bodies.fresh_symbol() else {
             return;
         };
-        let to = FunctionIndex::new(self.entries.len() + self.shared.len());
+        // It gets its index when it is known that no limit cuts into the class.
+        let to = FunctionIndex::reserved_value();
         self.shared.push((symbol, members.to_vec()));
         for &member in members {
             self.entries[member].disposition = Disposition::Thunk { to };
@@ -515,7 +607,7 @@ impl Decision<'_> {
 
     /// Gives every representative the promises and the alignment that fit all whose place it takes.
     fn weaken(&mut self, shared: &[SharedBody]) {
-        let added = self.entries.len() - shared.len();
+        let added = self.classified.numbering.functions;
         let mut merges: Vec<(FunctionIndex, FunctionIndex, bool)> = self
             .entries
             .iter()
@@ -531,9 +623,9 @@ impl Decision<'_> {
                 let alignment = self.entries[function].alignment;
                 self.entries[to].alignment = self.entries[to].alignment.max(alignment);
             }
-            let body_of = match to.index().checked_sub(added) {
-                None => to,
-                Some(index) => shared[index].body_of,
+            let Some(body_of) = body_of(to, added, shared) else {
+                // It was emitted before, and the function was chosen to fit.
+                continue;
             };
             let node = |function| self.classified.numbering.node(Item::Function(function));
             let kept = self.classified.facts_of[node(body_of)];
@@ -548,6 +640,59 @@ impl Decision<'_> {
             let mut weakened = self.entries[to].weakened.take().unwrap_or_else(|| before.clone());
             meet(&mut weakened, facts(other));
             self.entries[to].weakened = (weakened != *before).then_some(weakened);
+        }
+    }
+
+    /// What later units may be merged into.
+    fn record(&self, graph: &Graph<'_>, shared: &[SharedBody]) -> Record {
+        let Classified { numbering, facts_of, facts, .. } = self.classified;
+        let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
+        items.sort_unstable_by_key(|&item| self.item_order(item));
+        let symbols = items.iter().map(|&item| {
+            let node = numbering.node(item);
+            let (calls, addresses) = match item {
+                Item::Function(function) => {
+                    let resolved = resolved(node, &self.entries[function].attributes);
+                    (resolved.call.is_some(), resolved.address.is_some())
+                }
+                Item::Data(data) => (false, self.data[data].attributes.by_class()),
+            };
+            Remembered { symbol: self.symbol(item), node, calls, addresses }
+        });
+        let own =
+            items.iter().filter(|&&item| self.stands_for_others(item)).map(|&item| (item, item));
+        let shared = shared
+            .iter()
+            .map(|shared| (Item::Function(shared.function), Item::Function(shared.body_of)));
+        let bodies = own.chain(shared).filter_map(|(item, body_of)| {
+            let node = numbering.node(body_of);
+            let facts = &facts[facts_of[node]? as usize];
+            let (alignment, promises) = match item {
+                Item::Function(function) => {
+                    let Entry { alignment, weakened, .. } = &self.entries[function];
+                    (u64::from(*alignment), weakened.as_ref().unwrap_or(facts))
+                }
+                Item::Data(data) => (self.data[data].alignment, facts),
+            };
+            Some(RememberedBody { symbol: self.symbol(item), node, alignment, promises })
+        });
+        Record::new(graph, self.found, symbols, bodies)
+    }
+
+    /// Whether a function or data object is emitted and later ones can be merged into it.
+    fn stands_for_others(&self, item: Item) -> bool {
+        match item {
+            Item::Function(function) => {
+                let Entry { attributes, disposition, .. } = &self.entries[function];
+                *disposition == Disposition::Keep
+                    && attributes.linkage != Linkage::Preemptible
+                    && !attributes.pinned
+                    && !attributes.no_merge
+            }
+            Item::Data(data) => {
+                let DataEntry { attributes, disposition, .. } = &self.data[data];
+                *disposition == DataDisposition::Keep && !attributes.pinned
+            }
         }
     }
 }

@@ -18,6 +18,7 @@
 //!
 //! This module knows no IR; `canon` finds facts, `apply` puts them into a function.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A promise of the front end about one place of a function.
@@ -140,6 +141,39 @@ impl UnionFind {
         // The smaller index as root, so that the result does not depend on the order.
         self.0[a.max(b)] = a.min(b);
     }
+}
+
+/// Whether a function with the facts `other` keeps all promises of `kept`.
+///
+/// For regions: what `kept` tells apart, `other` must tell apart, and a place that keeps its region
+/// must have that very region in `other`.
+pub(crate) fn promises_hold(kept: &[Fact], other: &[Fact]) -> bool {
+    if kept.len() != other.len() {
+        return false;
+    }
+    // The region of `kept`, or none, at each region of `other`: at most one.
+    let mut kept_at: BTreeMap<Region, Option<Region>> = BTreeMap::new();
+    kept.iter().zip(other).all(|facts| match facts {
+        (Fact::Block { cold }, Fact::Block { cold: other }) => !cold || *other,
+        (
+            Fact::Access { flags, region },
+            Fact::Access { flags: other_flags, region: other_region },
+        ) => {
+            let told_apart = match other_region {
+                Some(other) => *kept_at.entry(*other).or_insert(*region) == *region,
+                None => region.is_none(),
+            };
+            let same_id = match (region, other_region) {
+                (Some(region), Some(other)) => region.user_id == other.user_id,
+                (Some(_), None) => false,
+                (None, _) => true,
+            };
+            flags & !other_flags == 0 && told_apart && same_id
+        }
+        (Fact::Block { .. }, Fact::Access { .. }) | (Fact::Access { .. }, Fact::Block { .. }) => {
+            false
+        }
+    })
 }
 
 #[cfg(test)]

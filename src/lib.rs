@@ -72,6 +72,7 @@ mod classify;
 mod data;
 mod decide;
 mod difference;
+mod emitted;
 mod encoding;
 mod facts;
 mod hash;
@@ -88,6 +89,7 @@ pub use apply::call_thunk;
 pub use cranelift_codegen;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
+pub use emitted::Emitted;
 pub use encoding::Encoding;
 pub use hash::{StructuralHash, structural_hash};
 pub use options::{

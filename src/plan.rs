@@ -19,11 +19,12 @@
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
+use crate::emitted::Record;
 use crate::facts::Fact;
 use crate::options::{Attributes, Linkage};
 use crate::remarks::Reason;
 use crate::stats::Stats;
-use crate::unit::{FunctionIndex, Item, Numbering, Symbols, resolved, resolved_data};
+use crate::unit::{Beyond, FunctionIndex, Item, Numbering, Symbols, resolved, resolved_data};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -210,8 +211,14 @@ pub struct Plan {
     pub(crate) entries: PrimaryMap<FunctionIndex, Entry>,
     pub(crate) data: PrimaryMap<DataIndex, DataEntry>,
     pub(crate) by_symbol: Symbols,
+    /// How references are compared, if the unit comes after others.
+    pub(crate) beyond: Beyond,
+    /// At least the number of classes.
+    pub(crate) classes: u32,
     pub(crate) numbering: Numbering,
     pub(crate) shared: Vec<SharedBody>,
+    /// What later units may be merged into, if the unit comes after others.
+    pub(crate) record: Option<Record>,
     pub(crate) stats: Stats,
 }
 
@@ -220,12 +227,13 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// If `function` is neither from this unit nor a shared body of this plan.
+    /// If `function` is not from this plan.
     pub fn entry(&self, function: FunctionIndex) -> &Entry {
         &self.entries[function]
     }
 
-    /// All entries: the functions in the order in which they were added, then the shared bodies.
+    /// All entries: the functions in the order in which they were added, then what the plan adds to
+    /// them: bodies that earlier units emitted, and shared bodies.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, &Entry)> {
         self.entries.iter()
     }
@@ -301,21 +309,33 @@ impl Plan {
         }
     }
 
+    /// The number of functions that were added.
+    pub fn added(&self) -> usize {
+        self.numbering.functions
+    }
+
+    /// Whether an entry is for a body that an earlier unit emitted: functions are merged into it,
+    /// but there is nothing to do for it.
+    pub fn is_emitted(&self, function: FunctionIndex) -> bool {
+        function.index() >= self.added() && self.body_of(function).is_none()
+    }
+
     /// The class of what a reference is compared by.
     pub(crate) fn class_of(&self, node: Node) -> u32 {
+        let Numbering { functions, data } = self.numbering;
+        if let Some(beyond) = node.index().checked_sub(functions + data) {
+            return self.classes + beyond as u32;
+        }
         match self.numbering.item(node) {
             Item::Function(function) => self.entries[function].class,
             Item::Data(data) => self.data[data].class,
         }
     }
 
-    /// The function whose body is behind `function`: itself, unless it is a shared body.
-    pub(crate) fn body_of(&self, function: FunctionIndex) -> FunctionIndex {
-        let added = self.entries.len() - self.shared.len();
-        match function.index().checked_sub(added) {
-            None => function,
-            Some(index) => self.shared[index].body_of,
-        }
+    /// The function of the unit whose body is behind `function`: itself, unless the plan added it.
+    /// `None` if an earlier unit emitted it.
+    pub(crate) fn body_of(&self, function: FunctionIndex) -> Option<FunctionIndex> {
+        body_of(function, self.added(), &self.shared)
     }
 
     /// Counters of the run.
@@ -324,8 +344,23 @@ impl Plan {
     }
 }
 
+/// See [`Plan::body_of`].
+pub(crate) fn body_of(
+    function: FunctionIndex,
+    added: usize,
+    shared: &[SharedBody],
+) -> Option<FunctionIndex> {
+    if function.index() < added {
+        return Some(function);
+    }
+    shared.iter().find(|shared| shared.function == function).map(|shared| shared.body_of)
+}
+
 impl ResolveSymbol for Plan {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
+        if let Some(resolved) = self.beyond.get(symbol) {
+            return Some(*resolved);
+        }
         let &item = self.by_symbol.get(symbol)?;
         Some(match item {
             Item::Function(function) if function.index() < self.numbering.functions => {

@@ -6,13 +6,15 @@
 //! class that is itself checked, all of it together is a proof by coinduction that the plan's
 //! classes are consistent, whatever found them.
 //!
+//! What is merged into bodies that earlier units emitted is not compared with those: they are gone.
+//!
 //! It shares the canonical walk with the pass, so it does not notice what the walk overlooks. And
 //! it does not look at what `apply` made of the functions.
 
 use crate::canon::{self, Context, Scratch};
 use crate::classes::Node;
 use crate::encoding::Encoding;
-use crate::facts::{Fact, Region};
+use crate::facts::{Fact, promises_hold};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::unit::{Bodies, FunctionIndex, canonicalized};
@@ -74,8 +76,7 @@ pub fn recheck(
     options: &Options<'_>,
 ) -> Result<(), RecheckError> {
     let mut classes: BTreeMap<u32, Vec<FunctionIndex>> = BTreeMap::new();
-    let added = plan.entries().len() - plan.shared_bodies().len();
-    for (function, entry) in plan.entries().take(added) {
+    for (function, entry) in plan.entries().take(plan.added()) {
         classes.entry(entry.class()).or_default().push(function);
     }
     let mut walk = Recheck { plan, options, scratch: Scratch::default() };
@@ -153,7 +154,10 @@ impl Recheck<'_> {
             let Some(to) = entry.disposition().representative() else {
                 continue;
             };
-            let body_of = self.plan.body_of(to);
+            let Some(body_of) = self.plan.body_of(to) else {
+                // It was emitted before, and its promises are not in this plan.
+                continue;
+            };
             let kept = match &self.plan.entry(to).weakened {
                 Some(weakened) => weakened,
                 None => &facts[&body_of],
@@ -164,37 +168,4 @@ impl Recheck<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether a function with the facts `other` keeps all promises of `kept`.
-///
-/// For regions: what `kept` tells apart, `other` must tell apart, and a place that keeps its region
-/// must have that very region in `other`.
-fn promises_hold(kept: &[Fact], other: &[Fact]) -> bool {
-    if kept.len() != other.len() {
-        return false;
-    }
-    // The region of `kept`, or none, at each region of `other`: at most one.
-    let mut kept_at: BTreeMap<Region, Option<Region>> = BTreeMap::new();
-    kept.iter().zip(other).all(|facts| match facts {
-        (Fact::Block { cold }, Fact::Block { cold: other }) => !cold || *other,
-        (
-            Fact::Access { flags, region },
-            Fact::Access { flags: other_flags, region: other_region },
-        ) => {
-            let told_apart = match other_region {
-                Some(other) => *kept_at.entry(*other).or_insert(*region) == *region,
-                None => region.is_none(),
-            };
-            let same_id = match (region, other_region) {
-                (Some(region), Some(other)) => region.user_id == other.user_id,
-                (Some(_), None) => false,
-                (None, _) => true,
-            };
-            flags & !other_flags == 0 && told_apart && same_id
-        }
-        (Fact::Block { .. }, Fact::Access { .. }) | (Fact::Access { .. }, Fact::Block { .. }) => {
-            false
-        }
-    })
 }

@@ -14,12 +14,14 @@ use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
+use crate::emitted::{Atom, Emitted};
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::summary::{self, Observed};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
@@ -224,6 +226,8 @@ impl Unit {
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
+    /// What earlier units emitted.
+    emitted: Option<&'a Emitted>,
     unit: Unit,
     observed: Observed,
     /// Whether there is a local function with a significant address. Of all others it is known
@@ -240,6 +244,7 @@ impl<'a> Merger<'a> {
     pub fn new(options: Options<'a>) -> Self {
         Merger {
             options,
+            emitted: None,
             unit: Unit::default(),
             observed: Observed::default(),
             addresses_matter: false,
@@ -247,6 +252,15 @@ impl<'a> Merger<'a> {
             classifier: Default::default(),
             stats: Stats::default(),
         }
+    }
+
+    /// An empty unit that comes after others: what equals something that was emitted for them is
+    /// merged into that. When the unit was emitted, [`Emitted::extend`] by its plan.
+    ///
+    /// Every function is walked, so that later units can find it. Symbols must mean the same in all
+    /// units, and options must be the same, [`Options::merge_limit`] excepted.
+    pub fn after(emitted: &'a Emitted, options: Options<'a>) -> Self {
+        Merger { emitted: Some(emitted), ..Merger::new(options) }
     }
 
     /// The options of this run.
@@ -357,8 +371,8 @@ impl<'a> Merger<'a> {
         self.stats.refine_classes_before = classified.partition.len();
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, unit, observed, stats, .. } = self;
-        decide(&options, unit, &observed, &classified, bodies, stats)
+        let Merger { options, emitted, unit, observed, stats, .. } = self;
+        decide(&options, unit, &observed, &classified, emitted, bodies, stats)
     }
 
     /// Catches up on the functions whose uses of addresses were not looked at.
@@ -371,7 +385,8 @@ impl<'a> Merger<'a> {
     }
 
     fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {
-        classify(&self.unit, &self.options, &mut self.classifier, bodies, &mut self.stats)
+        let symbols = UnitSymbols::new(&self.unit, self.emitted);
+        classify(symbols, &self.options, &mut self.classifier, bodies, &mut self.stats)
     }
 }
 
@@ -381,13 +396,83 @@ impl fmt::Debug for Merger<'_> {
     }
 }
 
-impl ResolveSymbol for Unit {
+/// The symbols of a unit, and what lies beyond it.
+pub(crate) struct UnitSymbols<'a> {
+    pub unit: &'a Unit,
+    pub emitted: Option<&'a Emitted>,
+    atoms: RefCell<Atoms>,
+}
+
+/// Numbers what references that leave the unit are compared by, in the order of first use.
+#[derive(Default)]
+struct Atoms {
+    number: HashMap<Atom, u32, FxBuildHasher>,
+    atoms: Vec<Atom>,
+    resolved: Beyond,
+}
+
+/// How references to symbols are compared, in a unit that comes after others.
+pub(crate) type Beyond = HashMap<UserExternalName, Resolved, FxBuildHasher>;
+
+impl<'a> UnitSymbols<'a> {
+    fn new(unit: &'a Unit, emitted: Option<&'a Emitted>) -> Self {
+        UnitSymbols { unit, emitted, atoms: RefCell::default() }
+    }
+
+    fn atom(&self, atom: Atom) -> Node {
+        let mut atoms = self.atoms.borrow_mut();
+        let Atoms { number, atoms, resolved: _ } = &mut *atoms;
+        let index = *number.entry(atom.clone()).or_insert_with(|| {
+            atoms.push(atom);
+            atoms.len() as u32 - 1
+        });
+        let Numbering { functions, data } = self.unit.numbering();
+        Node::new(functions + data + index as usize)
+    }
+
+    /// What was numbered, in the order of its nodes, which come behind those of the unit; and all
+    /// symbols that were asked for.
+    pub fn into_atoms(self) -> (Vec<Atom>, Beyond) {
+        let Atoms { number: _, atoms, resolved } = self.atoms.into_inner();
+        (atoms, resolved)
+    }
+}
+
+impl ResolveSymbol for UnitSymbols<'_> {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let &item = self.by_symbol.get(symbol)?;
-        let node = self.numbering().node(item);
+        let Some(emitted) = self.emitted else {
+            return self.within(symbol);
+        };
+        if let Some(resolved) = self.atoms.borrow().resolved.get(symbol) {
+            return Some(*resolved);
+        }
+        // The encoding must not say what is defined by now and what is not, or it would not be the
+        // same in a later unit: every symbol is compared by a node.
+        let resolved = match self.within(symbol) {
+            Some(Resolved { call, address }) => {
+                let itself = || self.atom(Atom::Symbol(symbol.clone()));
+                Resolved {
+                    call: Some(call.unwrap_or_else(itself)),
+                    address: Some(address.unwrap_or_else(itself)),
+                }
+            }
+            None => Resolved {
+                call: Some(self.atom(emitted.atom(symbol, true))),
+                address: Some(self.atom(emitted.atom(symbol, false))),
+            },
+        };
+        self.atoms.borrow_mut().resolved.insert(symbol.clone(), resolved);
+        Some(resolved)
+    }
+}
+
+impl UnitSymbols<'_> {
+    fn within(&self, symbol: &UserExternalName) -> Option<Resolved> {
+        let &item = self.unit.by_symbol.get(symbol)?;
+        let node = self.unit.numbering().node(item);
         Some(match item {
-            Item::Function(function) => resolved(node, &self.functions[function].attributes),
-            Item::Data(data) => resolved_data(node, &self.data[data].attributes),
+            Item::Function(function) => resolved(node, &self.unit.functions[function].attributes),
+            Item::Data(data) => resolved_data(node, &self.unit.data[data].attributes),
         })
     }
 }

@@ -1,0 +1,590 @@
+//! What is kept of functions and data objects that were emitted, so that later units merge into
+//! them.
+//!
+//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago
+//! should not be compiled again, but neither the IR nor the encoding of everything that was ever
+//! emitted can be kept. [`Emitted`] keeps, of each class, a BLAKE3 digest of the encoding together
+//! with the classes that it refers to, and of each body the promises it makes. Digests are trusted
+//! without comparing encodings, as a content-addressed store does: to merge wrongly, somebody would
+//! have to find two encodings with the same 256 bits.
+//!
+//! [`Emitted::find`] looks the classes of a new unit up, callees first. A class that is not part of
+//! a cycle is one lookup. The classes of a cycle (mutual recursion) are equal to an emitted cycle
+//! if walking both in step never meets two that differ, which is the greatest fixpoint again.
+//!
+//! What it does *not* find: a function whose callee was not yet defined when the function was
+//! emitted, if that callee later turns out to equal another one; and a body that promises more than
+//! a later function does cannot stand for it, since what is emitted cannot be weakened.
+
+use crate::classes::{Node, Partition};
+use crate::classify::Classified;
+use crate::facts::{Fact, promises_hold};
+use crate::plan::Plan;
+use crate::unit::Numbering;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// The digest of an encoding, or of a digest and the classes that it refers to.
+pub(crate) type Digest = [u8; 32];
+
+/// A class of which something was emitted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EmittedClass(u32);
+entity_impl!(EmittedClass, "emitted");
+
+/// Something beyond a unit that a reference in it is compared by.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Atom {
+    /// This symbol and no other.
+    Symbol(UserExternalName),
+    /// Whatever is equal to the function or data object of this symbol: the first of its class, or
+    /// one that is not defined yet.
+    Class(UserExternalName),
+}
+
+/// How a symbol is known from earlier units.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    class: EmittedClass,
+    /// Whether calls to it, and uses of its address, are compared by the class.
+    calls: bool,
+    addresses: bool,
+}
+
+#[derive(Debug)]
+struct Class {
+    leader: Option<UserExternalName>,
+    bodies: Vec<Body>,
+}
+
+/// A body that others can be merged into.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub symbol: UserExternalName,
+    pub alignment: u64,
+    promises: Box<[Fact]>,
+}
+
+/// What was emitted for earlier units.
+///
+/// Memory: see [`Emitted::size`].
+#[derive(Debug, Default)]
+pub struct Emitted {
+    symbols: HashMap<UserExternalName, Known, FxBuildHasher>,
+    classes: PrimaryMap<EmittedClass, Class>,
+    /// Classes that are not part of a cycle, by digests of their encodings and references.
+    by_key: HashMap<Digest, EmittedClass, FxBuildHasher>,
+    /// Classes that are, by the digests of their encodings.
+    cyclic: HashMap<Digest, Vec<EmittedClass>, FxBuildHasher>,
+    cycles: HashMap<EmittedClass, Cycle, FxBuildHasher>,
+}
+
+/// A class that is part of a cycle of references.
+#[derive(Debug)]
+struct Cycle {
+    digest: Digest,
+    references: Box<[Atom]>,
+}
+
+/// What a unit adds to [`Emitted`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    classes: Vec<NewClass>,
+    symbols: Vec<(UserExternalName, Of, bool, bool)>,
+    bodies: Vec<(Of, Body)>,
+}
+
+/// A class of a unit, as [`Record`] names it.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Old(EmittedClass),
+    /// Index into `Record::classes`.
+    New(u32),
+}
+
+#[derive(Clone, Debug)]
+struct NewClass {
+    digest: Digest,
+    references: Vec<Reference>,
+    cyclic: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Reference {
+    Atom(Atom),
+    Old(EmittedClass),
+    /// Index into `Record::classes`.
+    New(u32),
+}
+
+/// What a class of a unit refers to.
+enum Target {
+    Atom(Atom),
+    /// A class of the unit.
+    Class(usize),
+}
+
+/// The classes of a unit and what they refer to, for looking them up.
+pub(crate) struct Graph<'a> {
+    classified: &'a Classified,
+    /// The row of one member, by class.
+    row: Vec<Option<u32>>,
+    /// Strongly connected components, callees first.
+    components: Vec<Vec<u32>>,
+    /// The component of each class.
+    component: Vec<u32>,
+}
+
+impl<'a> Graph<'a> {
+    /// Linear in the number of references.
+    pub fn new(classified: &'a Classified) -> Self {
+        let mut row = alloc::vec![None; classified.partition.len()];
+        for (at, node) in classified.nodes.iter().enumerate() {
+            let class = classified.partition.class_of(node.index());
+            row[class].get_or_insert(at as u32);
+        }
+        let component = alloc::vec![u32::MAX; row.len()];
+        let mut graph = Graph { classified, row, components: Vec::new(), component };
+        graph.components = components(graph.row.len(), |class| graph.classes_used(class));
+        graph.components.retain(|component| graph.row[component[0] as usize].is_some());
+        for (index, component) in graph.components.iter().enumerate() {
+            for &class in component {
+                graph.component[class as usize] = index as u32;
+            }
+        }
+        graph
+    }
+
+    fn partition(&self) -> &Partition {
+        &self.classified.partition
+    }
+
+    fn nodes_used(&self, class: usize) -> &[Node] {
+        self.row[class].map_or(&[], |row| self.classified.references.of(row as usize))
+    }
+
+    fn classes_used(&self, class: usize) -> impl Iterator<Item = u32> + '_ {
+        self.nodes_used(class).iter().map(|node| self.partition().class_of(node.index()) as u32)
+    }
+
+    fn targets(&self, class: usize) -> impl Iterator<Item = Target> + '_ {
+        let Classified { numbering, atoms, symbols, .. } = self.classified;
+        let Numbering { functions, data } = *numbering;
+        self.nodes_used(class).iter().map(move |node| {
+            let class = self.partition().class_of(node.index());
+            match node.index().checked_sub(functions + data) {
+                Some(atom) => Target::Atom(atoms[atom].clone()),
+                None if self.row[class].is_some() => Target::Class(class),
+                // It could not be walked, so it equals nothing.
+                None => Target::Atom(Atom::Class(symbols[node.index()].clone())),
+            }
+        })
+    }
+
+    fn digest(&self, class: usize) -> Digest {
+        let row = self.row[class].expect("only classes with a row are looked up");
+        self.classified.digests[row as usize]
+    }
+
+    fn same_component(&self, a: u32, b: usize) -> bool {
+        self.component[a as usize] == self.component[b]
+    }
+
+    fn is_cyclic(&self, component: &[u32]) -> bool {
+        component.len() > 1
+            || self.classes_used(component[0] as usize).any(|class| class == component[0])
+    }
+}
+
+impl Emitted {
+    /// An empty store.
+    pub fn new() -> Self {
+        Emitted::default()
+    }
+
+    /// The number of functions and data objects that are known.
+    pub fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// Whether nothing was emitted.
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// The memory that is held, in bytes, as far as it grows with what was emitted.
+    ///
+    /// About 25 bytes for each function, and for each class 150 bytes and 12 for each block and
+    /// memory access of its body.
+    pub fn size(&self) -> usize {
+        let Emitted { symbols, classes, by_key, cyclic, cycles } = self;
+        let bodies = classes.values().flat_map(|class| &class.bodies);
+        let promises: usize = bodies.clone().map(|body| size_of_val(&*body.promises)).sum();
+        let lists: usize = cyclic.values().map(|list| size_of_val(&**list)).sum();
+        let atoms: usize = cycles.values().map(|cycle| size_of_val(&*cycle.references)).sum();
+        symbols.allocation_size()
+            + classes.len() * size_of::<Class>()
+            + bodies.count() * size_of::<Body>()
+            + promises
+            + by_key.allocation_size()
+            + cyclic.allocation_size()
+            + lists
+            + cycles.allocation_size()
+            + atoms
+    }
+
+    /// By what a call to `symbol`, or a use of its address, is compared.
+    pub(crate) fn atom(&self, symbol: &UserExternalName, call: bool) -> Atom {
+        match self.symbols.get(symbol) {
+            Some(Known { class, calls, addresses }) => match if call { *calls } else { *addresses }
+            {
+                true => self.class_atom(*class),
+                false => Atom::Symbol(symbol.clone()),
+            },
+            // Not defined yet. If it comes and equals nothing, its class will be named after it.
+            None if call => Atom::Class(symbol.clone()),
+            None => Atom::Symbol(symbol.clone()),
+        }
+    }
+
+    /// What references to the class are compared by, if there can be any: functions that may be
+    /// preempted are referred to by their symbols.
+    fn leader(&self, class: Option<EmittedClass>) -> Option<&UserExternalName> {
+        self.classes[class?].leader.as_ref()
+    }
+
+    fn class_atom(&self, class: EmittedClass) -> Atom {
+        let leader = self.leader(Some(class)).cloned();
+        Atom::Class(leader.expect("what is referred to by class has a leader"))
+    }
+
+    /// The emitted class that each class of a unit equals, by class of the unit.
+    ///
+    /// Linear in the size of the unit and in the number of emitted cyclic classes that have the
+    /// digest of one of the unit.
+    pub(crate) fn find(&self, graph: &Graph<'_>) -> Vec<Option<EmittedClass>> {
+        let mut found = alloc::vec![None; graph.row.len()];
+        for component in &graph.components {
+            self.find_component(graph, component, &mut found);
+        }
+        found
+    }
+
+    fn find_component(
+        &self,
+        graph: &Graph<'_>,
+        component: &[u32],
+        found: &mut [Option<EmittedClass>],
+    ) {
+        // What refers to something new is new.
+        let is_new = |class: &u32| {
+            graph.targets(*class as usize).any(|target| match target {
+                Target::Atom(_) => false,
+                Target::Class(class) => {
+                    self.leader(found[class]).is_none()
+                        && !graph.same_component(component[0], class)
+                }
+            })
+        };
+        if component.iter().any(is_new) {
+            return;
+        }
+        let &first = component
+            .iter()
+            .min_by_key(|&&class| graph.digest(class as usize))
+            .expect("a component is not empty");
+        let digest = graph.digest(first as usize);
+        if !graph.is_cyclic(component) {
+            let references: Vec<Atom> = graph
+                .targets(first as usize)
+                .map(|target| match target {
+                    Target::Atom(atom) => atom,
+                    Target::Class(class) => self.class_atom(found[class].expect("not new")),
+                })
+                .collect();
+            if let Some(&class) = self.by_key.get(&key(&digest, &references)) {
+                found[first as usize] = Some(class);
+                return;
+            }
+        }
+        for &candidate in self.cyclic.get(&digest).into_iter().flatten() {
+            if let Some(equal) = self.in_step(graph, found, first, candidate) {
+                for (class, emitted) in equal {
+                    found[class as usize] = Some(emitted);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Walks from `first` and `candidate` in step through the component. What is met together is
+    /// equal, unless two differ somewhere.
+    fn in_step(
+        &self,
+        graph: &Graph<'_>,
+        found: &[Option<EmittedClass>],
+        first: u32,
+        candidate: EmittedClass,
+    ) -> Option<HashMap<u32, EmittedClass, FxBuildHasher>> {
+        let mut equal: HashMap<u32, EmittedClass, FxBuildHasher> = HashMap::default();
+        equal.insert(first, candidate);
+        let mut waiting = alloc::vec![(first, candidate)];
+        while let Some((class, emitted)) = waiting.pop() {
+            let Cycle { digest, references } = self.cycles.get(&emitted)?;
+            if *digest != graph.digest(class as usize) {
+                return None;
+            }
+            let targets: Vec<Target> = graph.targets(class as usize).collect();
+            if targets.len() != references.len() {
+                return None;
+            }
+            for (target, atom) in targets.into_iter().zip(references) {
+                let class = match target {
+                    Target::Atom(target) if target == *atom => continue,
+                    Target::Atom(_) => return None,
+                    Target::Class(class) => class,
+                };
+                if !graph.same_component(first, class) {
+                    if self.class_atom(found[class].expect("not new")) != *atom {
+                        return None;
+                    }
+                    continue;
+                }
+                let Atom::Class(leader) = atom else {
+                    return None;
+                };
+                let emitted = self.symbols.get(leader)?.class;
+                match equal.insert(class as u32, emitted) {
+                    None => waiting.push((class as u32, emitted)),
+                    Some(before) if before == emitted => {}
+                    Some(_) => return None,
+                }
+            }
+        }
+        Some(equal)
+    }
+
+    /// A body of `class` that a function with these promises and this alignment can be merged into.
+    pub(crate) fn body(
+        &self,
+        class: EmittedClass,
+        facts: &[Fact],
+        alignment: u64,
+    ) -> Option<&Body> {
+        let fits =
+            |body: &&Body| body.alignment >= alignment && promises_hold(&body.promises, facts);
+        self.classes[class].bodies.iter().find(fits)
+    }
+
+    /// Adds what is emitted for a unit that was planned with [`Merger::after`], once it is.
+    /// Nothing for other plans.
+    ///
+    /// [`Merger::after`]: crate::Merger::after
+    pub fn extend(&mut self, plan: &Plan) {
+        if let Some(record) = &plan.record {
+            self.add_record(record);
+        }
+    }
+
+    fn add_record(&mut self, record: &Record) {
+        let Record { classes, symbols, bodies } = record;
+        let mut new: Vec<EmittedClass> = Vec::with_capacity(classes.len());
+        for _ in classes {
+            new.push(self.classes.push(Class { leader: None, bodies: Vec::new() }));
+        }
+        let class_of = |of: &Of| match of {
+            Of::Old(class) => *class,
+            Of::New(index) => new[*index as usize],
+        };
+        for (symbol, of, calls, addresses) in symbols {
+            let class = class_of(of);
+            let known = Known { class, calls: *calls, addresses: *addresses };
+            if known.calls || known.addresses {
+                self.classes[class].leader.get_or_insert(symbol.clone());
+            }
+            self.symbols.insert(symbol.clone(), known);
+        }
+        for (of, body) in bodies {
+            self.classes[class_of(of)].bodies.push(body.clone());
+        }
+        for (class, &emitted) in classes.iter().zip(&new) {
+            let NewClass { digest, references, cyclic } = class;
+            let atoms: Vec<Atom> = references
+                .iter()
+                .map(|reference| match reference {
+                    Reference::Atom(atom) => atom.clone(),
+                    Reference::Old(class) => self.class_atom(*class),
+                    Reference::New(index) => self.class_atom(new[*index as usize]),
+                })
+                .collect();
+            if *cyclic {
+                self.cyclic.entry(*digest).or_default().push(emitted);
+                self.cycles.insert(emitted, Cycle { digest: *digest, references: atoms.into() });
+            } else {
+                self.by_key.insert(key(digest, &atoms), emitted);
+            }
+        }
+    }
+}
+
+/// A digest of an encoding and of what it refers to.
+fn key(digest: &Digest, references: &[Atom]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(digest);
+    for atom in references {
+        let (kind, symbol) = match atom {
+            Atom::Symbol(symbol) => (0, symbol),
+            Atom::Class(symbol) => (1, symbol),
+        };
+        hasher.update(&[kind]);
+        hasher.update(&symbol.namespace.to_le_bytes());
+        hasher.update(&symbol.index.to_le_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The digest of the streams that are compared.
+pub(crate) fn digest(streams: [&[u8]; 3]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    for stream in streams {
+        hasher.update(&(stream.len() as u64).to_le_bytes());
+        hasher.update(stream);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Something of a unit that is to be remembered.
+pub(crate) struct Remembered<'a> {
+    pub symbol: &'a UserExternalName,
+    pub node: Node,
+    /// Whether calls to it, and uses of its address, are compared by its class.
+    pub calls: bool,
+    pub addresses: bool,
+}
+
+/// A body of a unit that later functions can be merged into.
+pub(crate) struct RememberedBody<'a> {
+    pub symbol: &'a UserExternalName,
+    /// The node whose body it is.
+    pub node: Node,
+    pub alignment: u64,
+    pub promises: &'a [Fact],
+}
+
+impl Record {
+    /// What is to be remembered of a unit, whose classes were `found`. The symbols must come in an
+    /// order that does not depend on the order of insertion: the first names its class.
+    pub fn new<'a>(
+        graph: &Graph<'_>,
+        found: &[Option<EmittedClass>],
+        symbols: impl Iterator<Item = Remembered<'a>>,
+        bodies: impl Iterator<Item = RememberedBody<'a>>,
+    ) -> Record {
+        let mut new: Vec<Option<u32>> = alloc::vec![None; found.len()];
+        let mut record = Record::default();
+        let is_new = |class: &&u32| found[**class as usize].is_none();
+        let classes = graph.components.iter().flatten().filter(is_new);
+        for (index, &class) in classes.enumerate() {
+            new[class as usize] = Some(index as u32);
+        }
+        for component in &graph.components {
+            let cyclic = graph.is_cyclic(component);
+            for &class in component.iter().filter(is_new) {
+                let references = graph.targets(class as usize).map(|target| match target {
+                    Target::Atom(atom) => Reference::Atom(atom),
+                    Target::Class(class) => match (found[class], new[class]) {
+                        (Some(class), _) => Reference::Old(class),
+                        (None, Some(index)) => Reference::New(index),
+                        (None, None) => unreachable!("a class with a row is found or new"),
+                    },
+                });
+                let digest = graph.digest(class as usize);
+                record.classes.push(NewClass { digest, references: references.collect(), cyclic });
+            }
+        }
+        let of = |node: Node| {
+            let class = graph.partition().class_of(node.index());
+            found[class].map(Of::Old).or(new[class].map(Of::New))
+        };
+        for Remembered { symbol, node, calls, addresses } in symbols {
+            if let Some(of) = of(node) {
+                record.symbols.push((symbol.clone(), of, calls, addresses));
+            }
+        }
+        for RememberedBody { symbol, node, alignment, promises } in bodies {
+            if let Some(of) = of(node) {
+                let body = Body { symbol: symbol.clone(), alignment, promises: promises.into() };
+                record.bodies.push((of, body));
+            }
+        }
+        record
+    }
+}
+
+/// Strongly connected components of a graph of `count` nodes, every one after those it refers to.
+///
+/// Tarjan's algorithm ("Depth-first search and linear graph algorithms", 1972) without recursion.
+fn components<I: Iterator<Item = u32>>(
+    count: usize,
+    targets: impl Fn(usize) -> I,
+) -> Vec<Vec<u32>> {
+    const UNSEEN: u32 = u32::MAX;
+    let mut index = alloc::vec![UNSEEN; count];
+    let mut low = alloc::vec![0; count];
+    let mut on_stack = alloc::vec![false; count];
+    let mut stack: Vec<u32> = Vec::new();
+    let mut next = 0;
+    let mut components = Vec::new();
+    // The way from the root to the node in hand, with what is left to visit of each.
+    let mut way: Vec<(u32, I)> = Vec::new();
+    for root in 0..count as u32 {
+        if index[root as usize] != UNSEEN {
+            continue;
+        }
+        let mut enter = Some(root);
+        loop {
+            if let Some(node) = enter.take() {
+                index[node as usize] = next;
+                low[node as usize] = next;
+                next += 1;
+                stack.push(node);
+                on_stack[node as usize] = true;
+                way.push((node, targets(node as usize)));
+            }
+            let Some((node, rest)) = way.last_mut() else {
+                break;
+            };
+            let node = *node;
+            match rest.next() {
+                Some(target) if index[target as usize] == UNSEEN => enter = Some(target),
+                Some(target) => {
+                    if on_stack[target as usize] {
+                        low[node as usize] = low[node as usize].min(index[target as usize]);
+                    }
+                }
+                None => {
+                    way.pop();
+                    if let Some((parent, _)) = way.last() {
+                        low[*parent as usize] = low[*parent as usize].min(low[node as usize]);
+                    }
+                    if low[node as usize] == index[node as usize] {
+                        let mut component = Vec::new();
+                        while let Some(member) = stack.pop() {
+                            on_stack[member as usize] = false;
+                            component.push(member);
+                            if member == node {
+                                break;
+                            }
+                        }
+                        components.push(component);
+                    }
+                }
+            }
+        }
+    }
+    components
+}
