@@ -22,7 +22,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
 /// Encodings of one bucket that are kept at the same time, in bytes.
 const BUCKET_BYTES: usize = 64 << 20;
@@ -53,6 +53,8 @@ pub(crate) struct Classified {
     /// Distinct facts. Most members of a class share theirs.
     pub facts: Vec<Vec<Fact>>,
     pub walked: SecondaryMap<Node, Walked>,
+    /// What has the encoding of something else, whatever it refers to.
+    pub alike: EntitySet<Node>,
 }
 
 /// What became of a function in this phase.
@@ -176,6 +178,7 @@ pub(crate) fn classify(
         facts_of: SecondaryMap::new(),
         facts: Vec::new(),
         walked: SecondaryMap::new(),
+        alike: EntitySet::new(),
     };
     // By symbol within a bucket, so that nothing depends on the order of insertion.
     let bucket = |node: Node| unit.bucket(numbering.item(node));
@@ -197,7 +200,7 @@ pub(crate) fn classify(
         }
     }
     let Classes { mut class_of, mut count, nodes, references, digests, .. } = classes;
-    let Classes { facts_of, facts, walked, .. } = classes;
+    let Classes { facts_of, facts, walked, alike, .. } = classes;
     let (atoms, beyond) = symbols.into_atoms();
     for _ in &atoms {
         class_of.push(count);
@@ -216,6 +219,7 @@ pub(crate) fn classify(
         facts_of,
         facts,
         walked,
+        alike,
     }
 }
 
@@ -235,6 +239,7 @@ struct Classes<'a> {
     facts_of: SecondaryMap<Node, Option<u32>>,
     facts: Vec<Vec<Fact>>,
     walked: SecondaryMap<Node, Walked>,
+    alike: EntitySet<Node>,
 }
 
 impl Classes<'_> {
@@ -352,6 +357,9 @@ impl Classes<'_> {
             };
             last = Some((facts, index));
             self.facts_of[row.node] = Some(index);
+            if equal.len() > 1 {
+                self.alike.insert(row.node);
+            }
         }
         self.count += 1;
     }

@@ -136,10 +136,10 @@ fn alone(options: &Options<'_>, classified: &Classified, node: Node) -> Reason {
             Prebucket::WalkAll => Reason::Different,
         },
         Walked::Malformed => Reason::Malformed,
-        Walked::Yes { instructions: _ } => match classified.facts_of.get(node) {
-            Some(Some(_)) => Reason::ReferencesDiffer,
-            Some(None) | None => Reason::Different,
-        },
+        Walked::Yes { instructions: _ } if classified.alike.contains(node) => {
+            Reason::ReferencesDiffer
+        }
+        Walked::Yes { instructions: _ } => Reason::Different,
     }
 }
 
