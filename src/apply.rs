@@ -45,6 +45,19 @@ impl Plan {
         func: &mut Function,
         options: &Options<'_>,
     ) -> bool {
+        let changed = self.settle(function, func, options);
+        let call = |symbol: &UserExternalName| other(symbol, self.call_symbol(symbol));
+        let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
+        redirect(func, &call, &address) || changed
+    }
+
+    /// Gives `func` the body that stands for its class, without sending references anywhere.
+    pub(crate) fn settle(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
         let entry = self.entry(function);
         let mut changed = false;
         if let Canonicalize::Optimize(_) = options.canonicalize
@@ -58,51 +71,6 @@ impl Plan {
             weaken(func, entry, facts, options);
             changed = true;
         }
-        changed | self.redirect(func)
-    }
-
-    /// Sends every reference to where the plan wants it.
-    fn redirect(&self, func: &mut Function) -> bool {
-        let mut changed = false;
-        for index in 0..func.global_values.len() {
-            let gv = cranelift_codegen::ir::GlobalValue::new(index);
-            let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
-                continue;
-            };
-            let Some(symbol) = user_symbol(func, name) else {
-                continue;
-            };
-            let to = self.address_symbol(symbol);
-            if to != symbol {
-                let new = user_name(func, to.clone());
-                if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
-                    *name = new;
-                    changed = true;
-                }
-            }
-        }
-        for index in 0..func.dfg.ext_funcs.len() {
-            let func_ref = FuncRef::new(index);
-            let callee = &func.dfg.ext_funcs[func_ref];
-            // Whoever patches a call finds it under the symbol that the front end gave.
-            if callee.patchable {
-                continue;
-            }
-            let Some(symbol) = user_symbol(func, &callee.name) else {
-                continue;
-            };
-            let call = self.call_symbol(symbol);
-            if call == symbol {
-                continue;
-            }
-            let call = call.clone();
-            if *self.address_symbol(symbol) != call {
-                keep_address_uses(func, func_ref);
-            }
-            let name = user_name(func, call);
-            func.dfg.ext_funcs[func_ref].name = name;
-            changed = true;
-        }
         changed
     }
 
@@ -113,6 +81,59 @@ impl Plan {
             Some(function) => self.entry(self.call_target(function)).symbol(),
         }
     }
+}
+
+fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExternalName> {
+    (target != symbol).then(|| target.clone())
+}
+
+/// Sends calls, and uses of addresses, to the symbols that should be used instead, if any.
+pub(crate) fn redirect(
+    func: &mut Function,
+    call: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
+    address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
+) -> bool {
+    let mut changed = false;
+    for index in 0..func.global_values.len() {
+        let gv = cranelift_codegen::ir::GlobalValue::new(index);
+        let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
+            continue;
+        };
+        if let Some(to) = user_symbol(func, name).and_then(address) {
+            let new = user_name(func, to);
+            if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                *name = new;
+                changed = true;
+            }
+        }
+    }
+    for index in 0..func.dfg.ext_funcs.len() {
+        let func_ref = FuncRef::new(index);
+        let callee = &func.dfg.ext_funcs[func_ref];
+        // Whoever patches a call finds it under the symbol that the front end gave.
+        if callee.patchable {
+            continue;
+        }
+        let Some(symbol) = user_symbol(func, &callee.name).cloned() else {
+            continue;
+        };
+        let (call, address) = (call(&symbol), address(&symbol));
+        if call == address {
+            if let Some(to) = call {
+                func.dfg.ext_funcs[func_ref].name = user_name(func, to);
+                changed = true;
+            }
+            continue;
+        }
+        let own = keep_address_uses(func, func_ref);
+        for (func_ref, to) in [(Some(func_ref), call), (own, address)] {
+            if let (Some(func_ref), Some(to)) = (func_ref, to) {
+                func.dfg.ext_funcs[func_ref].name = user_name(func, to);
+                changed = true;
+            }
+        }
+    }
+    changed
 }
 
 fn user_symbol<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a UserExternalName> {
@@ -128,11 +149,9 @@ fn user_name(func: &mut Function, symbol: UserExternalName) -> ExternalName {
 }
 
 /// Gives the instructions that take the address of `func_ref` a reference of their own, so that
-/// the calls can be redirected without them.
-fn keep_address_uses(func: &mut Function, func_ref: FuncRef) {
-    if !address_uses(func).any(|used| used == func_ref) {
-        return;
-    }
+/// the calls can be redirected without them. `None` if there are no such instructions.
+fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> {
+    address_uses(func).find(|&used| used == func_ref)?;
     let ExtFuncData { name, signature, colocated, patchable } =
         func.dfg.ext_funcs[func_ref].clone();
     let own = func.import_function(ExtFuncData { name, signature, colocated, patchable });
@@ -144,6 +163,7 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) {
             *used = own;
         }
     }
+    Some(own)
 }
 
 /// Replaces the promises of `func` by `facts`, which are in the order of the canonical walk.

@@ -11,7 +11,7 @@ use crate::data::{DataAttributes, DataIndex};
 use crate::emitted::{Emitted, EmittedClass, Graph, Record, Remembered, RememberedBody};
 use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
-use crate::plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody, body_of};
+use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody, body_of};
 use crate::remarks::Reason;
 use crate::stats::Stats;
 use crate::summary::Observed;
@@ -56,7 +56,7 @@ pub(crate) fn decide(
         data.push(DataEntry {
             symbol,
             attributes,
-            disposition: DataDisposition::Keep,
+            disposition: Disposition::Keep,
             reason: cannot_merge(&attributes).unwrap_or_else(alone),
             class: 0,
             alignment: attributes.alignment,
@@ -97,7 +97,7 @@ pub(crate) fn decide(
     stats.plan_merged = entries.values().filter(merged).count();
     stats.plan_weakened = entries.values().filter(|entry| entry.weakened.is_some()).count();
     for entry in data.values() {
-        if entry.disposition != DataDisposition::Keep {
+        if entry.disposition != Disposition::Keep {
             stats.plan_merged_data_objects += 1;
             stats.plan_merged_data_bytes += entry.size;
         }
@@ -290,11 +290,11 @@ impl Decision<'_> {
     fn data_member(&mut self, member: DataIndex, to: DataIndex) {
         let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
         let (disposition, reason) = if !linkage.is_visible_outside() && !symbol_used {
-            (DataDisposition::Redirect { to }, Reason::AddressInsignificant)
+            (Disposition::Redirect { to }, Reason::AddressInsignificant)
         } else if self.options.aliases {
-            (DataDisposition::Alias { to }, Reason::AddressInsignificant)
+            (Disposition::Alias { to }, Reason::AddressInsignificant)
         } else {
-            (DataDisposition::Keep, Reason::NoAlias)
+            (Disposition::Keep, Reason::NoAlias)
         };
         self.data[member].disposition = disposition;
         self.data[member].reason = reason;
@@ -316,7 +316,7 @@ impl Decision<'_> {
         let entry = &self.data[data];
         let entry = DataEntry {
             symbol: symbol.clone(),
-            disposition: DataDisposition::Keep,
+            disposition: Disposition::Keep,
             reason: Reason::Representative,
             ..entry.clone()
         };
@@ -565,7 +565,7 @@ impl Decision<'_> {
         let data = self
             .data
             .iter()
-            .filter(|(_, entry)| entry.disposition != DataDisposition::Keep)
+            .filter(|(_, entry)| entry.disposition != Disposition::Keep)
             .map(|(data, _)| Item::Data(data));
         let mut merges: Vec<Item> = functions.chain(data).collect();
         merges.sort_unstable_by_key(|&item| self.item_order(item));
@@ -576,7 +576,7 @@ impl Decision<'_> {
                     self.entries[function].reason = Reason::MergeLimit;
                 }
                 Item::Data(data) => {
-                    self.data[data].disposition = DataDisposition::Keep;
+                    self.data[data].disposition = Disposition::Keep;
                     self.data[data].reason = Reason::MergeLimit;
                 }
             }
@@ -691,7 +691,7 @@ impl Decision<'_> {
             }
             Item::Data(data) => {
                 let DataEntry { attributes, disposition, .. } = &self.data[data];
-                *disposition == DataDisposition::Keep && !attributes.pinned
+                *disposition == Disposition::Keep && !attributes.pinned
             }
         }
     }

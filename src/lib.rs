@@ -76,6 +76,9 @@ mod emitted;
 mod encoding;
 mod facts;
 mod hash;
+mod map;
+#[cfg(feature = "module")]
+mod module;
 mod options;
 mod plan;
 mod recheck;
@@ -87,16 +90,21 @@ mod unit;
 
 pub use apply::call_thunk;
 pub use cranelift_codegen;
+#[cfg(feature = "module")]
+pub use cranelift_module;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
 pub use emitted::Emitted;
 pub use encoding::Encoding;
 pub use hash::{StructuralHash, structural_hash};
+pub use map::{Code, MergeMap, Original, PerfMap};
+#[cfg(feature = "module")]
+pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 pub use options::{
     Addresses, Attributes, CallThunks, Canonicalize, Compare, ComparePolicy, Linkage, Options,
     Prebucket,
 };
-pub use plan::{DataDisposition, DataEntry, Disposition, Entry, Plan, SharedBody};
+pub use plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
 pub use recheck::{Disagreement, RecheckError, recheck};
 pub use remarks::Reason;
 pub use stats::Stats;

@@ -29,31 +29,33 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap};
 
-/// What becomes of a function.
+/// What becomes of a function, or of a data object (which never becomes a thunk). `I` tells which
+/// one it is merged into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// Its body is compiled, after [`Plan::apply`](crate::Plan::apply).
+pub enum Disposition<I = FunctionIndex> {
+    /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
+    /// [`Plan::address_symbol`] tells.
     Keep,
     /// Nobody refers to it any more; there is nothing to emit.
     Redirect {
-        /// Whom its callers call.
-        to: FunctionIndex,
+        /// Who takes its place.
+        to: I,
     },
     /// Its symbol is another name for the representative's address.
     Alias {
         /// Whose address its symbol gets.
-        to: FunctionIndex,
+        to: I,
     },
     /// Its symbol stays where it is; all its code is a jump.
     Thunk {
         /// Where it jumps.
-        to: FunctionIndex,
+        to: I,
     },
 }
 
-impl Disposition {
+impl<I> Disposition<I> {
     /// The word used in reports: keep, redirect, alias or thunk.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Disposition::Keep => "keep",
             Disposition::Redirect { to: _ } => "redirect",
@@ -62,13 +64,23 @@ impl Disposition {
         }
     }
 
-    /// The representative, if the function's own body is not needed any more.
-    pub fn representative(self) -> Option<FunctionIndex> {
+    /// The representative, if the body or the data is not needed any more.
+    pub fn representative(self) -> Option<I> {
         match self {
             Disposition::Keep => None,
             Disposition::Redirect { to }
             | Disposition::Alias { to }
             | Disposition::Thunk { to } => Some(to),
+        }
+    }
+
+    /// The same, told of by another name.
+    pub fn map<J>(self, name: impl FnOnce(I) -> J) -> Disposition<J> {
+        match self {
+            Disposition::Keep => Disposition::Keep,
+            Disposition::Redirect { to } => Disposition::Redirect { to: name(to) },
+            Disposition::Alias { to } => Disposition::Alias { to: name(to) },
+            Disposition::Thunk { to } => Disposition::Thunk { to: name(to) },
         }
     }
 }
@@ -115,48 +127,12 @@ impl Entry {
     }
 }
 
-/// What becomes of a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataDisposition {
-    /// It is emitted, with the pointers that [`Plan::address_symbol`] tells.
-    Keep,
-    /// Nobody refers to it any more; there is nothing to emit.
-    Redirect {
-        /// Who takes its place.
-        to: DataIndex,
-    },
-    /// Its symbol is another name for the representative's address.
-    Alias {
-        /// Whose address its symbol gets.
-        to: DataIndex,
-    },
-}
-
-impl DataDisposition {
-    /// The word used in reports: keep, redirect or alias.
-    pub fn name(self) -> &'static str {
-        match self {
-            DataDisposition::Keep => "keep",
-            DataDisposition::Redirect { to: _ } => "redirect",
-            DataDisposition::Alias { to: _ } => "alias",
-        }
-    }
-
-    /// The representative, if the object itself is not needed any more.
-    pub fn representative(self) -> Option<DataIndex> {
-        match self {
-            DataDisposition::Keep => None,
-            DataDisposition::Redirect { to } | DataDisposition::Alias { to } => Some(to),
-        }
-    }
-}
-
 /// The plan's entry for one data object.
 #[derive(Clone, Debug)]
 pub struct DataEntry {
     pub(crate) symbol: UserExternalName,
     pub(crate) attributes: DataAttributes,
-    pub(crate) disposition: DataDisposition,
+    pub(crate) disposition: Disposition<DataIndex>,
     pub(crate) reason: Reason,
     pub(crate) class: u32,
     pub(crate) alignment: u64,
@@ -170,7 +146,7 @@ impl DataEntry {
     }
 
     /// What becomes of the object.
-    pub fn disposition(&self) -> DataDisposition {
+    pub fn disposition(&self) -> Disposition<DataIndex> {
         self.disposition
     }
 
@@ -303,8 +279,8 @@ impl Plan {
             None => symbol,
             Some(Item::Function(function)) => &self.entries[self.address_target(*function)].symbol,
             Some(Item::Data(data)) => match self.data[*data].disposition {
-                DataDisposition::Redirect { to } => &self.data[to].symbol,
-                DataDisposition::Keep | DataDisposition::Alias { to: _ } => symbol,
+                Disposition::Redirect { to } => &self.data[to].symbol,
+                Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
             },
         }
     }

@@ -113,11 +113,13 @@ impl Target {
         }
     }
 
-    /// The same target for a back end that reserves `bytes` more for each relocation of a call, for
-    /// the case that the callee turns out to be far away: 24 in `cranelift-jit` on aarch64.
-    pub fn with_veneers(mut self, bytes: u32) -> Target {
-        if let Some(jump) = &mut self.jump_thunk {
-            jump.veneer = bytes;
+    /// The same target in `cranelift-jit`, which reserves 24 bytes more for each call on aarch64, in
+    /// case the callee turns out to be far away.
+    pub fn in_jit(mut self) -> Target {
+        if let Some(jump) = &mut self.jump_thunk
+            && jump.relocation == Reloc::Arm64Call
+        {
+            jump.veneer = 24;
         }
         self
     }

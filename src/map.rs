@@ -1,0 +1,260 @@
+//! The merge map: which original functions stand behind which code.
+//!
+//! After merging, one address may be the address of several functions, and a frame of one function
+//! may stand for another. A backtrace, a profile or a breakpoint needs to know. [`MergeMap`] answers
+//! in both directions: from a symbol, a name or an address to all functions whose body is there, and
+//! from a function to its body. It is a copy: later merges do not show in it.
+//!
+//! It knows what was merged, not who called: of which of the functions a frame is, only the caller's
+//! source can tell.
+
+use crate::plan::{Disposition, Plan};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_entity::EntityRef;
+
+/// A function as it was before merging.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// Its symbol.
+    pub symbol: UserExternalName,
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    pub disposition: Disposition<UserExternalName>,
+}
+
+impl Original {
+    /// The symbol of the body that runs when the function is called.
+    pub fn body(&self) -> &UserExternalName {
+        match &self.disposition {
+            Disposition::Keep => &self.symbol,
+            Disposition::Redirect { to }
+            | Disposition::Alias { to }
+            | Disposition::Thunk { to } => to,
+        }
+    }
+}
+
+/// Code of which the address is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The first byte.
+    pub start: u64,
+    /// The size in bytes.
+    pub size: u64,
+    /// Whose code it is: of a body, or of a thunk.
+    pub symbol: UserExternalName,
+}
+
+type Key = (u32, u32);
+
+fn key(symbol: &UserExternalName) -> Key {
+    (symbol.namespace, symbol.index)
+}
+
+/// Which original functions stand behind which code.
+#[derive(Clone, Debug, Default)]
+pub struct MergeMap {
+    originals: Vec<Original>,
+    by_symbol: BTreeMap<Key, usize>,
+    by_name: BTreeMap<String, usize>,
+    /// The originals of each body, in the order in which they were added.
+    behind: BTreeMap<Key, Vec<usize>>,
+    code: BTreeMap<u64, Code>,
+}
+
+impl MergeMap {
+    /// An empty map.
+    pub fn new() -> Self {
+        MergeMap::default()
+    }
+
+    /// The map of one plan. `name` tells the name of a function.
+    pub fn of(plan: &Plan, mut name: impl FnMut(&UserExternalName) -> String) -> Self {
+        let mut map = MergeMap::new();
+        for (function, entry) in plan.entries() {
+            if function.index() >= plan.added() && plan.is_emitted(function) {
+                continue;
+            }
+            let symbol = entry.symbol().clone();
+            let name = name(&symbol);
+            let disposition = entry.disposition().map(|to| plan.entry(to).symbol().clone());
+            map.add(Original { symbol, name, disposition });
+        }
+        map
+    }
+
+    /// Adds a function. One that was added before under the same symbol is replaced.
+    pub fn add(&mut self, original: Original) {
+        let index = self.originals.len();
+        if let Some(before) = self.by_symbol.insert(key(&original.symbol), index) {
+            let before = &self.originals[before];
+            self.by_name.remove(&before.name);
+            if let Some(behind) = self.behind.get_mut(&key(before.body())) {
+                behind.retain(|&other| self.originals[other].symbol != original.symbol);
+            }
+        }
+        self.by_name.insert(original.name.clone(), index);
+        self.behind.entry(key(original.body())).or_default().push(index);
+        self.originals.push(original);
+    }
+
+    /// Tells where the code of a body or a thunk is.
+    pub fn place(&mut self, symbol: UserExternalName, start: u64, size: u64) {
+        self.code.insert(start, Code { start, size, symbol });
+    }
+
+    /// The function of a symbol.
+    pub fn original(&self, symbol: &UserExternalName) -> Option<&Original> {
+        self.by_symbol.get(&key(symbol)).map(|&index| &self.originals[index])
+    }
+
+    /// The function of a name.
+    pub fn by_name(&self, name: &str) -> Option<&Original> {
+        self.by_name.get(name).map(|&index| &self.originals[index])
+    }
+
+    /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and
+    /// whatever was merged into it.
+    pub fn behind(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
+        let behind = self.behind.get(&key(symbol)).map_or(&[][..], |behind| behind);
+        let itself = self.by_symbol.get(&key(symbol)).copied();
+        let own = itself.filter(|index| behind.contains(index));
+        let others = behind.iter().copied().filter(move |&index| Some(index) != own);
+        own.into_iter().chain(others).map(|index| &self.originals[index])
+    }
+
+    /// The code at an address.
+    pub fn at(&self, address: u64) -> Option<&Code> {
+        let (_, code) = self.code.range(..=address).next_back()?;
+        (address - code.start < code.size.max(1)).then_some(code)
+    }
+
+    /// All functions of which the code at an address may be: those behind a body, or the one whose
+    /// thunk it is.
+    pub fn originals_at(&self, address: u64) -> impl Iterator<Item = &Original> + use<'_> {
+        let symbol = self.at(address).map(|code| &code.symbol);
+        let thunk = symbol
+            .and_then(|symbol| self.original(symbol))
+            .filter(|original| matches!(original.disposition, Disposition::Thunk { to: _ }));
+        let behind = symbol.filter(|_| thunk.is_none()).map(|symbol| self.behind(symbol));
+        thunk.into_iter().chain(behind.into_iter().flatten())
+    }
+
+    /// All functions, in the order in which they were added.
+    pub fn originals(&self) -> impl Iterator<Item = &Original> {
+        self.originals.iter().filter(|original| {
+            self.original(&original.symbol).is_some_and(|current| core::ptr::eq(current, *original))
+        })
+    }
+
+    /// The map in the format of `perf`'s JIT support: `/tmp/perf-PID.map`, one line for each piece
+    /// of code whose place is known, with its start and size in hexadecimal and the names of all
+    /// functions that are there.
+    pub fn perf_map(&self) -> PerfMap<'_> {
+        PerfMap(self)
+    }
+}
+
+/// Prints a [`MergeMap`] as `perf` reads it.
+#[derive(Debug)]
+pub struct PerfMap<'a>(&'a MergeMap);
+
+impl fmt::Display for PerfMap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Code { start, size, symbol } in self.0.code.values() {
+            let mut originals = self.0.originals_at(*start);
+            let first = originals.next();
+            write!(f, "{start:x} {size:x} ")?;
+            match first {
+                Some(Original { name, disposition: Disposition::Thunk { .. }, .. }) => {
+                    write!(f, "{name} [thunk]")?;
+                }
+                Some(Original { name, .. }) => f.write_str(name)?,
+                None => write!(f, "{symbol}")?,
+            }
+            for (index, other) in originals.enumerate() {
+                write!(f, "{}{}", if index == 0 { " [merged: " } else { ", " }, other.name)?;
+            }
+            if self.0.originals_at(*start).nth(1).is_some() {
+                f.write_str("]")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn symbol(index: u32) -> UserExternalName {
+        UserExternalName::new(0, index)
+    }
+
+    fn map() -> MergeMap {
+        let mut map = MergeMap::new();
+        let to = symbol(0);
+        for (index, name, disposition) in [
+            (1, "alias", Disposition::Alias { to: to.clone() }),
+            (0, "body", Disposition::Keep),
+            (2, "thunk", Disposition::Thunk { to: to.clone() }),
+            (3, "gone", Disposition::Redirect { to }),
+            (4, "alone", Disposition::Keep),
+        ] {
+            map.add(Original { symbol: symbol(index), name: name.into(), disposition });
+        }
+        map.place(symbol(0), 0x1000, 0x20);
+        map.place(symbol(2), 0x1020, 5);
+        map.place(symbol(4), 0x1030, 8);
+        map
+    }
+
+    fn names<'a>(originals: impl Iterator<Item = &'a Original>) -> Vec<&'a str> {
+        originals.map(|original| &*original.name).collect()
+    }
+
+    #[test]
+    fn an_address_leads_to_all_functions_whose_body_is_there() {
+        let map = map();
+        assert_eq!(names(map.originals_at(0x101f)), ["body", "alias", "thunk", "gone"]);
+        assert_eq!(names(map.originals_at(0x1020)), ["thunk"]);
+        assert_eq!(names(map.originals_at(0x1025)), [""; 0]);
+        assert_eq!(names(map.originals_at(0xfff)), [""; 0]);
+    }
+
+    #[test]
+    fn a_function_leads_to_its_body() {
+        let map = map();
+        for name in ["body", "alias", "thunk", "gone"] {
+            assert_eq!(*map.by_name(name).unwrap().body(), symbol(0));
+        }
+        assert_eq!(*map.original(&symbol(4)).unwrap().body(), symbol(4));
+        assert!(map.by_name("nobody").is_none());
+    }
+
+    #[test]
+    fn a_function_that_is_added_again_is_replaced() {
+        let mut map = map();
+        let disposition = Disposition::Keep;
+        map.add(Original { symbol: symbol(3), name: "back".into(), disposition });
+        assert_eq!(names(map.behind(&symbol(0))), ["body", "alias", "thunk"]);
+        assert_eq!(names(map.behind(&symbol(3))), ["back"]);
+        assert!(map.by_name("gone").is_none());
+        assert_eq!(map.originals().count(), 5);
+    }
+
+    #[test]
+    fn the_perf_map_names_everything_at_an_address() {
+        assert_eq!(
+            map().perf_map().to_string(),
+            "1000 20 body [merged: alias, thunk, gone]\n1020 5 thunk [thunk]\n1030 8 alone\n"
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! What `cranelift-jit` adds: addresses, of merged functions, too.
+
+use super::{BackEnd, MergingModule};
+use crate::map::MergeMap;
+use cranelift_jit::JITModule;
+use cranelift_module::{DataId, FuncId, ModuleRelocTarget, ModuleResult};
+
+impl MergingModule<JITModule> {
+    /// Flushes with [`BackEnd::Jit`] and makes everything that was defined ready to run. Can be
+    /// called any number of times; functions that come later are merged into those that are there.
+    ///
+    /// # Errors
+    ///
+    /// See [`MergingModule::flush`], and what `JITModule::finalize_definitions` says.
+    pub fn finalize_definitions(&mut self) -> ModuleResult<()> {
+        self.flush_to(BackEnd::Jit, self.options.remember)?;
+        self.inner.finalize_definitions()
+    }
+
+    /// The address of a function that was defined and finalized, merged or not.
+    ///
+    /// # Panics
+    ///
+    /// If it was not, as `JITModule::get_finalized_function` does.
+    pub fn get_finalized_function(&self, function: FuncId) -> *const u8 {
+        let target = self.address_target(function).unwrap_or(function);
+        self.inner.get_finalized_function(target)
+    }
+
+    /// The address and size in bytes of a data object that was defined and finalized, merged or not.
+    ///
+    /// # Panics
+    ///
+    /// If it was not, as `JITModule::get_finalized_data` does.
+    pub fn get_finalized_data(&self, data: DataId) -> (*const u8, usize) {
+        self.inner.get_finalized_data(self.data[data].body.expand().unwrap_or(data))
+    }
+
+    /// The address that a relocation to `target` resolves to.
+    ///
+    /// # Panics
+    ///
+    /// See `JITModule::get_address`.
+    pub fn get_address(&self, target: &ModuleRelocTarget) -> *const u8 {
+        self.inner.get_address(&self.pointer_to(target))
+    }
+
+    /// The merge map, with the addresses of all functions that were finalized.
+    pub fn finalized_map(&self) -> MergeMap {
+        let mut map = self.merge_map();
+        for (function, state) in self.functions.iter().filter(|(_, state)| state.size > 0) {
+            let start = self.inner.get_finalized_function(function) as usize as u64;
+            map.place(super::symbol(function), start, u64::from(state.size));
+        }
+        map
+    }
+}

@@ -1,0 +1,605 @@
+//! [`MergingModule`]: function merging for whoever defines functions through
+//! `cranelift_module::Module`.
+//!
+//! It wraps a module and is one. Definitions are held back until somebody needs the result
+//! (`finish`, `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and what is
+//! left is defined in the wrapped module. Declarations go straight through, so identifiers are those
+//! of the wrapped module.
+//!
+//! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
+//! * `flush` is the list of phases: plan, place, emit;
+//! * `object` and `jit` are what these back ends add.
+//!
+//! It does not look into the wrapped module. What that cannot do (give two symbols one address) it
+//! does not ask for, unless [`ModuleOptions::back_end`] says so.
+
+mod flush;
+#[cfg(feature = "jit")]
+mod jit;
+#[cfg(feature = "object")]
+mod object;
+
+use crate::data::DataAttributes;
+use crate::emitted::Emitted;
+use crate::map::{MergeMap, Original};
+use crate::options::{Addresses, Attributes, ComparePolicy, Linkage, Prebucket};
+use crate::plan::Disposition;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{self, Function, UserExternalName};
+use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_entity::SecondaryMap;
+use cranelift_module::{
+    DataDescription, DataId, FuncId, FuncOrDataId, Module, ModuleDeclarations, ModuleError,
+    ModuleReloc, ModuleResult,
+};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// When functions are compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// When the module is flushed. Functions that are merged away are never compiled; after
+    /// `define_function`, the context holds no compiled code.
+    #[default]
+    Deferred,
+    /// At once, as `Module` promises: after `define_function`, `ctx.compiled_code()` is there, also
+    /// for functions that are merged away. Each function is merged into those that were defined
+    /// before it. This saves bytes and no time, and finds no mutual recursion.
+    Eager,
+}
+
+/// What the wrapped module can do beyond `Module`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackEnd {
+    /// Nothing is known of it. Every function gets code of its own, if only a jump, and data objects
+    /// are left alone.
+    #[default]
+    Any,
+    /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
+    /// address of their representative: [`Aliases::place`] must be called on what its `finish`
+    /// returns. `MergingModule<ObjectModule>::finish` does all that.
+    Object,
+    /// There is a `JITModule` in it, and all addresses are asked of the wrapper. Functions that are
+    /// merged away have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does
+    /// all that.
+    Jit,
+}
+
+/// Options of a [`MergingModule`].
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleOptions {
+    /// When functions are compiled.
+    pub mode: Mode,
+    /// What the wrapped module can do.
+    pub back_end: BackEnd,
+    /// Whether addresses of functions matter of which nothing else is said. Default: they do.
+    pub functions: Addresses,
+    /// The same for data objects that cannot be written. Default: they do, so that none is merged.
+    pub data: Addresses,
+    /// Whether functions that are flushed are remembered, so that later ones can be merged into
+    /// them. Costs a walk of every function and the memory that
+    /// [`MergingModule::remembered_bytes`] tells. Default: yes. What comes with the last flush
+    /// (`finish`, `into_inner`) is never remembered.
+    pub remember: bool,
+    /// See [`Options::compare`](crate::Options::compare).
+    pub compare: ComparePolicy,
+    /// See [`Options::prebucket`](crate::Options::prebucket).
+    pub prebucket: Prebucket,
+    /// Whether functions are optimised before they are compared; see
+    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
+    pub optimize: bool,
+    /// Perform only the first so many merges, over all flushes. For bisecting.
+    pub merge_limit: Option<u32>,
+}
+
+impl Default for ModuleOptions {
+    fn default() -> Self {
+        ModuleOptions {
+            mode: Mode::default(),
+            back_end: BackEnd::default(),
+            functions: Addresses::Significant,
+            data: Addresses::Significant,
+            remember: true,
+            compare: ComparePolicy::default(),
+            prebucket: Prebucket::default(),
+            optimize: false,
+            merge_limit: None,
+        }
+    }
+}
+
+/// What merging did so far, over all flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleStats {
+    /// Flushes that had something to do.
+    pub flushes: usize,
+    /// Functions that were defined from IR and flushed.
+    pub functions: usize,
+    /// Functions that were compiled.
+    pub compiled: usize,
+    /// Functions that became nothing, an alias, or a thunk.
+    pub redirects: usize,
+    /// See `redirects`.
+    pub aliases: usize,
+    /// See `redirects`.
+    pub thunks: usize,
+    /// Data objects that were merged away.
+    pub merged_data_objects: usize,
+    /// Bytes of code in the wrapped module, without padding.
+    pub code_bytes: u64,
+    /// Bytes of code that would be there beside them without merging.
+    pub saved_code_bytes: u64,
+    /// Bytes of data that would be there.
+    pub saved_data_bytes: u64,
+}
+
+impl ModuleStats {
+    /// Functions that lost their bodies.
+    pub fn merged(&self) -> usize {
+        self.redirects + self.aliases + self.thunks
+    }
+}
+
+/// Symbols that are to get the place of another one, in an object file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "without `place`, these symbols lead nowhere"]
+pub struct Aliases {
+    functions: Vec<(FuncId, FuncId)>,
+    data: Vec<(DataId, DataId)>,
+}
+
+impl Aliases {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.data.is_empty()
+    }
+
+    /// Functions, each with the one whose place its symbol gets.
+    pub fn functions(&self) -> &[(FuncId, FuncId)] {
+        &self.functions
+    }
+
+    /// Data objects, each with the one whose place its symbol gets.
+    pub fn data_objects(&self) -> &[(DataId, DataId)] {
+        &self.data
+    }
+}
+
+/// What is known of a function.
+#[derive(Clone, Default)]
+struct FunctionState {
+    defined: bool,
+    /// Emitted code calls its symbol, or holds its address, from before it was defined.
+    called: bool,
+    address_held: bool,
+    /// Another definition may take its place, so it is always called by its symbol.
+    preemptible: bool,
+    /// The wrapped module has no definition of it.
+    gone: bool,
+    became: Became,
+    /// Whose body it has, if not its own.
+    body: PackedOption<FuncId>,
+    /// Bytes of its own code, if it was emitted.
+    size: u32,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Became {
+    #[default]
+    Kept,
+    Redirected,
+    Alias,
+    Thunk,
+}
+
+/// What is known of a data object.
+#[derive(Clone, Default)]
+struct DataState {
+    defined: bool,
+    /// Something that was emitted refers to it, from before it was defined.
+    used: bool,
+    /// Who takes its place in all references.
+    body: PackedOption<DataId>,
+}
+
+/// A definition that is held back.
+enum Definition {
+    Body { func: Box<Function>, want_disasm: bool, control_plane: ControlPlane },
+    Bytes { alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
+}
+
+/// Definitions that are held back, in the order in which they came.
+#[derive(Default)]
+struct Pending {
+    functions: Vec<(FuncId, Definition)>,
+    data: Vec<(DataId, DataDescription)>,
+}
+
+/// A module that merges functions that do the same thing before they are compiled.
+///
+/// Wrap the module that is used so far, and use the wrapper in its place:
+///
+/// * errors come when they came before: a definition of an import, a second definition and IR that
+///   the verifier refuses are reported by `define_function`. What only the compiler finds (IR that
+///   it does not support) is reported by the flush; [`MergingModule::failed`] tells the function;
+/// * `define_function` copies the function. The context is left as it is and holds no compiled code,
+///   unless [`Mode::Eager`] is chosen;
+/// * linkage may widen until the flush, which reads it;
+/// * all that is not said otherwise keeps an address of its own: see [`MergingModule::attributes`].
+///
+/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
+/// `define_function`, as the one that writes unwind information in `rustc_codegen_cranelift` does,
+/// must be inside, where it sees only functions that are compiled.
+///
+/// A reference that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush`
+/// loses what is held back.
+pub struct MergingModule<M> {
+    inner: M,
+    options: ModuleOptions,
+    attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
+    data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
+    functions: SecondaryMap<FuncId, FunctionState>,
+    data: SecondaryMap<DataId, DataState>,
+    /// Bodies that the plans added, by the index of their symbols.
+    shared: Vec<FuncId>,
+    /// Names that cannot be interposed, for functions that could be.
+    local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
+    pending: Pending,
+    aliases: Aliases,
+    emitted: Emitted,
+    stats: ModuleStats,
+    context: Context,
+    failed: Option<FuncId>,
+}
+
+impl<M: Module> MergingModule<M> {
+    /// Wraps `inner`, with the options that lose nothing.
+    pub fn new(inner: M) -> Self {
+        MergingModule::with_options(inner, ModuleOptions::default())
+    }
+
+    /// Wraps `inner`. What is already defined in it stays as it is.
+    pub fn with_options(inner: M, options: ModuleOptions) -> Self {
+        MergingModule {
+            inner,
+            options,
+            attributes: HashMap::default(),
+            data_attributes: HashMap::default(),
+            functions: SecondaryMap::new(),
+            data: SecondaryMap::new(),
+            shared: Vec::new(),
+            local_names: HashMap::default(),
+            pending: Pending::default(),
+            aliases: Aliases::default(),
+            emitted: Emitted::new(),
+            stats: ModuleStats::default(),
+            context: Context::new(),
+            failed: None,
+        }
+    }
+
+    /// The options.
+    pub fn options(&self) -> &ModuleOptions {
+        &self.options
+    }
+
+    /// The wrapped module. It lacks what is held back.
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// What merging must know of a function and the module does not: whether its address is
+    /// significant, whether it is pinned or not to be merged, its key. To be set before the function
+    /// is flushed. The linkage in it is not used, that of the declaration is; alignments other than
+    /// that of the module cannot be asked for through `Module`.
+    ///
+    /// The address of a *local* function counts as taken if a function or a data object of the module
+    /// takes it. If the host asks for it (`get_finalized_function`) and compares it, say so:
+    /// `address_taken`.
+    pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
+        let addresses = self.options.functions;
+        self.attributes
+            .entry(function)
+            .or_insert_with(|| Attributes { addresses, ..Attributes::default() })
+    }
+
+    /// The same for a data object; to be set before `define_data`. Linkage, `writable` and `tls` are
+    /// those of the declaration.
+    pub fn data_attributes(&mut self, data: DataId) -> &mut DataAttributes {
+        let addresses = self.options.data;
+        self.data_attributes
+            .entry(data)
+            .or_insert_with(|| DataAttributes { addresses, ..DataAttributes::default() })
+    }
+
+    /// What merging did so far.
+    pub fn stats(&self) -> &ModuleStats {
+        &self.stats
+    }
+
+    /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
+    /// merged into them.
+    pub fn remembered_bytes(&self) -> usize {
+        self.emitted.size()
+    }
+
+    /// The function at which a flush failed. The module cannot be used any more.
+    pub fn failed(&self) -> Option<FuncId> {
+        self.failed
+    }
+
+    /// Merges and defines what is held back.
+    ///
+    /// # Errors
+    ///
+    /// What the wrapped module says to one of the functions; see [`MergingModule::failed`].
+    pub fn flush(&mut self) -> ModuleResult<()> {
+        self.flush_to(self.options.back_end, self.options.remember)
+    }
+
+    /// Flushes for the last time, and gives back the wrapped module. With [`BackEnd::Object`], the
+    /// aliases must be placed in the object that it becomes.
+    ///
+    /// # Errors
+    ///
+    /// See [`MergingModule::flush`].
+    pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
+        self.flush_to(self.options.back_end, false)?;
+        Ok((self.inner, self.aliases))
+    }
+
+    /// The function whose body runs when `function` is called. Itself, unless it was merged.
+    pub fn body_of(&self, function: FuncId) -> FuncId {
+        self.functions[function].body.expand().unwrap_or(function)
+    }
+
+    /// What became of every function that was flushed, by name.
+    pub fn merge_map(&self) -> MergeMap {
+        let mut map = MergeMap::new();
+        for (function, declaration) in self.inner.declarations().get_functions() {
+            let state = &self.functions[function];
+            let to = state.body.expand().map(symbol);
+            let disposition = match (state.became, to) {
+                (Became::Redirected, Some(to)) => Disposition::Redirect { to },
+                (Became::Alias, Some(to)) => Disposition::Alias { to },
+                (Became::Thunk, Some(to)) => Disposition::Thunk { to },
+                (_, _) if state.size > 0 => Disposition::Keep,
+                // Imports, and what is not flushed yet.
+                (_, _) => continue,
+            };
+            let name = declaration.linkage_name(function).into_owned();
+            map.add(Original { symbol: symbol(function), name, disposition });
+        }
+        map
+    }
+
+    /// The name by which references reach the body of `function` and nothing else.
+    fn local_name(&self, function: FuncId) -> FuncId {
+        self.local_names.get(&function).copied().unwrap_or(function)
+    }
+
+    /// The function that calls to `function` should name, if another one.
+    fn call_target(&self, function: FuncId) -> Option<FuncId> {
+        let FunctionState { preemptible, gone, body, .. } = &self.functions[function];
+        // Where its symbol is gone, nobody can take its place either.
+        body.expand().filter(|_| !preemptible || *gone).map(|body| self.local_name(body))
+    }
+
+    /// The function whose address should be used in place of that of `function`, if another one.
+    fn address_target(&self, function: FuncId) -> Option<FuncId> {
+        let FunctionState { became, gone, body, .. } = &self.functions[function];
+        let moved = *gone || *became == Became::Redirected;
+        body.expand().filter(|_| moved).map(|body| self.local_name(body))
+    }
+
+    /// Whether a definition of `function` may come now.
+    fn check_definition(&self, function: FuncId) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_function_decl(function);
+        let name = || declaration.linkage_name(function).into_owned();
+        if !declaration.linkage.is_definable() {
+            return Err(ModuleError::InvalidImportDefinition(name()));
+        }
+        if self.functions[function].defined {
+            return Err(ModuleError::DuplicateDefinition(name()));
+        }
+        self.check_usable()
+    }
+
+    fn check_usable(&self) -> ModuleResult<()> {
+        let Some(failed) = self.failed else {
+            return Ok(());
+        };
+        let declaration = self.inner.declarations().get_function_decl(failed);
+        let name = declaration.linkage_name(failed).into_owned();
+        Err(ModuleError::Backend(anyhow::anyhow!("a flush failed before, at function {name}")))
+    }
+}
+
+/// The symbol of a function in IR.
+fn symbol(function: FuncId) -> UserExternalName {
+    UserExternalName::new(0, function.as_u32())
+}
+
+/// The symbol of a data object in IR.
+fn data_symbol(data: DataId) -> UserExternalName {
+    UserExternalName::new(1, data.as_u32())
+}
+
+/// The linkage of something that can be defined.
+fn linkage(linkage: cranelift_module::Linkage) -> Linkage {
+    match linkage {
+        cranelift_module::Linkage::Local => Linkage::Local,
+        cranelift_module::Linkage::Hidden => Linkage::Hidden,
+        cranelift_module::Linkage::Export => Linkage::Export,
+        // What is not definable any more was never accepted as a definition.
+        cranelift_module::Linkage::Preemptible | cranelift_module::Linkage::Import => {
+            Linkage::Preemptible
+        }
+    }
+}
+
+impl<M: fmt::Debug> fmt::Debug for MergingModule<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MergingModule")
+            .field("inner", &self.inner)
+            .field("options", &self.options)
+            .field("pending", &self.pending.functions.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Module> Module for MergingModule<M> {
+    fn isa(&self) -> &dyn TargetIsa {
+        self.inner.isa()
+    }
+
+    fn declarations(&self) -> &ModuleDeclarations {
+        self.inner.declarations()
+    }
+
+    fn get_name(&self, name: &str) -> Option<FuncOrDataId> {
+        self.inner.get_name(name)
+    }
+
+    fn target_config(&self) -> TargetFrontendConfig {
+        self.inner.target_config()
+    }
+
+    fn make_context(&self) -> Context {
+        self.inner.make_context()
+    }
+
+    fn clear_context(&self, ctx: &mut Context) {
+        self.inner.clear_context(ctx);
+    }
+
+    fn make_signature(&self) -> ir::Signature {
+        self.inner.make_signature()
+    }
+
+    fn clear_signature(&self, sig: &mut ir::Signature) {
+        self.inner.clear_signature(sig);
+    }
+
+    fn declare_function(
+        &mut self,
+        name: &str,
+        linkage: cranelift_module::Linkage,
+        signature: &ir::Signature,
+    ) -> ModuleResult<FuncId> {
+        self.inner.declare_function(name, linkage, signature)
+    }
+
+    fn declare_anonymous_function(&mut self, signature: &ir::Signature) -> ModuleResult<FuncId> {
+        self.inner.declare_anonymous_function(signature)
+    }
+
+    fn declare_data(
+        &mut self,
+        name: &str,
+        linkage: cranelift_module::Linkage,
+        writable: bool,
+        tls: bool,
+    ) -> ModuleResult<DataId> {
+        self.inner.declare_data(name, linkage, writable, tls)
+    }
+
+    fn declare_anonymous_data(&mut self, writable: bool, tls: bool) -> ModuleResult<DataId> {
+        self.inner.declare_anonymous_data(writable, tls)
+    }
+
+    fn declare_func_in_func(&mut self, func_id: FuncId, func: &mut Function) -> ir::FuncRef {
+        self.inner.declare_func_in_func(func_id, func)
+    }
+
+    fn declare_data_in_func(&self, data: DataId, func: &mut Function) -> ir::GlobalValue {
+        self.inner.declare_data_in_func(data, func)
+    }
+
+    fn declare_func_in_data(&self, func_id: FuncId, data: &mut DataDescription) -> ir::FuncRef {
+        self.inner.declare_func_in_data(func_id, data)
+    }
+
+    fn declare_data_in_data(&self, data_id: DataId, data: &mut DataDescription) -> ir::GlobalValue {
+        self.inner.declare_data_in_data(data_id, data)
+    }
+
+    fn define_function_with_control_plane(
+        &mut self,
+        function: FuncId,
+        ctx: &mut Context,
+        ctrl_plane: &mut ControlPlane,
+    ) -> ModuleResult<()> {
+        self.check_definition(function)?;
+        ctx.verify_if(self.inner.isa())?;
+        match self.options.mode {
+            Mode::Deferred => {
+                let definition = Definition::Body {
+                    func: Box::new(ctx.func.clone()),
+                    want_disasm: ctx.want_disasm,
+                    control_plane: ctrl_plane.clone(),
+                };
+                self.pending.functions.push((function, definition));
+                self.functions[function].defined = true;
+                Ok(())
+            }
+            Mode::Eager => self.define_at_once(function, ctx, ctrl_plane),
+        }
+    }
+
+    fn define_function_bytes(
+        &mut self,
+        function: FuncId,
+        alignment: u64,
+        bytes: &[u8],
+        relocs: &[ModuleReloc],
+    ) -> ModuleResult<()> {
+        self.check_definition(function)?;
+        let relocs = relocs.to_owned();
+        let definition = Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs };
+        self.pending.functions.push((function, definition));
+        self.functions[function].defined = true;
+        match self.options.mode {
+            Mode::Deferred => Ok(()),
+            Mode::Eager => self.flush(),
+        }
+    }
+
+    fn define_data(&mut self, data: DataId, description: &DataDescription) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        let name = || declaration.linkage_name(data).into_owned();
+        if !declaration.linkage.is_definable() {
+            return Err(ModuleError::InvalidImportDefinition(name()));
+        }
+        if self.data[data].defined {
+            return Err(ModuleError::DuplicateDefinition(name()));
+        }
+        self.check_usable()?;
+        if !self.must_wait(data, description) {
+            self.inner.define_data(data, description)?;
+            self.data[data].defined = true;
+            return Ok(());
+        }
+        self.pending.data.push((data, description.clone()));
+        self.data[data].defined = true;
+        match self.options.mode {
+            Mode::Deferred => Ok(()),
+            Mode::Eager => self.flush(),
+        }
+    }
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<MergingModule<Box<dyn SendModule>>>();
+    /// A module that can be moved to another thread.
+    trait SendModule: Module + Send {}
+};

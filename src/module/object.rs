@@ -1,0 +1,77 @@
+//! What `cranelift-object` adds: symbols can be put at the place of another one.
+
+use super::{Aliases, BackEnd, MergingModule};
+use crate::map::MergeMap;
+use cranelift_module::ModuleResult;
+use cranelift_object::object::write::SymbolId;
+use cranelift_object::{ObjectModule, ObjectProduct};
+
+impl Aliases {
+    /// Gives each symbol the place of the one that it stands for. To be called once, on the product
+    /// of the module that was wrapped.
+    ///
+    /// The symbols keep their names and who can see them. An alias has no unwind information of its
+    /// own: it is found by address.
+    ///
+    /// # Panics
+    ///
+    /// If `product` is of another module.
+    pub fn place(&self, product: &mut ObjectProduct) {
+        for &(alias, target) in &self.functions {
+            let (alias, target) = (product.function_symbol(alias), product.function_symbol(target));
+            place(product, alias, target);
+        }
+        for &(alias, target) in &self.data {
+            let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
+            place(product, alias, target);
+        }
+    }
+}
+
+fn place(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId) {
+    let target = product.object.symbol(target);
+    let (section, value, size) = (target.section, target.value, target.size);
+    let symbol = product.object.symbol_mut(alias);
+    (symbol.section, symbol.value, symbol.size) = (section, value, size);
+}
+
+impl MergingModule<ObjectModule> {
+    /// Flushes with [`BackEnd::Object`], finishes the object and places the aliases.
+    ///
+    /// # Errors
+    ///
+    /// See [`MergingModule::flush`].
+    pub fn finish(self) -> ModuleResult<ObjectProduct> {
+        Ok(self.finish_with_map()?.0)
+    }
+
+    /// The same, with the merge map. Code is placed in it by offset into its section, unless every
+    /// function has a section of its own.
+    ///
+    /// # Errors
+    ///
+    /// See [`MergingModule::flush`].
+    pub fn finish_with_map(mut self) -> ModuleResult<(ObjectProduct, MergeMap)> {
+        self.flush_to(BackEnd::Object, false)?;
+        let mut map = self.merge_map();
+        let MergingModule { inner, aliases, functions, .. } = self;
+        let mut product = inner.finish();
+        let mut sections = None;
+        let mut places = alloc::vec::Vec::new();
+        for (function, state) in functions.iter().filter(|(_, state)| state.size > 0) {
+            let id = product.function_symbol(function);
+            let symbol = product.object.symbol(id);
+            let one = *sections.get_or_insert(symbol.section) == symbol.section;
+            if !one {
+                places.clear();
+                break;
+            }
+            places.push((super::symbol(function), symbol.value, u64::from(state.size)));
+        }
+        for (symbol, start, size) in places {
+            map.place(symbol, start, size);
+        }
+        aliases.place(&mut product);
+        Ok((product, map))
+    }
+}
