@@ -6,7 +6,7 @@
 //! compiled; code that crashes takes the process with it.
 #![allow(unsafe_code, reason = "machine code is called here, and nowhere else in the program")]
 
-use crate::data::{Contents, GivenData};
+use crate::data::GivenData;
 use anyhow::{Result, anyhow};
 use cranelift_codegen::FinalizedRelocTarget;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_mergefunc::{JumpThunk, cranelift_codegen};
+use cranelift_mergefunc::{Contents, JumpThunk, cranelift_codegen};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
 use std::collections::HashMap;
 use std::fmt;

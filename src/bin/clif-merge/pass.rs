@@ -44,10 +44,7 @@ impl Merged {
     pub fn data(&self, unit: &Unit) -> Vec<GivenData> {
         let mut data = unit.data.clone();
         for reloc in data.iter_mut().flat_map(|data| &mut data.object.relocations) {
-            if let Some(function) = self.plan.function(&reloc.target) {
-                let target = self.plan.address_target(function);
-                reloc.target = self.plan.entry(target).symbol().clone();
-            }
+            reloc.target = self.plan.address_symbol(&reloc.target).clone();
         }
         data
     }

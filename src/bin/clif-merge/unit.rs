@@ -85,7 +85,7 @@ pub struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Defaults {
-        Defaults { functions: Attributes::default(), data_addresses: data::PLAIN.addresses }
+        Defaults { functions: Attributes::default(), data_addresses: Addresses::Significant }
     }
 }
 

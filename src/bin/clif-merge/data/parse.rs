@@ -9,13 +9,13 @@
 //! begins with `+` goes on. An object of `zero` items alone is all zeros and takes no room in a
 //! file. Nothing here knows what a symbol stands for; [`super`] does.
 
-use super::{Contents, POINTER_BYTES};
+use super::POINTER_BYTES;
 use crate::directives::{
     PREFIX, flag, once, parse_addresses, parse_alignment, parse_linkage, parse_number,
 };
 use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir::{KnownSymbol, LibCall, UserExternalName};
-use cranelift_mergefunc::{Addresses, Linkage, cranelift_codegen};
+use cranelift_mergefunc::{Addresses, Contents, DataAttributes, Linkage, cranelift_codegen};
 use std::str::FromStr as _;
 
 /// The largest object, in bytes: what code reaches from anywhere in it.
@@ -36,6 +36,7 @@ pub struct Parsed {
     pub tls: bool,
     pub used: bool,
     pub pinned: bool,
+    pub symbol_used: bool,
     pub key: Option<u64>,
     pub alignment: Option<u32>,
     pub section: Option<String>,
@@ -178,6 +179,7 @@ impl Parsed {
             tls: false,
             used: false,
             pinned: false,
+            symbol_used: false,
             key: None,
             alignment: None,
             section: None,
@@ -193,6 +195,21 @@ impl Parsed {
         }
         data.items(number, words)?;
         Ok(data)
+    }
+
+    /// The attributes, where `addresses` holds if nothing is said of them.
+    pub fn attributes(&self, addresses: Addresses) -> DataAttributes {
+        let plain = DataAttributes::default();
+        DataAttributes {
+            linkage: self.linkage.unwrap_or(plain.linkage),
+            addresses: self.addresses.unwrap_or(addresses),
+            writable: self.writable,
+            tls: self.tls,
+            pinned: self.pinned || self.used,
+            symbol_used: self.symbol_used,
+            key: self.key.unwrap_or(plain.key),
+            alignment: self.alignment.map_or(plain.alignment, u64::from),
+        }
     }
 
     fn attribute(&mut self, word: &str) -> Result<()> {
@@ -212,15 +229,16 @@ impl Parsed {
             ("tls", None) => flag(&mut self.tls, name),
             ("used", None) => flag(&mut self.used, name),
             ("pinned", None) => flag(&mut self.pinned, name),
+            ("symbol-used", None) => flag(&mut self.symbol_used, name),
             ("linkage" | "addresses" | "key" | "align" | "section", _) => {
                 bail!("attribute '{name}' needs a value: '{name}=...'")
             }
-            ("writable" | "tls" | "used" | "pinned", Some(_)) => {
+            ("writable" | "tls" | "used" | "pinned" | "symbol-used", Some(_)) => {
                 bail!("attribute '{name}' takes no value")
             }
             _ => bail!(
                 "unknown attribute '{name}' of a data object; there are linkage, addresses, \
-                 writable, tls, key, align, section, used, pinned, and then '='"
+                 writable, tls, key, align, section, used, pinned, symbol-used, and then '='"
             ),
         }
     }
@@ -256,7 +274,7 @@ impl Parsed {
                 }
                 _ if word.starts_with('%') || word.contains(':') => {
                     let (target, addend) = pointer(word).map_err(here)?;
-                    let offset = u32::try_from(self.contents.len()).expect("below the limit");
+                    let offset = u32::try_from(self.contents.size()).expect("below the limit");
                     self.push(&[0; POINTER_BYTES]).map_err(here)?;
                     let place = (number, words.last.1);
                     self.pointers.push(Pointer { offset, target, addend, place });
@@ -301,7 +319,7 @@ impl Parsed {
     }
 
     fn check_size(&self, more: u64) -> Result<()> {
-        match self.contents.len().checked_add(more) {
+        match self.contents.size().checked_add(more) {
             Some(size) if size <= MAX_SIZE => Ok(()),
             _ => bail!("the data object is larger than {MAX_SIZE} bytes"),
         }
@@ -470,20 +488,20 @@ mod tests {
     fn attributes_and_pointers() {
         let data = parse(
             ";@ data u0:3 linkage=local addresses=insignificant writable tls key=0x10 align=8 \
-             section=__DATA,__x used pinned = %f zero 4 %g+8 u1:2-0x10\n;@ + %h-9223372036854775808",
+             section=__DATA,__x used symbol-used = %f zero 4 %g+8 u1:2-0x10\n;@ + %h-9223372036854775808",
         )
         .unwrap();
         assert_eq!(data.name, Name::User(UserExternalName::new(0, 3)));
         assert_eq!((data.linkage, data.key), (Some(Linkage::Local), Some(16)));
         assert_eq!((data.addresses, data.alignment), (Some(Addresses::Insignificant), Some(8)));
-        assert!(data.writable && data.tls && data.used && data.pinned);
+        assert!(data.writable && data.tls && data.used && data.symbol_used && !data.pinned);
         assert_eq!(data.section.as_deref(), Some("__DATA,__x"));
         let pointers = data.pointers.iter().map(|p| (p.offset, p.addend, p.place));
         assert_eq!(
             pointers.collect::<Vec<_>>(),
-            [(0, 0, (1, 115)), (12, 8, (1, 125)), (20, -16, (1, 130)), (28, i64::MIN, (2, 6)),],
+            [(0, 0, (1, 120)), (12, 8, (1, 130)), (20, -16, (1, 135)), (28, i64::MIN, (2, 6)),],
         );
-        assert_eq!(data.contents.len(), 36);
+        assert_eq!(data.contents.size(), 36);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The directive `;@ data`: from data objects to text, one way for each.
 
 use super::parse::MAX_FILL;
-use super::{Contents, DataAttributes, GivenData, PLAIN, POINTER_BYTES};
+use super::{GivenData, POINTER_BYTES};
 use crate::directives::PREFIX;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::{Contents, DataAttributes, cranelift_codegen};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -42,18 +42,20 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
 /// What differs from the defaults of the tool (not of the run, so that the text means the same
 /// wherever it is read).
 fn attributes(data: &GivenData) -> Vec<String> {
-    let DataAttributes { linkage, addresses, writable, tls, pinned, key, alignment } =
+    let plain = DataAttributes::default();
+    let DataAttributes { linkage, addresses, writable, tls, pinned, symbol_used, key, alignment } =
         data.attributes;
     let words = [
-        (linkage != PLAIN.linkage).then(|| format!("linkage={}", linkage.name())),
-        (addresses != PLAIN.addresses).then(|| format!("addresses={}", addresses.name())),
+        (linkage != plain.linkage).then(|| format!("linkage={}", linkage.name())),
+        (addresses != plain.addresses).then(|| format!("addresses={}", addresses.name())),
         writable.then(|| "writable".to_owned()),
         tls.then(|| "tls".to_owned()),
-        (key != PLAIN.key).then(|| format!("key={key}")),
-        (alignment != PLAIN.alignment).then(|| format!("align={alignment}")),
+        (key != plain.key).then(|| format!("key={key}")),
+        (alignment != plain.alignment).then(|| format!("align={alignment}")),
         data.object.section.as_ref().map(|section| format!("section={section}")),
         data.used.then(|| "used".to_owned()),
         (pinned && !data.used).then(|| "pinned".to_owned()),
+        symbol_used.then(|| "symbol-used".to_owned()),
     ];
     words.into_iter().flatten().collect()
 }
@@ -149,9 +151,8 @@ fn push_digits(items: &mut Vec<String>, bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::data::parse::{MAX_SIZE, Name, Parsed};
-    use crate::data::{DataObject, DataReloc};
     use arbitrary::Unstructured;
-    use cranelift_mergefunc::{Addresses, Linkage};
+    use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
 
     fn display(symbol: &UserExternalName) -> String {
         match symbol.namespace {
@@ -176,23 +177,12 @@ mod tests {
             target: symbol(&pointer.target),
             addend: pointer.addend,
         });
+        let relocations = pointers.collect();
         GivenData {
             symbol: symbol(&data.name),
-            attributes: DataAttributes {
-                linkage: data.linkage.unwrap_or(PLAIN.linkage),
-                addresses: data.addresses.unwrap_or(PLAIN.addresses),
-                writable: data.writable,
-                tls: data.tls,
-                pinned: data.pinned || data.used,
-                key: data.key.unwrap_or(PLAIN.key),
-                alignment: data.alignment.map_or(PLAIN.alignment, u64::from),
-            },
+            attributes: data.attributes(Addresses::Significant),
             used: data.used,
-            object: DataObject {
-                relocations: pointers.collect(),
-                contents: data.contents,
-                section: data.section,
-            },
+            object: DataObject { relocations, contents: data.contents, section: data.section },
             place: String::new(),
         }
     }
@@ -241,6 +231,7 @@ mod tests {
                 writable: u.arbitrary()?,
                 tls: u.arbitrary()?,
                 pinned: used || u.arbitrary()?,
+                symbol_used: u.arbitrary()?,
                 key: *u.choose(&[0, 1, u64::MAX])?,
                 alignment: 1 << u.int_in_range(0..=16)?,
             },
