@@ -87,6 +87,7 @@ impl<M: Module> MergingModule<M> {
         self.emit_functions(&plan, pending.functions, &unit, back_end, context)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         self.emitted.extend(&plan);
+        self.pass_stats = *plan.stats();
         Ok(())
     }
 
@@ -150,7 +151,6 @@ impl<M: Module> MergingModule<M> {
             linkage: linkage(declaration.linkage),
             address_taken: attributes.address_taken || address_held,
             symbol_used: attributes.symbol_used || called,
-            alignment: 1,
             ..attributes
         }
     }
@@ -217,7 +217,7 @@ impl<M: Module> MergingModule<M> {
                 BackEnd::Jit => target.in_jit(),
                 BackEnd::Any | BackEnd::Object => target,
             },
-            aliases: back_end != BackEnd::Any,
+            aliases: back_end != BackEnd::Any && self.options.aliases,
             call_thunks: Some(CALL_THUNKS),
             merge_limit: self
                 .options
@@ -258,6 +258,7 @@ impl<M: Module> MergingModule<M> {
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let disposition = plan.entry(index).disposition();
+            self.functions[*function].reason = Some(plan.entry(index).reason());
             let Some(to) = disposition.representative() else {
                 continue;
             };
@@ -303,19 +304,19 @@ impl<M: Module> MergingModule<M> {
     fn place_data(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) {
         for (index, (data, _, object)) in unit.data.iter().enumerate() {
             let entry = plan.data_entry(DataIndex::new(index));
+            let state = &mut self.data[*data];
+            state.reason = Some(entry.reason());
             let Some(to) = entry.disposition().representative() else {
                 continue;
             };
+            let to = DataId::from_u32(plan.data_entry(to).symbol().index);
+            state.body = to.into();
+            (state.became, state.gone) = match entry.disposition() {
+                Disposition::Alias { .. } => (Became::Alias, back_end == BackEnd::Jit),
+                _ => (Became::Redirected, back_end == BackEnd::Jit),
+            };
             self.stats.merged_data_objects += 1;
             self.stats.saved_data_bytes += object.contents.size();
-            let moved = match entry.disposition() {
-                Disposition::Redirect { .. } => true,
-                _ => back_end == BackEnd::Jit,
-            };
-            if moved {
-                let to = DataId::from_u32(plan.data_entry(to).symbol().index);
-                self.data[*data].body = to.into();
-            }
         }
     }
 
@@ -438,8 +439,13 @@ impl<M: Module> MergingModule<M> {
         }
         context.func = func;
         context.set_disasm(want_disasm);
-        let defined =
-            self.inner.define_function_with_control_plane(function, context, &mut control_plane);
+        let alignment = plan.entry(index).alignment();
+        let defined = match alignment {
+            1 => {
+                self.inner.define_function_with_control_plane(function, context, &mut control_plane)
+            }
+            _ => define_aligned(&mut self.inner, function, alignment, context, &mut control_plane),
+        };
         let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
         if own_context {
             self.context = own;
@@ -458,10 +464,7 @@ impl<M: Module> MergingModule<M> {
     ) -> Option<UserExternalName> {
         match name.namespace {
             0 => target(self, FuncId::from_u32(name.index)).map(symbol),
-            1 => {
-                let to = self.data[DataId::from_u32(name.index)].body.expand();
-                to.map(data_symbol)
-            }
+            1 => self.data_target(DataId::from_u32(name.index)).map(data_symbol),
             _ => None,
         }
     }
@@ -594,9 +597,8 @@ impl<M: Module> MergingModule<M> {
         for (id, mut description) in data {
             let index = unit.by_id[&id];
             let entry = plan.data_entry(index);
-            if let Some(to) = entry.disposition().representative() {
+            if let Some(to) = self.data[id].body.expand() {
                 if back_end == BackEnd::Object {
-                    let to = DataId::from_u32(plan.data_entry(to).symbol().index);
                     self.aliases.data.push((id, to));
                     let mut empty = DataDescription::new();
                     empty.define(Box::new([]));
@@ -625,6 +627,25 @@ impl<M: Module> MergingModule<M> {
         }
         Ok(())
     }
+}
+
+/// Compiles a function and defines it by its bytes, since `Module` has no other way to ask for an
+/// alignment.
+fn define_aligned(
+    module: &mut impl Module,
+    function: FuncId,
+    alignment: u32,
+    context: &mut Context,
+    control_plane: &mut ControlPlane,
+) -> ModuleResult<()> {
+    let minimum = module.isa().function_alignment().minimum;
+    context.compile(module.isa(), control_plane).map_err(|error| error.inner)?;
+    let code = context.compiled_code().expect("compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> =
+        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, function)).collect();
+    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
+    module.define_function_bytes(function, alignment, code.code_buffer(), &relocs)
 }
 
 /// With what a function is compiled.

@@ -33,7 +33,7 @@ impl MergingModule<JITModule> {
     ///
     /// If it was not, as `JITModule::get_finalized_data` does.
     pub fn get_finalized_data(&self, data: DataId) -> (*const u8, usize) {
-        self.inner.get_finalized_data(self.data[data].body.expand().unwrap_or(data))
+        self.inner.get_finalized_data(self.data_target(data).unwrap_or(data))
     }
 
     /// The address that a relocation to `target` resolves to.

@@ -24,6 +24,8 @@ use crate::emitted::Emitted;
 use crate::map::{MergeMap, Original};
 use crate::options::{Addresses, Attributes, ComparePolicy, Linkage, Prebucket};
 use crate::plan::Disposition;
+use crate::remarks::Reason;
+use crate::stats::Stats;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -82,6 +84,9 @@ pub struct ModuleOptions {
     pub functions: Addresses,
     /// The same for data objects that cannot be written. Default: they do, so that none is merged.
     pub data: Addresses,
+    /// Whether two visible symbols may get one address where nobody compares addresses and the back
+    /// end has aliases. Default: yes.
+    pub aliases: bool,
     /// Whether functions that are flushed are remembered, so that later ones can be merged into
     /// them. Costs a walk of every function and the memory that
     /// [`MergingModule::remembered_bytes`] tells. Default: yes. What comes with the last flush
@@ -105,6 +110,7 @@ impl Default for ModuleOptions {
             back_end: BackEnd::default(),
             functions: Addresses::Significant,
             data: Addresses::Significant,
+            aliases: true,
             remember: true,
             compare: ComparePolicy::default(),
             prebucket: Prebucket::default(),
@@ -186,6 +192,8 @@ struct FunctionState {
     became: Became,
     /// Whose body it has, if not its own.
     body: PackedOption<FuncId>,
+    /// Why, once it was flushed.
+    reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.
     size: u32,
 }
@@ -199,14 +207,29 @@ enum Became {
     Thunk,
 }
 
+impl Became {
+    fn disposition<I>(self, body: Option<I>) -> Disposition<I> {
+        match (self, body) {
+            (Became::Redirected, Some(to)) => Disposition::Redirect { to },
+            (Became::Alias, Some(to)) => Disposition::Alias { to },
+            (Became::Thunk, Some(to)) => Disposition::Thunk { to },
+            (Became::Kept, _) | (_, None) => Disposition::Keep,
+        }
+    }
+}
+
 /// What is known of a data object.
 #[derive(Clone, Default)]
 struct DataState {
     defined: bool,
     /// Something that was emitted refers to it, from before it was defined.
     used: bool,
-    /// Who takes its place in all references.
+    /// The wrapped module has no definition of it.
+    gone: bool,
+    became: Became,
+    /// Whose contents stand for it, if not its own.
     body: PackedOption<DataId>,
+    reason: Option<Reason>,
 }
 
 /// A definition that is held back.
@@ -255,6 +278,8 @@ pub struct MergingModule<M> {
     aliases: Aliases,
     emitted: Emitted,
     stats: ModuleStats,
+    /// Those of the last flush.
+    pass_stats: Stats,
     context: Context,
     failed: Option<FuncId>,
 }
@@ -280,6 +305,7 @@ impl<M: Module> MergingModule<M> {
             aliases: Aliases::default(),
             emitted: Emitted::new(),
             stats: ModuleStats::default(),
+            pass_stats: Stats::default(),
             context: Context::new(),
             failed: None,
         }
@@ -297,8 +323,9 @@ impl<M: Module> MergingModule<M> {
 
     /// What merging must know of a function and the module does not: whether its address is
     /// significant, whether it is pinned or not to be merged, its key. To be set before the function
-    /// is flushed. The linkage in it is not used, that of the declaration is; alignments other than
-    /// that of the module cannot be asked for through `Module`.
+    /// is flushed. The linkage in it is not used, that of the declaration is. A function that needs an
+    /// alignment is given to the wrapped module as bytes, since `Module` has no other way to ask for
+    /// one: it gets no unwind information.
     ///
     /// The address of a *local* function counts as taken if a function or a data object of the module
     /// takes it. If the host asks for it (`get_finalized_function`) and compares it, say so:
@@ -322,6 +349,24 @@ impl<M: Module> MergingModule<M> {
     /// What merging did so far.
     pub fn stats(&self) -> &ModuleStats {
         &self.stats
+    }
+
+    /// Counters of the pass in the last flush.
+    pub fn pass_stats(&self) -> &Stats {
+        &self.pass_stats
+    }
+
+    /// What became of a function, and why. `None` before it is flushed, and for functions that were
+    /// defined by bytes.
+    pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
+        let FunctionState { became, body, reason, .. } = &self.functions[function];
+        Some((became.disposition(body.expand()), (*reason)?))
+    }
+
+    /// The same for a data object. `None` also for those that were never held back.
+    pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
+        let DataState { became, body, reason, .. } = &self.data[data];
+        Some((became.disposition(body.expand()), (*reason)?))
     }
 
     /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
@@ -365,15 +410,11 @@ impl<M: Module> MergingModule<M> {
         let mut map = MergeMap::new();
         for (function, declaration) in self.inner.declarations().get_functions() {
             let state = &self.functions[function];
-            let to = state.body.expand().map(symbol);
-            let disposition = match (state.became, to) {
-                (Became::Redirected, Some(to)) => Disposition::Redirect { to },
-                (Became::Alias, Some(to)) => Disposition::Alias { to },
-                (Became::Thunk, Some(to)) => Disposition::Thunk { to },
-                (_, _) if state.size > 0 => Disposition::Keep,
+            let disposition = state.became.disposition(state.body.expand()).map(symbol);
+            if disposition == Disposition::Keep && state.size == 0 {
                 // Imports, and what is not flushed yet.
-                (_, _) => continue,
-            };
+                continue;
+            }
             let name = declaration.linkage_name(function).into_owned();
             map.add(Original { symbol: symbol(function), name, disposition });
         }
@@ -397,6 +438,12 @@ impl<M: Module> MergingModule<M> {
         let FunctionState { became, gone, body, .. } = &self.functions[function];
         let moved = *gone || *became == Became::Redirected;
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
+    }
+
+    /// The data object that references to `data` should name, if another one.
+    fn data_target(&self, data: DataId) -> Option<DataId> {
+        let DataState { became, gone, body, .. } = &self.data[data];
+        body.expand().filter(|_| *gone || *became == Became::Redirected)
     }
 
     /// Whether a definition of `function` may come now.
