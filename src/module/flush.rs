@@ -240,6 +240,7 @@ impl<M: Module> MergingModule<M> {
             // A limit on merges can cut a shared body after its symbol was given out.
             self.shared.resize(symbol.index as usize, function);
             self.shared.push(function);
+            self.stats.shared_bodies += 1;
             self.functions[function].defined = true;
         }
         Ok(())

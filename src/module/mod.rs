@@ -136,6 +136,8 @@ pub struct ModuleStats {
     pub aliases: usize,
     /// See `redirects`.
     pub thunks: usize,
+    /// Functions that were added, because all of a class are preemptible.
+    pub shared_bodies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.

@@ -53,11 +53,6 @@ impl<'a> Compiler<'a> {
         Err(error)
     }
 
-    /// The function that was compiled last, as Cranelift left it.
-    pub fn compiled_function(&self) -> &Function {
-        &self.context.func
-    }
-
     /// Compiles a function of a unit, or its merged form.
     ///
     /// # Errors

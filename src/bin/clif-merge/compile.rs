@@ -5,24 +5,26 @@
 use crate::args::{Common, Input};
 use crate::check::check;
 use crate::codegen::{Compiler, size};
-use crate::emit_object::emit;
+use crate::emit_object::{Outcome, emit};
 use crate::exit::{Exit, usage};
-use crate::merge::{details, eprint_table, summary};
+use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::pass;
-use crate::progress::Progress;
 use crate::table::{percent, thousands};
 use crate::unit::{Became, Unit};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Target, cranelift_codegen};
+use cranelift_mergefunc::{
+    Canonicalize, ModuleOptions, ModuleStats, Options, Target, cranelift_codegen,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Merge functions and make an object file of what is left
 ///
 /// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. What the unit does not
-/// define becomes an undefined symbol. The object has no unwind or debug information.
+/// define becomes an undefined symbol. ELF objects have unwind information; there is no debug
+/// information.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -41,6 +43,10 @@ pub struct Opts {
     #[arg(long, help_heading = "Merging")]
     no_alias: bool,
 
+    /// Compile the unit as it is, for comparison
+    #[arg(long, help_heading = "Merging", conflicts_with_all = ["dispositions", "no_alias"])]
+    no_merge: bool,
+
     #[command(flatten)]
     common: Common,
 }
@@ -50,7 +56,8 @@ Examples:
   clif-merge compile unit.clif -o unit.o
   clif-merge compile --target aarch64 --set opt_level=none unit.clif -o unit.o
   clif-merge compile --target x86_64-pc-windows-msvc unit.clif -o unit.obj
-  clif-merge compile -v unit.clif -o unit.o      also tell how many bytes it saves";
+  clif-merge compile -v unit.clif -o unit.o      also tell how many bytes it saves
+  clif-merge compile -v --no-merge unit.clif -o unit.o      how long it takes without merging";
 
 /// Merges, compiles and writes.
 ///
@@ -58,39 +65,42 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, no_alias, common } = opts;
+    let Opts { input, output, dispositions, no_alias, no_merge, common } = opts;
     let output = Output::check(&output)?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
     let isa = common.isa()?;
     let unit = input.read(&common.general)?;
-    if let Some(data) = unit.data.first() {
-        bail!("{}: data objects cannot be compiled yet", data.place);
-    }
     let options = common.pass.options(&*isa, !no_alias);
-    let mut compiler = Compiler::new(&*isa);
-    let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
-    if common.pass.verify {
+    if common.pass.verify && !no_merge {
+        let mut compiler = Compiler::new(&*isa);
+        let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
         check(&unit, &merged, &options, &*isa)?;
     }
-    let mut messages = vec![summary(&merged)];
-    if common.general.verbose {
-        messages.push(details(&merged));
+    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa)?;
+    let mut messages = Vec::new();
+    if let Some(Outcome { stats, pass, rows }) = &object.merged {
+        messages.push(summary(&counts(&unit, stats)));
+        if common.general.verbose {
+            messages.push(details(pass));
+            let before = stats.code_bytes + stats.saved_code_bytes;
+            messages.push(format!(
+                "{} bytes of code, {} without merging: {:.2}% saved",
+                thousands(stats.code_bytes),
+                thousands(before),
+                percent(stats.saved_code_bytes as f64, before as f64),
+            ));
+        }
+        if dispositions {
+            eprint_table(rows);
+        }
     }
-    if dispositions {
-        eprint_table(&merged);
-    }
-    let object = emit(&unit, merged, &isa, common.general.quiet)?;
     if common.general.verbose {
-        let before = size_before(&unit, &*isa, common.general.quiet)?;
-        let saved = before as f64 - object.code_size as f64;
-        messages.push(format!(
-            "{} bytes of code, {} without merging: {:.2}% saved",
-            thousands(object.code_size),
-            thousands(before),
-            percent(saved, before as f64),
-        ));
+        let memory = peak_memory()
+            .map_or(String::new(), |bytes| format!("; peak memory {} KiB", thousands(bytes >> 10)));
+        messages
+            .push(format!("defined and finished in {:.3} s{memory}", object.time.as_secs_f64()));
     }
     output.write(&object.bytes)?;
     for message in messages {
@@ -99,16 +109,45 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// The bytes of code of the unit as it was read.
-fn size_before(unit: &Unit, isa: &dyn TargetIsa, quiet: bool) -> Result<u64> {
-    let mut progress = Progress::new("compiling what was read", unit.functions.len(), quiet);
-    let mut compiler = Compiler::new(isa);
-    let mut total = 0;
-    for index in 0..unit.functions.len() {
-        progress.step();
-        total += u64::from(given_size(unit, index, &mut compiler, isa)?);
+/// The options of the module that do what `options` say.
+fn module_options(options: &Options<'_>) -> ModuleOptions {
+    let Options {
+        compare,
+        prebucket,
+        canonicalize,
+        target: _,
+        aliases,
+        call_thunks: _,
+        merge_limit,
+    } = *options;
+    ModuleOptions {
+        compare,
+        prebucket,
+        optimize: matches!(canonicalize, Canonicalize::Optimize(_)),
+        aliases,
+        merge_limit,
+        ..ModuleOptions::default()
     }
-    Ok(total)
+}
+
+fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
+    Counts {
+        functions: unit.functions.len(),
+        redirected: stats.redirects,
+        aliases: stats.aliases,
+        thunks: stats.thunks,
+        shared: stats.shared_bodies,
+        data_objects: unit.data.len(),
+        merged_data_objects: stats.merged_data_objects,
+    }
+}
+
+/// The most memory that this process had at any time, in bytes, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
 }
 
 /// The bytes of code of a function as it was read. What the text calls a thunk is one.

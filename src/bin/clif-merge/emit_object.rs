@@ -1,153 +1,244 @@
 //! The merged unit as a native object file.
 //!
-//! Bodies are compiled and given to an `ObjectModule` as bytes, thunks as the bytes of a jump.
-//! An alias is declared like an import; when the object is complete, its symbol gets the place of
-//! the symbol it stands for. References to what the unit does not define become undefined symbols.
-//! No unwind or debug information is written.
+//! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
+//! would, under identifiers in the order of their symbols, so that representatives are chosen as in
+//! text. For comparison, they can be defined without it. References to what the unit does not define
+//! become undefined symbols. What the text calls a thunk is defined as a jump, what it calls an alias
+//! gets the place of its target in the end. ELF objects have unwind information; none have debug
+//! information.
 
-use crate::codegen::{Compiler, size};
+use crate::data::{Contents, GivenData};
 use crate::exit::contain;
-use crate::pass::{Emit, Merged};
-use crate::progress::Progress;
-use crate::unit::Unit;
+use crate::isa;
+use crate::unit::{Became, Unit};
 use anyhow::{Context as _, Result, anyhow, bail};
-use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, Signature, UserExternalName};
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserExternalNameRef,
+    UserFuncName,
+};
 use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_codegen::{FinalizedMachReloc, FinalizedRelocTarget};
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{FunctionIndex, Linkage, Target, cranelift_codegen};
+use cranelift_mergefunc::{
+    BackEnd, Disposition, Linkage, MergingModule, ModuleOptions, ModuleStats, Reason, Stats,
+    Target, cranelift_codegen,
+};
 use cranelift_module::{
-    FuncId, Module as _, ModuleReloc, ModuleRelocTarget, default_libcall_names,
+    DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
+    default_libcall_names,
 };
 use cranelift_object::object::SymbolScope;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use target_lexicon::BinaryFormat;
 
-/// An object file.
+/// An object file, and how it came about.
 #[derive(Debug)]
 pub struct Object {
     /// The file.
     pub bytes: Vec<u8>,
-    /// The bytes of code in it: bodies and thunks, without padding between them.
-    pub code_size: u64,
+    /// What merging did; `None` if there was none.
+    pub merged: Option<Outcome>,
+    /// The time from the first definition to the finished object, on one thread.
+    pub time: Duration,
 }
 
-/// Makes an object file for `isa` of `merged`, which was made of `unit`.
+/// What merging did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Counts and bytes.
+    pub stats: ModuleStats,
+    /// Counters of the pass.
+    pub pass: Stats,
+    /// Functions, then data objects, each in the order of the unit: symbol, disposition,
+    /// representative, reason.
+    pub rows: Vec<[String; 4]>,
+}
+
+/// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none.
 ///
 /// # Errors
 ///
 /// Functions that cannot be compiled, and relocations that the object format does not have.
-pub fn emit(unit: &Unit, merged: Merged, isa: &OwnedTargetIsa, quiet: bool) -> Result<Object> {
-    let builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
+pub fn emit(unit: &Unit, options: Option<ModuleOptions>, isa: &OwnedTargetIsa) -> Result<Object> {
+    let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
-    let mut emitter =
-        Emitter { module: ObjectModule::new(builder), names: HashMap::new(), code_size: 0 };
-    let Merged { emit, plan, names, changed: _ } = merged;
-    let symbol = |index: usize| plan.entry(FunctionIndex::new(index)).symbol();
-    let text = |symbol: &UserExternalName| symbol_text(&names.display(symbol));
-
-    // First all definitions, so that every reference finds what it refers to.
-    let mut ids: Vec<Option<FuncId>> = Vec::new();
-    for (index, emit) in emit.iter().enumerate() {
-        let given = unit.given.get(index);
-        let linkage = given.map_or(Linkage::Local, |given| given.attributes.linkage);
-        let (signature, linkage) = match emit {
-            Emit::Nothing => {
-                ids.push(None);
-                continue;
-            }
-            Emit::Body(func) => (&func.signature, module_linkage(linkage)),
-            Emit::Thunk(_) => (&unit.functions[index].signature, module_linkage(linkage)),
-            // It is not defined in the sense of the module, so it must not be declared so.
-            Emit::Alias(_) => (&unit.functions[index].signature, cranelift_module::Linkage::Import),
-        };
-        let id = emitter.module.declare_function(&text(symbol(index)), linkage, signature)?;
-        emitter.names.insert(symbol(index).clone(), id.into());
-        ids.push(Some(id));
-    }
-
-    let target = Target::of(&**isa);
-    let least_alignment = isa.function_alignment().minimum;
-    let mut compiler = Compiler::new(&**isa);
-    let mut progress = Progress::new("compiling", emit.len(), quiet);
-    let mut aliases: Vec<(usize, UserExternalName)> = Vec::new();
-    for (index, emit) in emit.into_iter().enumerate() {
-        progress.step();
-        let alignment = plan.entry(FunctionIndex::new(index)).alignment();
-        let id = ids[index];
-        match emit {
-            Emit::Nothing => {}
-            Emit::Alias(to) => aliases.push((index, to)),
-            Emit::Thunk(to) => {
-                let Some(jump) = target.jump_thunk else {
-                    bail!("{} has no jump for a thunk", isa.triple());
-                };
-                let reloc = ModuleReloc {
-                    offset: jump.offset,
-                    kind: jump.relocation,
-                    name: emitter.names[&to].clone(),
-                    addend: jump.addend,
-                };
-                let alignment = alignment.max(least_alignment);
-                emitter.define(id.expect("declared"), alignment, jump.code(), &[reloc])?;
-            }
-            Emit::Body(func) => {
-                // A shared body has the place of the function it was made of.
-                let place = unit.given.get(index).map_or_else(
-                    || {
-                        plan.shared_bodies()
-                            .iter()
-                            .find(|shared| shared.function.index() == index)
-                            .expect("a shared body")
-                            .body_of
-                            .index()
-                    },
-                    |_| index,
-                );
-                let code = compiler.compile_of(unit, place, *func)?;
-                debug_assert_eq!(size(code) as usize, code.code_buffer().len());
-                let alignment = alignment.max(code.buffer.alignment).max(least_alignment);
-                let bytes = code.code_buffer().to_vec();
-                let relocs = code.buffer.relocs().to_vec();
-                let func = compiler.compiled_function();
-                let id = id.expect("declared");
-                let mut module_relocs = Vec::new();
-                for reloc in &relocs {
-                    module_relocs.push(emitter.reloc(reloc, func, id, &text)?);
-                }
-                emitter.define(id, alignment, &bytes, &module_relocs)?;
-            }
+    builder.unwind_info(isa.triple().binary_format == BinaryFormat::Elf);
+    let module = ObjectModule::new(builder);
+    match options {
+        Some(options) => {
+            let options = ModuleOptions { back_end: BackEnd::Object, remember: false, ..options };
+            merged(unit, isa, MergingModule::with_options(module, options))
         }
+        None => plain(unit, isa, module),
     }
-    drop(progress);
-
-    let Emitter { module, names: targets, code_size } = emitter;
-    let mut product = contain(|| module.finish()).map_err(unsupported)?;
-    let to: HashMap<&UserExternalName, &UserExternalName> =
-        aliases.iter().map(|(index, to)| (symbol(*index), to)).collect();
-    let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
-    for (index, target) in &aliases {
-        // Aliases of aliases stand for one address. Every one on the way is looked at only once.
-        let mut way = vec![symbol(*index)];
-        let mut target = target;
-        while let (None, Some(next)) = (place_of.get(target), to.get(target)) {
-            way.push(target);
-            target = next;
-        }
-        let place = place_of.get(target).copied();
-        let place = place.unwrap_or_else(|| FuncId::from_name(&targets[target]));
-        place_of.extend(way.into_iter().map(|alias| (alias, place)));
-        let linkage = unit.given[*index].attributes.linkage;
-        place_alias(&mut product, ids[*index].expect("declared"), place, linkage);
-    }
-    let bytes = contain(|| product.object.write()).map_err(unsupported)?;
-    Ok(Object { bytes: bytes.context("cannot make the object file")?, code_size })
 }
 
-/// The symbol of a function: its name without the percent sign, or `u0:5` as it is.
-fn symbol_text(name: &str) -> String {
-    name.strip_prefix('%').unwrap_or(name).to_owned()
+fn merged(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    mut module: MergingModule<ObjectModule>,
+) -> Result<Object> {
+    let prepared = Prepared::new(unit, isa, &mut module)?;
+    for (given, &id) in unit.given.iter().zip(&prepared.functions) {
+        *module.attributes(id) = given.attributes;
+    }
+    for (given, &id) in unit.data.iter().zip(&prepared.data) {
+        let attributes = module.data_attributes(id);
+        attributes.addresses = given.attributes.addresses;
+        attributes.pinned = given.attributes.pinned;
+        attributes.key = given.attributes.key;
+    }
+    let Prepared { ids, functions, data, aliases, definitions } = prepared;
+    let start = Instant::now();
+    define(unit, isa, &mut module, definitions)?;
+    let flushed = contain(|| module.flush()).map_err(unsupported)?;
+    flushed.map_err(|error| {
+        let at = functions.iter().position(|&id| Some(id) == module.failed());
+        of_function(unit, isa, at, error)
+    })?;
+    let rows = rows(unit, &module, &ids, &functions, &data);
+    let (stats, pass) = (*module.stats(), *module.pass_stats());
+    let mut product =
+        contain(|| module.finish()).map_err(unsupported)?.context("cannot make the object file")?;
+    place_aliases(unit, &mut product, &ids, &functions, &aliases);
+    let bytes = contain(|| product.object.write()).map_err(unsupported)?;
+    let bytes = bytes.context("cannot make the object file")?;
+    Ok(Object { bytes, merged: Some(Outcome { stats, pass, rows }), time: start.elapsed() })
+}
+
+fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<Object> {
+    let prepared = Prepared::new(unit, isa, &mut module)?;
+    let Prepared { ids, functions, data: _, aliases, definitions } = prepared;
+    let start = Instant::now();
+    define(unit, isa, &mut module, definitions)?;
+    let mut product = contain(|| module.finish()).map_err(unsupported)?;
+    place_aliases(unit, &mut product, &ids, &functions, &aliases);
+    let bytes = contain(|| product.object.write()).map_err(unsupported)?;
+    let bytes = bytes.context("cannot make the object file")?;
+    Ok(Object { bytes, merged: None, time: start.elapsed() })
+}
+
+/// What became of everything, under the names of the text.
+fn rows(
+    unit: &Unit,
+    module: &MergingModule<ObjectModule>,
+    ids: &Ids,
+    functions: &[FuncId],
+    data: &[DataId],
+) -> Vec<[String; 4]> {
+    let row = |symbol: &UserExternalName, disposition: Disposition<String>, reason: Reason| {
+        let (name, word) = (unit.names.display(symbol), disposition.name().to_owned());
+        [name, word, disposition.representative().unwrap_or("-".to_owned()), reason.to_string()]
+    };
+    let names: HashMap<FuncId, String> = functions
+        .iter()
+        .zip(&unit.given)
+        .map(|(&id, given)| (id, unit.names.display(&given.symbol)))
+        .collect();
+    let name = |id: FuncId| {
+        // A body that several functions share has no name in the text.
+        let declaration = module.declarations().get_function_decl(id);
+        names.get(&id).cloned().unwrap_or_else(|| declaration.linkage_name(id).into_owned())
+    };
+    let mut rows = Vec::new();
+    for (given, &id) in unit.given.iter().zip(functions) {
+        let said = given.became.as_ref().map(|(kind, target)| {
+            let to = FuncId::from_name(&ids[target]);
+            let disposition = match kind {
+                Became::Thunk => Disposition::Thunk { to },
+                Became::Alias => Disposition::Alias { to },
+            };
+            (disposition, Reason::NoMerge)
+        });
+        if let Some((disposition, reason)) = module.outcome(id).or(said) {
+            rows.push(row(&given.symbol, disposition.map(name), reason));
+        }
+    }
+    let names: HashMap<DataId, String> = data
+        .iter()
+        .zip(&unit.data)
+        .map(|(&id, given)| (id, unit.names.display(&given.symbol)))
+        .collect();
+    for (given, &id) in unit.data.iter().zip(data) {
+        if let Some((disposition, reason)) = module.data_outcome(id) {
+            let disposition = disposition.map(|to| names[&to].clone());
+            rows.push(row(&given.symbol, disposition, reason));
+        }
+    }
+    rows
+}
+
+/// What a panic of the object writer means: it knows no better way to refuse a relocation.
+fn unsupported(panic: String) -> anyhow::Error {
+    anyhow!("the object format cannot express this: {panic}")
+}
+
+/// The symbol of a name: without the percent sign, or `u0:5` as it is.
+fn symbol_text(unit: &Unit, symbol: &UserExternalName) -> String {
+    let name = unit.names.display(symbol);
+    name.strip_prefix('%').map_or(name.clone(), str::to_owned)
+}
+
+/// A unit in the terms of a module: everything is declared, nothing is defined.
+struct Prepared {
+    ids: HashMap<UserExternalName, ModuleRelocTarget>,
+    /// By the order of the unit.
+    functions: Vec<FuncId>,
+    data: Vec<DataId>,
+    /// Functions of which the text says that they are aliases.
+    aliases: Vec<usize>,
+    definitions: Vec<Definition>,
+}
+
+/// A call of the module.
+enum Definition {
+    Body { index: usize, id: FuncId, func: Function },
+    Bytes { id: FuncId, alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
+    Data { id: DataId, description: DataDescription },
+}
+
+impl Prepared {
+    fn new(unit: &Unit, isa: &OwnedTargetIsa, module: &mut dyn Module) -> Result<Prepared> {
+        let mut ids = HashMap::new();
+        let functions = declare_functions(unit, module, &mut ids)?;
+        let data = declare_data(unit, module, &mut ids)?;
+        let mut aliases = Vec::new();
+        let mut definitions = Vec::new();
+        for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
+            let id = functions[index];
+            let alignment = u64::from(given.attributes.alignment);
+            match &given.became {
+                None => {
+                    let mut func = func.clone();
+                    func.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
+                    rename(unit, module, &mut ids, &mut func)?;
+                    definitions.push(Definition::Body { index, id, func });
+                }
+                Some((Became::Thunk, target)) => {
+                    let Some(jump) = Target::of(&**isa).jump_thunk else {
+                        bail!("{}: {} has no jump for a thunk", given.place, isa.triple());
+                    };
+                    let reloc = ModuleReloc {
+                        offset: jump.offset,
+                        kind: jump.relocation,
+                        name: ids[target].clone(),
+                        addend: jump.addend,
+                    };
+                    let alignment = alignment.max(u64::from(isa.function_alignment().minimum));
+                    let bytes = jump.code().to_vec();
+                    let relocs = vec![reloc];
+                    definitions.push(Definition::Bytes { id, alignment, bytes, relocs });
+                }
+                Some((Became::Alias, _)) => aliases.push(index),
+            }
+        }
+        for (given, &id) in unit.data.iter().zip(&data) {
+            let description = description(unit, module, &mut ids, given)?;
+            definitions.push(Definition::Data { id, description });
+        }
+        Ok(Prepared { ids, functions, data, aliases, definitions })
+    }
 }
 
 fn module_linkage(linkage: Linkage) -> cranelift_module::Linkage {
@@ -156,6 +247,212 @@ fn module_linkage(linkage: Linkage) -> cranelift_module::Linkage {
         Linkage::Hidden => cranelift_module::Linkage::Hidden,
         Linkage::Local => cranelift_module::Linkage::Local,
         Linkage::Preemptible => cranelift_module::Linkage::Preemptible,
+    }
+}
+
+/// Indices in the order of symbols.
+fn in_order<'a>(symbols: impl Iterator<Item = &'a UserExternalName>) -> Vec<usize> {
+    let mut symbols: Vec<(usize, &UserExternalName)> = symbols.enumerate().collect();
+    symbols.sort_by_key(|(_, symbol)| (symbol.namespace, symbol.index));
+    symbols.into_iter().map(|(index, _)| index).collect()
+}
+
+type Ids = HashMap<UserExternalName, ModuleRelocTarget>;
+
+fn declare_functions(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<Vec<FuncId>> {
+    let mut functions = vec![FuncId::new(0); unit.functions.len()];
+    for index in in_order(unit.given.iter().map(|given| &given.symbol)) {
+        let given = &unit.given[index];
+        let linkage = match given.became {
+            // It is not defined in the sense of the module, so it must not be declared so.
+            Some((Became::Alias, _)) => cranelift_module::Linkage::Import,
+            Some((Became::Thunk, _)) | None => module_linkage(given.attributes.linkage),
+        };
+        let name = symbol_text(unit, &given.symbol);
+        let id = module.declare_function(&name, linkage, &unit.functions[index].signature)?;
+        ids.insert(given.symbol.clone(), id.into());
+        functions[index] = id;
+    }
+    Ok(functions)
+}
+
+fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<Vec<DataId>> {
+    let mut data = vec![DataId::new(0); unit.data.len()];
+    for index in in_order(unit.data.iter().map(|given| &given.symbol)) {
+        let given = &unit.data[index];
+        let attributes = &given.attributes;
+        let linkage = module_linkage(attributes.linkage);
+        let name = symbol_text(unit, &given.symbol);
+        let id = module.declare_data(&name, linkage, attributes.writable, attributes.tls)?;
+        ids.insert(given.symbol.clone(), id.into());
+        data[index] = id;
+    }
+    Ok(data)
+}
+
+/// Names everything that `func` refers to as the module does. What the unit does not define is
+/// declared as an import: of a function if it is one for `func`, otherwise of data. The first use
+/// decides, which is right for all: an undefined symbol is but a name.
+fn rename(unit: &Unit, module: &mut dyn Module, ids: &mut Ids, func: &mut Function) -> Result<()> {
+    for index in 0..func.params.user_named_funcs().len() {
+        let name_ref = UserExternalNameRef::new(index);
+        let symbol = func.params.user_named_funcs()[name_ref].clone();
+        let target = match ids.get(&symbol) {
+            Some(target) => target.clone(),
+            None => {
+                let name = ExternalName::User(name_ref);
+                let import = cranelift_module::Linkage::Import;
+                let text = symbol_text(unit, &symbol);
+                let target: ModuleRelocTarget =
+                    match (is_thread_local(func, &name), signature_of(func, &name)) {
+                        (false, Some(signature)) => {
+                            module.declare_function(&text, import, signature)?.into()
+                        }
+                        (tls, _) => module.declare_data(&text, import, true, tls)?.into(),
+                    };
+                ids.insert(symbol, target.clone());
+                target
+            }
+        };
+        if let ModuleRelocTarget::User { namespace, index } = target {
+            let symbol = UserExternalName::new(namespace, index);
+            func.params.reset_user_func_name(name_ref, symbol);
+        }
+    }
+    Ok(())
+}
+
+fn signature_of<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a Signature> {
+    let callee = func.dfg.ext_funcs.values().find(|callee| callee.name == *name)?;
+    Some(&func.dfg.signatures[callee.signature])
+}
+
+fn is_thread_local(func: &Function, name: &ExternalName) -> bool {
+    func.global_values.values().any(|gv| match gv {
+        GlobalValueData::Symbol { name: used, offset: _, colocated: _, tls } => {
+            *tls && used == name
+        }
+        _ => false,
+    })
+}
+
+/// A data object as the module wants it.
+fn description(
+    unit: &Unit,
+    module: &mut dyn Module,
+    ids: &mut Ids,
+    given: &GivenData,
+) -> Result<DataDescription> {
+    let mut description = DataDescription::new();
+    match &given.object.contents {
+        Contents::Zeros(size) => description.define_zeroinit(usize::try_from(*size)?),
+        Contents::Bytes(bytes) => description.define(bytes.clone().into()),
+    }
+    if let Some(section) = &given.object.section {
+        description.set_custom_section(section);
+    }
+    description.set_align(given.attributes.alignment);
+    description.set_used(given.used);
+    for reloc in &given.object.relocations {
+        let target = match ids.get(&reloc.target) {
+            Some(target) => target.clone(),
+            None => {
+                let import = cranelift_module::Linkage::Import;
+                let text = symbol_text(unit, &reloc.target);
+                let target: ModuleRelocTarget =
+                    module.declare_data(&text, import, true, false)?.into();
+                ids.insert(reloc.target.clone(), target.clone());
+                target
+            }
+        };
+        // As data in any case: a pointer to a function with an addend is one, too.
+        let gv = description.import_global_value(target);
+        description.write_data_addr(reloc.offset, gv, reloc.addend);
+    }
+    Ok(description)
+}
+
+fn define(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    module: &mut dyn Module,
+    definitions: Vec<Definition>,
+) -> Result<()> {
+    let mut context = module.make_context();
+    for definition in definitions {
+        match definition {
+            Definition::Body { index, id, func } => {
+                context.func = func;
+                let defined = contain(|| module.define_function(id, &mut context));
+                let defined = defined.map_err(|panic| {
+                    let error = ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"));
+                    of_function(unit, isa, Some(index), error)
+                })?;
+                defined.map_err(|error| of_function(unit, isa, Some(index), error))?;
+                module.clear_context(&mut context);
+            }
+            Definition::Bytes { id, alignment, bytes, relocs } => {
+                module.define_function_bytes(id, alignment, &bytes, &relocs)?;
+            }
+            Definition::Data { id, description } => {
+                contain(|| module.define_data(id, &description)).map_err(unsupported)??;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the module says of a function, with its name and place.
+fn of_function(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    index: Option<usize>,
+    error: ModuleError,
+) -> anyhow::Error {
+    let error = match error {
+        ModuleError::Compilation(error) => error.to_string(),
+        ModuleError::Backend(error) => error.to_string(),
+        error => error.to_string(),
+    };
+    match index {
+        None => anyhow!(error),
+        Some(index) => {
+            let given = &unit.given[index];
+            let name = unit.names.display(&given.symbol);
+            let target = isa::name_of(&**isa);
+            anyhow!("{}: cannot compile function {name} for {target}: {error}", given.place)
+        }
+    }
+}
+
+/// Gives every symbol that the text calls an alias the place of its target.
+fn place_aliases(
+    unit: &Unit,
+    product: &mut ObjectProduct,
+    ids: &Ids,
+    functions: &[FuncId],
+    aliases: &[usize],
+) {
+    let to: HashMap<&UserExternalName, &UserExternalName> = aliases
+        .iter()
+        .filter_map(|&index| {
+            let (_, target) = unit.given[index].became.as_ref()?;
+            Some((&unit.given[index].symbol, target))
+        })
+        .collect();
+    let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
+    for &index in aliases {
+        // Aliases of aliases stand for one address. Every one on the way is looked at only once.
+        let mut way = Vec::new();
+        let mut target = &unit.given[index].symbol;
+        while let (None, Some(next)) = (place_of.get(target), to.get(target)) {
+            way.push(target);
+            target = next;
+        }
+        let place = place_of.get(target).copied();
+        let place = place.unwrap_or_else(|| FuncId::from_name(&ids[target]));
+        place_of.extend(way.into_iter().map(|alias| (alias, place)));
+        place_alias(product, functions[index], place, unit.given[index].attributes.linkage);
     }
 }
 
@@ -173,98 +470,4 @@ fn place_alias(product: &mut ObjectProduct, alias: FuncId, target: FuncId, linka
         Linkage::Export => (SymbolScope::Dynamic, false),
         Linkage::Preemptible => (SymbolScope::Dynamic, true),
     };
-}
-
-/// What a panic of the object writer means: it knows no better way to refuse a relocation.
-fn unsupported(panic: String) -> anyhow::Error {
-    anyhow!("the object format cannot express this: {panic}")
-}
-
-struct Emitter {
-    module: ObjectModule,
-    /// What each symbol is to the module.
-    names: HashMap<UserExternalName, ModuleRelocTarget>,
-    code_size: u64,
-}
-
-impl Emitter {
-    fn define(
-        &mut self,
-        id: FuncId,
-        alignment: u32,
-        bytes: &[u8],
-        relocs: &[ModuleReloc],
-    ) -> Result<()> {
-        self.code_size += bytes.len() as u64;
-        let module = &mut self.module;
-        let alignment = u64::from(alignment);
-        contain(|| {
-            let defined = module.define_function_bytes(id, alignment, bytes, relocs);
-            defined.map_err(anyhow::Error::new)
-        })
-        .map_err(unsupported)??;
-        Ok(())
-    }
-
-    /// A relocation in the terms of the module. `func` is the function that it stands in.
-    fn reloc(
-        &mut self,
-        reloc: &FinalizedMachReloc,
-        func: &Function,
-        id: FuncId,
-        text: &dyn Fn(&UserExternalName) -> String,
-    ) -> Result<ModuleReloc> {
-        let name = match &reloc.target {
-            FinalizedRelocTarget::Func(offset) => ModuleRelocTarget::FunctionOffset(id, *offset),
-            FinalizedRelocTarget::ExternalName(name) => match name {
-                ExternalName::LibCall(call) => ModuleRelocTarget::LibCall(*call),
-                ExternalName::KnownSymbol(symbol) => ModuleRelocTarget::KnownSymbol(*symbol),
-                ExternalName::User(name_ref) => {
-                    let symbol = &func.params.user_named_funcs()[*name_ref];
-                    self.user(symbol, name, func, text)?
-                }
-                ExternalName::TestCase(_) => unreachable!("units have symbols only"),
-            },
-        };
-        let kind: Reloc = reloc.kind;
-        Ok(ModuleReloc { offset: reloc.offset, kind, name, addend: reloc.addend })
-    }
-
-    /// What a symbol is to the module. One that the unit does not define is declared as an import:
-    /// of a function if it is one for `func`, otherwise of data. The first use decides, which is
-    /// right for all: an undefined symbol is but a name.
-    fn user(
-        &mut self,
-        symbol: &UserExternalName,
-        name: &ExternalName,
-        func: &Function,
-        text: &dyn Fn(&UserExternalName) -> String,
-    ) -> Result<ModuleRelocTarget> {
-        if let Some(target) = self.names.get(symbol) {
-            return Ok(target.clone());
-        }
-        let import = cranelift_module::Linkage::Import;
-        let target = match (is_thread_local(func, name), signature_of(func, name)) {
-            (false, Some(signature)) => {
-                self.module.declare_function(&text(symbol), import, signature)?.into()
-            }
-            (tls, _) => self.module.declare_data(&text(symbol), import, true, tls)?.into(),
-        };
-        self.names.insert(symbol.clone(), target);
-        Ok(self.names[symbol].clone())
-    }
-}
-
-fn signature_of<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a Signature> {
-    let callee = func.dfg.ext_funcs.values().find(|callee| callee.name == *name)?;
-    Some(&func.dfg.signatures[callee.signature])
-}
-
-fn is_thread_local(func: &Function, name: &ExternalName) -> bool {
-    func.global_values.values().any(|gv| match gv {
-        GlobalValueData::Symbol { name: used, offset: _, colocated: _, tls } => {
-            *tls && used == name
-        }
-        _ => false,
-    })
 }

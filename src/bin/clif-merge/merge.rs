@@ -12,7 +12,8 @@ use crate::output::Output;
 use crate::pass::{self, Merged};
 use crate::table::{Align, render};
 use anyhow::Result;
-use cranelift_mergefunc::Disposition;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_mergefunc::{Disposition, Reason, Stats, cranelift_codegen};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -72,28 +73,65 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     output.write(emit(&unit, &merged).as_bytes())?;
     if dispositions {
-        eprint_table(&merged);
+        eprint_table(&rows(&merged));
     }
-    common.general.say(&summary(&merged));
+    common.general.say(&summary(&Counts::of(&merged)));
     if common.general.verbose {
-        common.general.say(&details(&merged));
+        common.general.say(&details(merged.plan.stats()));
     }
     Ok(Exit::Done.into())
 }
 
-/// One line for a person: how many functions became what.
-pub fn summary(merged: &Merged) -> String {
-    let [mut redirected, mut aliases, mut thunks] = [0; 3];
-    for (_, entry) in merged.plan.entries() {
-        match entry.disposition() {
-            Disposition::Keep => {}
-            Disposition::Redirect { .. } => redirected += 1,
-            Disposition::Alias { .. } => aliases += 1,
-            Disposition::Thunk { .. } => thunks += 1,
+/// How many functions and data objects became what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// All functions of the unit.
+    pub functions: usize,
+    /// What became of them.
+    pub redirected: usize,
+    pub aliases: usize,
+    pub thunks: usize,
+    /// Functions that were not there before.
+    pub shared: usize,
+    /// All data objects of the unit.
+    pub data_objects: usize,
+    /// Those that were merged away.
+    pub merged_data_objects: usize,
+}
+
+impl Counts {
+    fn of(merged: &Merged) -> Counts {
+        let plan = &merged.plan;
+        let mut counts = Counts {
+            functions: plan.added(),
+            shared: plan.shared_bodies().len(),
+            data_objects: plan.data_entries().len(),
+            merged_data_objects: plan.stats().plan_merged_data_objects,
+            ..Counts::default()
+        };
+        for (_, entry) in plan.entries() {
+            match entry.disposition() {
+                Disposition::Keep => {}
+                Disposition::Redirect { .. } => counts.redirected += 1,
+                Disposition::Alias { .. } => counts.aliases += 1,
+                Disposition::Thunk { .. } => counts.thunks += 1,
+            }
         }
+        counts
     }
-    let shared = merged.plan.shared_bodies().len();
-    let total = merged.plan.entries().len() - shared;
+}
+
+/// One line for a person: how many functions became what.
+pub fn summary(counts: &Counts) -> String {
+    let Counts {
+        functions: total,
+        redirected,
+        aliases,
+        thunks,
+        shared,
+        data_objects,
+        merged_data_objects,
+    } = *counts;
     let count = |number: usize, one: &str, many: &str| match number {
         0 => None,
         1 => Some(format!("1 {one}")),
@@ -110,15 +148,19 @@ pub fn summary(merged: &Merged) -> String {
     .collect();
     let functions = if total == 1 { "function" } else { "functions" };
     let all = redirected + aliases + thunks;
-    match parts.is_empty() {
+    let mut line = match parts.is_empty() {
         true => format!("merged {all} of {total} {functions}"),
         false => format!("merged {all} of {total} {functions}: {}", parts.join(", ")),
+    };
+    if merged_data_objects > 0 {
+        let objects = if data_objects == 1 { "data object" } else { "data objects" };
+        line.push_str(&format!("; {merged_data_objects} of {data_objects} {objects}"));
     }
+    line
 }
 
 /// What the pass did, for `--verbose`.
-pub fn details(merged: &Merged) -> String {
-    let stats = merged.plan.stats();
+pub fn details(stats: &Stats) -> String {
     format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs; \
          {} representatives lost promises",
@@ -130,16 +172,31 @@ pub fn details(merged: &Merged) -> String {
     )
 }
 
-/// Prints what became of each function.
-pub fn eprint_table(merged: &Merged) {
-    let name = |function| merged.names.display(merged.plan.entry(function).symbol());
+/// What became of each function and data object, and why.
+fn rows(merged: &Merged) -> Vec<[String; 4]> {
+    let plan = &merged.plan;
+    let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
+        let name = |symbol| merged.names.display(symbol);
+        let representative = disposition.representative().map_or("-".to_owned(), name);
+        [name(symbol), disposition.name().to_owned(), representative, reason.to_string()]
+    };
+    let functions = plan.entries().map(|(_, entry)| {
+        let disposition = entry.disposition().map(|to| plan.entry(to).symbol());
+        row(entry.symbol(), disposition, entry.reason())
+    });
+    let data = plan.data_entries().map(|(_, entry)| {
+        let disposition = entry.disposition().map(|to| plan.data_entry(to).symbol());
+        row(entry.symbol(), disposition, entry.reason())
+    });
+    functions.chain(data).collect()
+}
+
+/// Prints what became of each function and data object.
+pub fn eprint_table(lines: &[[String; 4]]) {
     let heading = ["function", "disposition", "representative", "reason"];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for (function, entry) in merged.plan.entries() {
-        let representative = entry.disposition().representative().map_or("-".to_owned(), name);
-        let disposition = entry.disposition().name().to_owned();
-        rows.push(vec![name(function), disposition, representative, entry.reason().to_string()]);
-    }
+    let heading = heading.map(str::to_owned).to_vec();
+    let lines = lines.iter().map(|line| line.to_vec());
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(lines).collect();
     use std::io::Write as _;
     // A closed standard error is no reason to fail: the result is written.
     let _ = write!(anstream::stderr(), "{}", render(&[Align::Left; 4], &rows));
