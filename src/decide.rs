@@ -373,10 +373,12 @@ impl Decision<'_> {
     fn functions(&mut self, members: &[FunctionIndex]) {
         let mut candidates = Vec::new();
         for &member in members {
-            let attributes = self.entries[member].attributes;
+            let entry = &self.entries[member];
+            let attributes = entry.attributes;
+            let pinned = attributes.pinned || self.observed.points_inside(&entry.symbol);
             self.entries[member].reason = if attributes.no_merge {
                 Reason::NoMerge
-            } else if attributes.pinned {
+            } else if pinned {
                 Reason::Pinned
             } else {
                 candidates.push(member);

@@ -58,6 +58,7 @@ fn signature_digest(signature: &Signature) -> u64 {
 pub(crate) struct Observed {
     addresses: Symbols,
     patchable: Symbols,
+    interior: Symbols,
 }
 
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
@@ -91,9 +92,17 @@ impl Observed {
         }
     }
 
-    /// Adds an address that a data object holds.
-    pub fn add_address(&mut self, symbol: &UserExternalName) {
+    /// Adds an address that a data object holds, so many bytes behind the beginning.
+    pub fn add_address(&mut self, symbol: &UserExternalName, addend: i64) {
         self.addresses.insert(symbol.clone());
+        if addend != 0 {
+            self.interior.insert(symbol.clone());
+        }
+    }
+
+    /// Whether a data object points into it, or behind it: only its own code will do there.
+    pub fn points_inside(&self, symbol: &UserExternalName) -> bool {
+        self.interior.contains(symbol)
     }
 
     /// Whether something in the unit takes the address.

@@ -331,7 +331,7 @@ impl<'a> Merger<'a> {
     ) -> Result<DataIndex, AddError> {
         self.unit.check(&symbol, attributes.alignment)?;
         for reloc in &data.relocations {
-            self.observed.add_address(&reloc.target);
+            self.observed.add_address(&reloc.target, reloc.addend);
         }
         self.stats.add_data_objects += 1;
         let bucket = data::bucket(data, attributes.key);
