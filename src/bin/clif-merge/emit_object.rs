@@ -7,7 +7,7 @@
 //! gets the place of its target in the end. ELF objects have unwind information; none have debug
 //! information.
 
-use crate::data::{Contents, GivenData};
+use crate::data::GivenData;
 use crate::exit::contain;
 use crate::isa;
 use crate::unit::{Became, Unit};
@@ -19,8 +19,8 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    BackEnd, Disposition, Linkage, MergingModule, ModuleOptions, ModuleStats, Reason, Stats,
-    Target, cranelift_codegen,
+    BackEnd, Contents, Disposition, Linkage, MergingModule, ModuleOptions, ModuleStats, Reason,
+    Stats, Target, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -88,6 +88,7 @@ fn merged(
         attributes.addresses = given.attributes.addresses;
         attributes.pinned = given.attributes.pinned;
         attributes.key = given.attributes.key;
+        attributes.symbol_used = given.attributes.symbol_used;
     }
     let Prepared { ids, functions, data, aliases, definitions } = prepared;
     let start = Instant::now();
