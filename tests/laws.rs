@@ -13,6 +13,8 @@ mod application;
 mod check;
 #[path = "laws/classes.rs"]
 mod classes;
+#[path = "laws/data.rs"]
+mod data;
 #[path = "laws/differences.rs"]
 mod differences;
 #[path = "laws/facts.rs"]
@@ -33,6 +35,8 @@ mod mutate_tables;
 mod oracle;
 #[path = "laws/order.rs"]
 mod order;
+#[path = "laws/over_time.rs"]
+mod over_time;
 #[path = "laws/permutations.rs"]
 mod permutations;
 #[path = "laws/permute.rs"]

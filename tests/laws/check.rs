@@ -121,7 +121,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
             assert_eq!(entry.disposition(), Disposition::Keep);
             continue;
         };
-        let Attributes { linkage, addresses, address_taken, pinned, no_merge, .. } =
+        let Attributes { linkage, addresses, address_taken, symbol_used, pinned, no_merge, .. } =
             member.attributes;
         let symbol = member.symbol();
         assert_eq!(entry.symbol(), &symbol);
@@ -134,11 +134,16 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
             Disposition::Redirect { to: _ } => {
                 assert_eq!(linkage, Linkage::Local, "{symbol} is visible outside");
                 assert!(!patchable, "{symbol} is called by calls that can be patched");
+                assert!(!symbol_used, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
             }
             Disposition::Alias { to } => {
                 assert!(unit.options.aliases);
-                assert_eq!(addresses, Addresses::Insignificant, "address of {symbol}");
+                let only_called = linkage == Linkage::Local && symbol_used && !taken;
+                assert!(
+                    only_called || addresses == Addresses::Insignificant,
+                    "address of {symbol}"
+                );
                 assert!(plan.entry(to).alignment() >= member.attributes.alignment);
             }
             Disposition::Thunk { to: _ } => assert!(unit.options.target.jump_thunk.is_some()),

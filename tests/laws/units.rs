@@ -208,7 +208,7 @@ fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
         Linkage::Preemptible,
     ];
     Ok(Attributes {
-        symbol_used: false,
+        symbol_used: u.ratio(1, 8)?,
         linkage: *u.choose(&LINKAGES)?,
         addresses: *u.choose(&Addresses::ALL)?,
         address_taken: u.ratio(1, 6)?,
