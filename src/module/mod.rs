@@ -7,12 +7,15 @@
 //! of the wrapped module.
 //!
 //! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
-//! * `flush` is the list of phases: plan, place, emit;
+//! * `flush` is the list of phases: plan, place, and `emit`;
 //! * `object` and `jit` are what these back ends add.
 //!
 //! It does not look into the wrapped module. What that cannot do (give two symbols one address) it
 //! does not ask for, unless [`ModuleOptions::back_end`] says so.
 
+#![expect(clippy::result_large_err, reason = "the error is that of cranelift-module")]
+
+mod emit;
 mod flush;
 #[cfg(feature = "jit")]
 mod jit;

@@ -5,7 +5,7 @@
 use crate::args::{Common, Input};
 use crate::check::check;
 use crate::codegen::{Compiler, size};
-use crate::emit_object::{Outcome, emit};
+use crate::emit_object::{Outcome, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
@@ -19,6 +19,7 @@ use cranelift_mergefunc::{
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Merge functions and make an object file of what is left
 ///
@@ -97,10 +98,12 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         }
     }
     if common.general.verbose {
+        let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+        let Time { wall, cpu } = object.time;
+        let cpu = cpu.map_or(String::new(), |cpu| format!(" ({} of CPU)", seconds(cpu)));
         let memory = peak_memory()
             .map_or(String::new(), |bytes| format!("; peak memory {} KiB", thousands(bytes >> 10)));
-        messages
-            .push(format!("defined and finished in {:.3} s{memory}", object.time.as_secs_f64()));
+        messages.push(format!("defined and finished in {}{cpu}{memory}", seconds(wall)));
     }
     output.write(&object.bytes)?;
     for message in messages {

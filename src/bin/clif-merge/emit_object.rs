@@ -7,6 +7,8 @@
 //! gets the place of its target in the end. ELF objects have unwind information; none have debug
 //! information.
 
+#![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
+
 use crate::data::GivenData;
 use crate::exit::contain;
 use crate::isa;
@@ -39,8 +41,41 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// What merging did; `None` if there was none.
     pub merged: Option<Outcome>,
-    /// The time from the first definition to the finished object, on one thread.
-    pub time: Duration,
+    /// The time from the first definition to the finished object, which is on one thread.
+    pub time: Time,
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// By the clock on the wall.
+    pub wall: Duration,
+    /// That the thread was running, where the system tells.
+    pub cpu: Option<Duration>,
+}
+
+/// A beginning.
+struct Start {
+    wall: Instant,
+    cpu: Option<Duration>,
+}
+
+impl Start {
+    fn now() -> Start {
+        Start { wall: Instant::now(), cpu: thread_time() }
+    }
+
+    fn elapsed(&self) -> Time {
+        let cpu = thread_time().zip(self.cpu).map(|(now, start)| now.saturating_sub(start));
+        Time { wall: self.wall.elapsed(), cpu }
+    }
+}
+
+/// The time that this thread has been running so far.
+fn thread_time() -> Option<Duration> {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = schedule.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
 }
 
 /// What merging did.
@@ -91,7 +126,7 @@ fn merged(
         attributes.symbol_used = given.attributes.symbol_used;
     }
     let Prepared { ids, functions, data, aliases, definitions } = prepared;
-    let start = Instant::now();
+    let start = Start::now();
     define(unit, isa, &mut module, definitions)?;
     let flushed = contain(|| module.flush()).map_err(unsupported)?;
     flushed.map_err(|error| {
@@ -111,7 +146,7 @@ fn merged(
 fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<Object> {
     let prepared = Prepared::new(unit, isa, &mut module)?;
     let Prepared { ids, functions, data: _, aliases, definitions } = prepared;
-    let start = Instant::now();
+    let start = Start::now();
     define(unit, isa, &mut module, definitions)?;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
     place_aliases(unit, &mut product, &ids, &functions, &aliases);
@@ -194,7 +229,7 @@ struct Prepared {
 
 /// A call of the module.
 enum Definition {
-    Body { index: usize, id: FuncId, func: Function },
+    Body { index: usize, id: FuncId, func: Box<Function> },
     Bytes { id: FuncId, alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
     Data { id: DataId, description: DataDescription },
 }
@@ -214,7 +249,7 @@ impl Prepared {
                     let mut func = func.clone();
                     func.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
                     rename(unit, module, &mut ids, &mut func)?;
-                    definitions.push(Definition::Body { index, id, func });
+                    definitions.push(Definition::Body { index, id, func: Box::new(func) });
                 }
                 Some((Became::Thunk, target)) => {
                     let Some(jump) = Target::of(&**isa).jump_thunk else {
@@ -383,7 +418,7 @@ fn define(
     for definition in definitions {
         match definition {
             Definition::Body { index, id, func } => {
-                context.func = func;
+                context.func = *func;
                 let defined = contain(|| module.define_function(id, &mut context));
                 let defined = defined.map_err(|panic| {
                     let error = ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"));

@@ -1,0 +1,372 @@
+//! Emission: what a flush has planned goes into the wrapped module.
+//!
+//! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its symbol
+//! gets another place later), or not. Everything that refers to functions and data is sent to where
+//! they are now. Nothing is decided here.
+
+use super::flush::{CALL_THUNKS, Unit};
+use super::{
+    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, data_symbol, symbol,
+};
+use crate::apply::{call_thunk, redirect};
+use crate::data::Contents;
+use crate::plan::Plan;
+use crate::summary::address_uses;
+use crate::target::Target;
+use crate::unit::FunctionIndex;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
+};
+use cranelift_entity::EntityRef;
+use cranelift_module::{
+    DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
+};
+
+impl<M: Module> MergingModule<M> {
+    pub(super) fn emit_functions(
+        &mut self,
+        plan: &Plan,
+        functions: Vec<(FuncId, Definition)>,
+        unit: &Unit,
+        back_end: BackEnd,
+        mut context: Option<&mut Context>,
+    ) -> ModuleResult<()> {
+        let shared: Vec<(FunctionIndex, FunctionIndex, Option<Box<Function>>)> = plan
+            .shared_bodies()
+            .iter()
+            .map(|shared| {
+                let (_, definition) = &functions[unit.place[shared.body_of.index()]];
+                let func = match definition {
+                    Definition::Body { func, .. } => Some(func.clone()),
+                    Definition::Bytes { .. } => None,
+                };
+                (shared.function, shared.body_of, func)
+            })
+            .collect();
+        let mut next = 0;
+        for (function, definition) in functions {
+            let emitted = match definition {
+                Definition::Bytes { alignment, bytes, relocs } => {
+                    self.emit_bytes(function, alignment, &bytes, &relocs)
+                }
+                Definition::Body { func, want_disasm, control_plane } => {
+                    let index = FunctionIndex::new(next);
+                    next += 1;
+                    let with = With { context: context.as_deref_mut(), want_disasm, control_plane };
+                    self.emit_function(plan, index, function, *func, back_end, with)
+                }
+            };
+            emitted.inspect_err(|_| self.failed = Some(function))?;
+        }
+        for (index, _, func) in shared {
+            let func = func.expect("a shared body is made of a body");
+            let function = self.id_of(plan.entry(index).symbol());
+            let with =
+                With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
+            self.emit_body(plan, index, function, *func, back_end, with)
+                .inspect_err(|_| self.failed = Some(function))?;
+        }
+        // Sizes of bodies are known by now.
+        for (function, _) in &unit.functions {
+            let FunctionState { body, size, .. } = self.functions[*function];
+            if let Some(body) = body.expand() {
+                let saved = self.functions[body].size.saturating_sub(size);
+                self.stats.saved_code_bytes += u64::from(saved);
+            }
+        }
+        Ok(())
+    }
+
+    fn emit_function(
+        &mut self,
+        plan: &Plan,
+        index: FunctionIndex,
+        function: FuncId,
+        func: Function,
+        back_end: BackEnd,
+        with: With<'_>,
+    ) -> ModuleResult<()> {
+        self.stats.functions += 1;
+        let FunctionState { became, gone, body, .. } = self.functions[function];
+        let Some(body) = body.expand() else {
+            return self.emit_body(plan, index, function, func, back_end, with);
+        };
+        let signature = func.signature.clone();
+        if let Some(context) = with.context {
+            // Who asked for code at once gets it, although it goes nowhere.
+            context.func = func;
+            let mut control_plane = with.control_plane;
+            context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
+        }
+        match became {
+            Became::Kept => unreachable!("what keeps its body has no other"),
+            Became::Thunk => {
+                self.stats.thunks += 1;
+                self.emit_thunk(function, &signature, self.local_name(body))
+            }
+            Became::Alias | Became::Redirected => {
+                match became {
+                    Became::Alias => self.stats.aliases += 1,
+                    _ => self.stats.redirects += 1,
+                }
+                if gone {
+                    return Ok(());
+                }
+                // The module wants a definition of everything that it was told to define.
+                self.aliases.functions.push((function, body));
+                self.inner.define_function_bytes(function, 1, &[], &[])
+            }
+        }
+    }
+
+    fn emit_body(
+        &mut self,
+        plan: &Plan,
+        index: FunctionIndex,
+        function: FuncId,
+        mut func: Function,
+        back_end: BackEnd,
+        with: With<'_>,
+    ) -> ModuleResult<()> {
+        plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), back_end));
+        redirect(&mut func, &|symbol| self.redirected(symbol, Self::call_target), &|symbol| {
+            self.redirected(symbol, Self::address_target)
+        });
+        self.observe_references(&func);
+        let With { context, want_disasm, mut control_plane } = with;
+        let mut own = core::mem::replace(&mut self.context, Context::new());
+        let own_context = context.is_none();
+        let context = context.unwrap_or(&mut own);
+        if own_context {
+            self.inner.clear_context(context);
+        }
+        context.func = func;
+        context.set_disasm(want_disasm);
+        let alignment = plan.entry(index).alignment();
+        let defined = match alignment {
+            1 => {
+                self.inner.define_function_with_control_plane(function, context, &mut control_plane)
+            }
+            _ => define_aligned(&mut self.inner, function, alignment, context, &mut control_plane),
+        };
+        let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
+        if own_context {
+            self.context = own;
+        }
+        defined?;
+        self.stats.compiled += 1;
+        self.stats.code_bytes += u64::from(size);
+        self.functions[function].size = size;
+        Ok(())
+    }
+
+    fn redirected(
+        &self,
+        name: &UserExternalName,
+        target: fn(&Self, FuncId) -> Option<FuncId>,
+    ) -> Option<UserExternalName> {
+        match name.namespace {
+            0 => target(self, FuncId::from_u32(name.index)).map(symbol),
+            1 => self.data_target(DataId::from_u32(name.index)).map(data_symbol),
+            _ => None,
+        }
+    }
+
+    /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its
+    /// symbol when it comes.
+    fn observe_references(&mut self, func: &Function) {
+        let names = func.params.user_named_funcs();
+        let index_of = |name: &ExternalName| match name {
+            ExternalName::User(name_ref) => names.get(*name_ref),
+            _ => None,
+        };
+        let mut undefined = false;
+        for callee in func.dfg.ext_funcs.values() {
+            if let Some(UserExternalName { namespace: 0, index }) = index_of(&callee.name) {
+                let state = &mut self.functions[FuncId::from_u32(*index)];
+                if !state.defined {
+                    state.called = true;
+                    undefined = true;
+                }
+            }
+        }
+        if undefined {
+            for used in address_uses(func) {
+                let callee = func.dfg.ext_funcs.get(used).and_then(|callee| index_of(&callee.name));
+                if let Some(UserExternalName { namespace: 0, index }) = callee {
+                    self.functions[FuncId::from_u32(*index)].address_held |=
+                        !self.functions[FuncId::from_u32(*index)].defined;
+                }
+            }
+        }
+        for gv in func.global_values.values() {
+            let GlobalValueData::Symbol { name, .. } = gv else {
+                continue;
+            };
+            if let Some(UserExternalName { namespace, index }) = index_of(name) {
+                self.observe_pointer(*namespace, *index);
+            }
+        }
+    }
+
+    fn observe_pointer(&mut self, namespace: u32, index: u32) {
+        match namespace {
+            0 => {
+                let state = &mut self.functions[FuncId::from_u32(index)];
+                state.called |= !state.defined;
+                state.address_held |= !state.defined;
+            }
+            1 => {
+                let DataState { defined, used, .. } = &mut self.data[DataId::from_u32(index)];
+                *used |= !*defined;
+            }
+            _ => {}
+        }
+    }
+
+    fn emit_thunk(
+        &mut self,
+        function: FuncId,
+        signature: &Signature,
+        to: FuncId,
+    ) -> ModuleResult<()> {
+        let isa = self.inner.isa();
+        let size = match Target::of(isa).jump_thunk {
+            Some(jump) => {
+                let alignment = u64::from(isa.function_alignment().minimum);
+                let reloc = ModuleReloc {
+                    offset: jump.offset,
+                    kind: jump.relocation,
+                    name: to.into(),
+                    addend: jump.addend,
+                };
+                self.inner.define_function_bytes(function, alignment, jump.code(), &[reloc])?;
+                jump.size()
+            }
+            None => {
+                let name = UserFuncName::User(symbol(function));
+                let mut context =
+                    Context::for_function(call_thunk(name, signature, &symbol(to), &CALL_THUNKS));
+                self.inner.define_function(function, &mut context)?;
+                context.compiled_code().map_or(0, |code| code.code_info().total_size)
+            }
+        };
+        self.stats.code_bytes += u64::from(size);
+        self.functions[function].size = size;
+        Ok(())
+    }
+
+    fn emit_bytes(
+        &mut self,
+        function: FuncId,
+        alignment: u64,
+        bytes: &[u8],
+        relocs: &[ModuleReloc],
+    ) -> ModuleResult<()> {
+        let relocs: Vec<ModuleReloc> = relocs
+            .iter()
+            .map(|reloc| ModuleReloc { name: self.pointer_to(&reloc.name), ..reloc.clone() })
+            .collect();
+        for reloc in &relocs {
+            if let ModuleRelocTarget::User { namespace, index } = reloc.name {
+                self.observe_pointer(namespace, index);
+            }
+        }
+        self.inner.define_function_bytes(function, alignment, bytes, &relocs)?;
+        self.stats.code_bytes += bytes.len() as u64;
+        self.functions[function].size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    /// What a pointer to `target` should point to.
+    pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
+        match target {
+            ModuleRelocTarget::User { namespace, index } => {
+                let name = UserExternalName::new(*namespace, *index);
+                let to = self.redirected(&name, Self::address_target).unwrap_or(name);
+                ModuleRelocTarget::user(to.namespace, to.index)
+            }
+            other => other.clone(),
+        }
+    }
+
+    pub(super) fn emit_data(
+        &mut self,
+        plan: &Plan,
+        data: Vec<(DataId, DataDescription)>,
+        unit: &mut Unit,
+        back_end: BackEnd,
+    ) -> ModuleResult<()> {
+        for (id, mut description) in data {
+            let index = unit.by_id[&id];
+            let entry = plan.data_entry(index);
+            if let Some(to) = self.data[id].body.expand() {
+                if back_end == BackEnd::Object {
+                    self.aliases.data.push((id, to));
+                    let mut empty = DataDescription::new();
+                    empty.define(Box::new([]));
+                    self.inner.define_data(id, &empty)?;
+                }
+                continue;
+            }
+            let object = &mut unit.data[index.index()].2;
+            description.init = init_of(&mut object.contents);
+            if entry.reason() == crate::Reason::Representative {
+                description.align = Some(entry.alignment());
+            }
+            for target in description.function_decls.values_mut() {
+                *target = self.pointer_to(target);
+            }
+            for target in description.data_decls.values_mut() {
+                *target = self.pointer_to(target);
+            }
+            let decls = description.function_decls.values().chain(description.data_decls.values());
+            for target in decls {
+                if let ModuleRelocTarget::User { namespace, index } = target {
+                    self.observe_pointer(*namespace, *index);
+                }
+            }
+            self.inner.define_data(id, &description)?;
+        }
+        Ok(())
+    }
+}
+
+/// Compiles a function and defines it by its bytes, since `Module` has no other way to ask for an
+/// alignment.
+fn define_aligned(
+    module: &mut impl Module,
+    function: FuncId,
+    alignment: u32,
+    context: &mut Context,
+    control_plane: &mut ControlPlane,
+) -> ModuleResult<()> {
+    let minimum = module.isa().function_alignment().minimum;
+    context.compile(module.isa(), control_plane).map_err(|error| error.inner)?;
+    let code = context.compiled_code().expect("compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> =
+        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, function)).collect();
+    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
+    module.define_function_bytes(function, alignment, code.code_buffer(), &relocs)
+}
+
+/// With what a function is compiled.
+struct With<'a> {
+    /// The embedder's, if it wants to see the code.
+    context: Option<&'a mut Context>,
+    want_disasm: bool,
+    control_plane: ControlPlane,
+}
+
+/// The contents of a data object, taken back.
+fn init_of(contents: &mut Contents) -> Init {
+    match core::mem::replace(contents, Contents::Zeros(0)) {
+        Contents::Zeros(size) => Init::Zeros { size: size as usize },
+        Contents::Bytes(bytes) => Init::Bytes { contents: bytes.into_boxed_slice() },
+    }
+}
