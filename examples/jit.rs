@@ -1,0 +1,146 @@
+//! A runtime that compiles functions as they arrive, and merges what does the same thing into what
+//! is there already, also long after that was compiled.
+//!
+//! ```text
+//! cargo run --example jit --features jit -- --demo      # a session to look at
+//! cargo run --example jit --features jit -- FILE        # lines of FILE
+//! cargo run --example jit --features jit                # lines of standard input, or a prompt
+//! ```
+//!
+//! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints
+//! what code there is and which functions it stands for, as `perf` reads it.
+//!
+//! What it takes to merge is the type of [`Session::module`]. All else is what any user of
+//! `JITModule` writes. A function that never comes back overflows the stack, as native code does.
+
+mod lang;
+
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_mergefunc::cranelift_module::{FuncId, Linkage, ModuleError, default_libcall_names};
+use cranelift_mergefunc::{MergingModule, ModuleStats};
+use lang::{Compiler, Error, Place};
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Twins that come later are merged into what was compiled before: functions that call themselves or
+/// each other, too, and expressions that were evaluated before.
+const DEMO: &str = "\
+fn square(x) = x * x
+fn area(side) = side * side
+area(7) - square(2)
+fn fib(n) = if n < 2 then n else fib(n - 1) + fib(n - 2)
+fn rabbits(months) = if months < 2 then months else rabbits(months - 1) + rabbits(months - 2)
+rabbits(20)
+fib(20)
+fn even(n) = if n == 0 then 1 else odd(n - 1)  fn odd(n) = if n == 0 then 0 else even(n - 1)
+fn whole(n) = if n == 0 then 1 else half(n - 1)  fn half(n) = if n == 0 then 0 else whole(n - 1)
+even(10); half(10)
+fn cube(x) = x * square(x)
+fn volume(edge) = edge * area(edge)
+volume(-3)
+:map
+";
+
+struct Session {
+    module: MergingModule<JITModule>,
+    compiler: Compiler,
+    /// Whether there was an error.
+    failed: bool,
+}
+
+impl Session {
+    fn new() -> Result<Self, ModuleError> {
+        let builder = JITBuilder::with_flags(&[("opt_level", "speed")], default_libcall_names())?;
+        let module = MergingModule::new(JITModule::new(builder));
+        // Expressions are local, so that one that was evaluated before is nothing but a name.
+        let compiler = Compiler::new(Linkage::Local);
+        Ok(Session { module, compiler, failed: false })
+    }
+
+    /// Runs all lines, each when it comes.
+    fn run(&mut self, lines: impl BufRead, prompt: &str, echo: bool) -> std::io::Result<()> {
+        let mut lines = lines.lines();
+        for number in 1.. {
+            print!("{prompt}");
+            std::io::stdout().flush()?;
+            let Some(line) = lines.next().transpose()? else {
+                break;
+            };
+            if echo {
+                println!("{line}");
+            }
+            if line.trim() == ":map" {
+                print!("{}", self.module.finalized_map().perf_map());
+            } else if let Err(error) = self.line(&line, number) {
+                println!("error: {error}");
+                self.failed = true;
+            }
+        }
+        // What follows begins on a line of its own.
+        if !prompt.is_empty() {
+            println!();
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str, number: usize) -> Result<(), Error> {
+        let functions = lang::parse(line, number)?;
+        let ids = self.compiler.define(&mut self.module, &functions)?;
+        // This is when what arrived is merged and compiled.
+        self.module.finalize_definitions().map_err(|error| {
+            Error::new(Place { line: number, column: 1 }, format!("cannot be compiled: {error}"))
+        })?;
+        for (function, id) in functions.iter().zip(ids) {
+            if function.is_expression {
+                println!("{}", self.evaluate(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls the function of an expression.
+    #[expect(unsafe_code, reason = "there is no other way to call compiled code")]
+    fn evaluate(&self, expression: FuncId) -> i64 {
+        // It has an address even if it was merged away: that of the code that runs in its place.
+        let address = self.module.get_finalized_function(expression);
+        // SAFETY: the function was declared with no parameters, one 64-bit integer as its result and
+        // the calling convention of the host, and so was whatever it was merged into. Its code was
+        // finalized by now and is never freed.
+        let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn() -> i64>(address) };
+        function()
+    }
+
+    fn report(&self) {
+        let stats = self.module.stats();
+        let &ModuleStats { functions, compiled, code_bytes, saved_code_bytes, .. } = stats;
+        println!("{functions} functions defined, {compiled} compiled, {} merged", stats.merged());
+        println!("{code_bytes} bytes of code, {saved_code_bytes} bytes saved");
+        println!("{} bytes to remember them by", self.module.remembered_bytes());
+    }
+}
+
+fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut session = Session::new()?;
+    let stdin = std::io::stdin();
+    match std::env::args().nth(1).as_deref() {
+        Some("--demo") => session.run(DEMO.as_bytes(), "> ", true)?,
+        Some(path) => {
+            let file = std::fs::File::open(path).map_err(|error| format!("{path}: {error}"))?;
+            session.run(std::io::BufReader::new(file), "", false)?;
+        }
+        None if stdin.is_terminal() => {
+            session.run(DEMO.as_bytes(), "> ", true)?;
+            session.run(stdin.lock(), "> ", false)?;
+        }
+        None => session.run(stdin.lock(), "", false)?,
+    }
+    session.report();
+    Ok(if session.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
