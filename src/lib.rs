@@ -44,15 +44,28 @@
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
 //!
+//! # With `cranelift-module`
+//!
+//! With the feature `module`, `MergingModule` wraps a `cranelift_module::Module` and is one: wrap the
+//! module that is used so far, and nothing else changes. The document `docs/embedding.md` says how to
+//! embed the library in a JIT, an ahead-of-time compiler, or a back end without `cranelift-module`;
+//! the examples `jit`, `aot` and `raw` are programs to copy from.
+//!
 //! # What it does not do
 //!
-//! It does not verify its input, does not merge functions that differ in constants or callees, does
-//! not look at data objects, and has no adapter for `cranelift_module::Module` yet.
+//! It does not verify its input, does not merge functions that differ in constants or in callees that
+//! are not equal, and changes nothing that was emitted before: functions that come later are merged
+//! into what is there ([`Emitted`]).
 //!
 //! # Features
 //!
-//! Without features the crate is `no_std` (it needs `alloc`). `cli` builds the program
-//! `clif-merge` and needs `std`.
+//! | feature | adds | needs |
+//! |---|---|---|
+//! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
+//! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
+//! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
+//! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
+//! | `cli` | the program `clif-merge` | `std` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -64,6 +77,11 @@ extern crate alloc;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So are those of the guide to embedding.
+#[cfg(all(doctest, feature = "jit", feature = "object"))]
+#[doc = include_str!("../docs/embedding.md")]
+struct Embedding;
 
 mod apply;
 mod canon;
