@@ -136,7 +136,10 @@ pub(crate) fn redirect(
     changed
 }
 
-fn user_symbol<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a UserExternalName> {
+pub(crate) fn user_symbol<'a>(
+    func: &'a Function,
+    name: &ExternalName,
+) -> Option<&'a UserExternalName> {
     match name {
         ExternalName::User(name_ref) => func.params.user_named_funcs().get(*name_ref),
         _ => None,

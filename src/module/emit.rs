@@ -26,6 +26,9 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 
+/// Who is referred to in place of a function.
+type Retarget<M> = fn(&MergingModule<M>, FuncId) -> Option<FuncId>;
+
 impl<M: Module> MergingModule<M> {
     pub(super) fn emit_functions(
         &mut self,
@@ -108,11 +111,12 @@ impl<M: Module> MergingModule<M> {
                 self.stats.thunks += 1;
                 self.emit_thunk(function, &signature, self.local_name(body))
             }
-            Became::Alias | Became::Redirected => {
-                match became {
-                    Became::Alias => self.stats.aliases += 1,
-                    _ => self.stats.redirects += 1,
-                }
+            Became::Redirected => {
+                self.stats.redirects += 1;
+                Ok(())
+            }
+            Became::Alias => {
+                self.stats.aliases += 1;
                 if gone {
                     return Ok(());
                 }
@@ -133,8 +137,13 @@ impl<M: Module> MergingModule<M> {
         with: With<'_>,
     ) -> ModuleResult<()> {
         plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), back_end));
-        redirect(&mut func, &|symbol| self.redirected(symbol, Self::call_target), &|symbol| {
-            self.redirected(symbol, Self::address_target)
+        let (call, address): (Retarget<M>, Retarget<M>) =
+            match self.functions[function].stands_for_others {
+                true => (Self::shared_call_target, Self::shared_address_target),
+                false => (Self::call_target, Self::address_target),
+            };
+        redirect(&mut func, &|symbol| self.redirected(symbol, call), &|symbol| {
+            self.redirected(symbol, address)
         });
         self.observe_references(&func);
         let With { context, want_disasm, mut control_plane } = with;
@@ -164,11 +173,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    fn redirected(
-        &self,
-        name: &UserExternalName,
-        target: fn(&Self, FuncId) -> Option<FuncId>,
-    ) -> Option<UserExternalName> {
+    fn redirected(&self, name: &UserExternalName, target: Retarget<M>) -> Option<UserExternalName> {
         match name.namespace {
             0 => target(self, FuncId::from_u32(name.index)).map(symbol),
             1 => self.data_target(DataId::from_u32(name.index)).map(data_symbol),
@@ -228,7 +233,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    fn emit_thunk(
+    pub(super) fn emit_thunk(
         &mut self,
         function: FuncId,
         signature: &Signature,
@@ -284,10 +289,14 @@ impl<M: Module> MergingModule<M> {
 
     /// What a pointer to `target` should point to.
     pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
+        self.retargeted(target, Self::address_target)
+    }
+
+    fn retargeted(&self, target: &ModuleRelocTarget, to: Retarget<M>) -> ModuleRelocTarget {
         match target {
             ModuleRelocTarget::User { namespace, index } => {
                 let name = UserExternalName::new(*namespace, *index);
-                let to = self.redirected(&name, Self::address_target).unwrap_or(name);
+                let to = self.redirected(&name, to).unwrap_or(name);
                 ModuleRelocTarget::user(to.namespace, to.index)
             }
             other => other.clone(),
@@ -315,14 +324,19 @@ impl<M: Module> MergingModule<M> {
             }
             let object = &mut unit.data[index.index()].2;
             description.init = init_of(&mut object.contents);
-            if entry.reason() == crate::Reason::Representative {
+            let stands_for_others = entry.reason() == crate::Reason::Representative;
+            if stands_for_others {
                 description.align = Some(entry.alignment());
             }
+            let address: Retarget<M> = match stands_for_others {
+                true => Self::shared_address_target,
+                false => Self::address_target,
+            };
             for target in description.function_decls.values_mut() {
-                *target = self.pointer_to(target);
+                *target = self.retargeted(target, address);
             }
             for target in description.data_decls.values_mut() {
-                *target = self.pointer_to(target);
+                *target = self.retargeted(target, address);
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());
             for target in decls {

@@ -9,16 +9,19 @@ use super::{
     BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
     symbol,
 };
+use crate::apply::user_symbol;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options};
 use crate::plan::{Disposition, Plan};
+use crate::remarks::Reason;
+use crate::summary::address_uses;
 use crate::target::Target;
 use crate::unit::{Bodies, FunctionIndex, Merger};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
@@ -78,6 +81,7 @@ impl<M: Module> MergingModule<M> {
         self.stats.flushes += 1;
         let mut unit = self.unit(&mut pending, back_end);
         let plan = self.plan(&pending, &unit, back_end, remember);
+        self.keep_addresses(&pending, &unit)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_functions(&plan, &unit, back_end)?;
         self.place_data(&plan, &unit, back_end);
@@ -99,10 +103,18 @@ impl<M: Module> MergingModule<M> {
         let mut place = Vec::new();
         for (at, (function, definition)) in pending.functions.iter().enumerate() {
             if let Definition::Body { .. } = definition {
-                let attributes = self.attributes_of(*function);
-                // A module of which nothing is known wants code for everything.
-                let symbol_used = attributes.symbol_used || back_end == BackEnd::Any;
-                functions.push((*function, Attributes { symbol_used, ..attributes }));
+                let mut attributes = self.attributes_of(*function);
+                match back_end {
+                    // A module of which nothing is known wants code for everything.
+                    BackEnd::Any => attributes.symbol_used = true,
+                    // Where there is no code, a JIT finds no symbol.
+                    BackEnd::Jit if attributes.symbol_used => {
+                        attributes.addresses = Addresses::Significant;
+                        attributes.address_taken = true;
+                    }
+                    BackEnd::Jit | BackEnd::Object => {}
+                }
+                functions.push((*function, attributes));
                 place.push(at);
             }
         }
@@ -111,7 +123,8 @@ impl<M: Module> MergingModule<M> {
         for (id, description) in &mut pending.data {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
-            if !exact || back_end == BackEnd::Any {
+            let needs_symbol = back_end == BackEnd::Jit && attributes.symbol_used;
+            if !exact || needs_symbol || back_end == BackEnd::Any {
                 attributes.addresses = Addresses::Significant;
             }
             by_id.insert(*id, DataIndex::new(data.len()));
@@ -139,7 +152,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    fn attributes_of(&self, function: FuncId) -> Attributes {
+    pub(super) fn attributes_of(&self, function: FuncId) -> Attributes {
         let defaults = Attributes { addresses: self.options.functions, ..Attributes::default() };
         let attributes = self.attributes.get(&function).copied().unwrap_or(defaults);
         let declaration = self.inner.declarations().get_function_decl(function);
@@ -268,6 +281,7 @@ impl<M: Module> MergingModule<M> {
             if back_end == BackEnd::Object {
                 self.give_local_name(body)?;
             }
+            self.functions[body].stands_for_others = true;
             let state = &mut self.functions[*function];
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index;
@@ -281,6 +295,93 @@ impl<M: Module> MergingModule<M> {
                 }
                 (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
+        }
+        Ok(())
+    }
+
+    /// Functions of which nothing was left, because nobody took their addresses, get code when what
+    /// is about to be emitted takes them.
+    fn keep_addresses(&mut self, pending: &Pending, unit: &Unit) -> ModuleResult<()> {
+        if self.stats.redirects == 0 {
+            return Ok(());
+        }
+        let mut taken: Vec<u32> = Vec::new();
+        let mut take = |name: &UserExternalName| {
+            if name.namespace == 0 {
+                taken.push(name.index);
+            }
+        };
+        for (_, definition) in &pending.functions {
+            match definition {
+                Definition::Body { func, .. } => {
+                    let callees = address_uses(func).filter_map(|f| func.dfg.ext_funcs.get(f));
+                    let callees = callees.map(|callee| &callee.name);
+                    let globals = func.global_values.values().filter_map(|gv| match gv {
+                        GlobalValueData::Symbol { name, .. } => Some(name),
+                        _ => None,
+                    });
+                    callees.chain(globals).filter_map(|n| user_symbol(func, n)).for_each(&mut take);
+                }
+                Definition::Bytes { relocs, .. } => {
+                    for reloc in relocs {
+                        if let ModuleRelocTarget::User { namespace, index } = reloc.name {
+                            take(&UserExternalName::new(namespace, index));
+                        }
+                    }
+                }
+            }
+        }
+        for (_, _, object) in &unit.data {
+            object.relocations.iter().for_each(|reloc| take(&reloc.target));
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        for function in taken.into_iter().map(FuncId::from_u32) {
+            let redirected = self.functions[function].became == Became::Redirected;
+            if redirected && self.attributes_of(function).addresses == Addresses::Significant {
+                self.thunk_after_all(function)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a thunk of a function of which nothing was left.
+    fn thunk_after_all(&mut self, function: FuncId) -> ModuleResult<()> {
+        let state = &mut self.functions[function];
+        let body = state.body.expand().expect("what is gone has a body elsewhere");
+        (state.became, state.gone) = (Became::Thunk, false);
+        state.reason = Some(Reason::AddressTaken);
+        let declaration = self.inner.declarations().get_function_decl(function);
+        let signature = declaration.signature.clone();
+        self.emit_thunk(function, &signature, self.local_name(body))
+            .inspect_err(|_| self.failed = Some(function))?;
+        self.stats.redirects -= 1;
+        self.stats.thunks += 1;
+        self.stats.saved_code_bytes -= u64::from(self.functions[function].size);
+        Ok(())
+    }
+
+    /// Defines functions of which nothing was left, because an object wants a definition of everything
+    /// that it was told to define. To be called once, after the last flush.
+    pub(super) fn define_what_is_gone(&mut self, back_end: BackEnd) -> ModuleResult<()> {
+        if back_end != BackEnd::Object {
+            return Ok(());
+        }
+        let is_redirected = |(function, state): (FuncId, &FunctionState)| {
+            let body = state.body.expand().filter(|_| state.became == Became::Redirected);
+            Some((function, body?))
+        };
+        let redirected: Vec<(FuncId, FuncId)> =
+            self.functions.iter().filter_map(is_redirected).collect();
+        for (function, body) in redirected {
+            let Attributes { linkage, addresses, .. } = self.attributes_of(function);
+            // Its linkage can have widened since.
+            if linkage.is_visible_outside() && addresses == Addresses::Significant {
+                self.thunk_after_all(function)?;
+            } else {
+                self.aliases.functions.push((function, body));
+                self.inner.define_function_bytes(function, 1, &[], &[])?;
+            }
         }
         Ok(())
     }

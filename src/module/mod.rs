@@ -194,6 +194,8 @@ struct FunctionState {
     preemptible: bool,
     /// The wrapped module has no definition of it.
     gone: bool,
+    /// Others have its body.
+    stands_for_others: bool,
     became: Became,
     /// Whose body it has, if not its own.
     body: PackedOption<FuncId>,
@@ -402,6 +404,7 @@ impl<M: Module> MergingModule<M> {
     /// See [`MergingModule::flush`].
     pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
         self.flush_to(self.options.back_end, false)?;
+        self.define_what_is_gone(self.options.back_end)?;
         Ok((self.inner, self.aliases))
     }
 
@@ -443,6 +446,21 @@ impl<M: Module> MergingModule<M> {
         let FunctionState { became, gone, body, .. } = &self.functions[function];
         let moved = *gone || *became == Became::Redirected;
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
+    }
+
+    /// The same for calls in a body that stands for several functions. They call functions that are
+    /// equal, each its own, so nothing that takes the place of one of those may be called.
+    fn shared_call_target(&self, function: FuncId) -> Option<FuncId> {
+        self.call_target(function).or_else(|| self.local_names.get(&function).copied())
+    }
+
+    /// The same for addresses in what stands for several functions or data objects. Where addresses
+    /// matter, all of them name this function.
+    fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
+        self.address_target(function).or_else(|| {
+            let local = self.local_names.get(&function).copied();
+            local.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
+        })
     }
 
     /// The data object that references to `data` should name, if another one.
