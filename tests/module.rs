@@ -1,0 +1,28 @@
+//! What `MergingModule` promises to whoever puts it in the place of a module.
+//!
+//! Each test pins one sentence of its documentation; the files are grouped by whom a failure would
+//! hurt. `support` turns text into declarations and definitions, `wrapper` is somebody else's module
+//! around a module, `native` (another program) links and runs what is made here.
+
+#[path = "module/addresses.rs"]
+mod addresses;
+#[path = "module/attributes.rs"]
+mod attributes;
+#[path = "module/data.rs"]
+mod data;
+#[path = "module/deferred.rs"]
+mod deferred;
+#[path = "module/eager.rs"]
+mod eager;
+#[path = "module/errors.rs"]
+mod errors;
+#[path = "module/later.rs"]
+mod later;
+#[path = "module/memory.rs"]
+mod memory;
+#[path = "module/objects.rs"]
+mod objects;
+#[path = "module/support.rs"]
+mod support;
+#[path = "module/wrapper.rs"]
+mod wrapper;

@@ -1,0 +1,218 @@
+//! What an embedder can say of single functions, and options that cut merging short.
+
+use crate::support::{call, calls, define_all, id, insignificant, jit, merging_jit, plus};
+use cranelift_jit::JITModule;
+use cranelift_mergefunc::{Attributes, MergingModule, ModuleOptions};
+
+fn three() -> String {
+    plus("local", "a", 5)
+        + &plus("local", "b", 5)
+        + &plus("local", "c", 5)
+        + &calls("export", "calls_a", "a")
+        + &calls("export", "calls_b", "b")
+}
+
+/// What is merged of `three` if one attribute of `b` is changed.
+fn with(change: impl FnOnce(&mut Attributes)) -> MergingModule<JITModule> {
+    let mut module = merging_jit();
+    define_all(&mut module, &three());
+    let b = id(&module, "b");
+    change(module.attributes(b));
+    module.finalize_definitions().unwrap();
+    for (name, result) in [("a", 49), ("b", 49), ("c", 49), ("calls_a", 50), ("calls_b", 50)] {
+        assert_eq!(call(&module, name, 2), result, "{name}");
+    }
+    module
+}
+
+fn bodies(module: &MergingModule<JITModule>) -> [&'static str; 5] {
+    let names = ["a", "b", "c", "calls_a", "calls_b"];
+    names.map(|name| {
+        let body = module.body_of(id(module, name));
+        names.into_iter().find(|&name| id(module, name) == body).expect("one of them")
+    })
+}
+
+#[test]
+fn without_attributes_all_of_them_merge() {
+    assert_eq!(bodies(&with(|_| {})), ["a", "a", "a", "calls_a", "calls_a"]);
+}
+
+#[test]
+fn a_pinned_function_keeps_its_body_and_counts_as_equal() {
+    let module = with(|b| b.pinned = true);
+    assert_eq!(bodies(&module), ["a", "b", "a", "calls_a", "calls_a"]);
+}
+
+#[test]
+fn a_function_that_is_not_to_be_merged_equals_itself_only() {
+    let module = with(|b| b.no_merge = true);
+    assert_eq!(bodies(&module), ["a", "b", "a", "calls_a", "calls_b"]);
+}
+
+#[test]
+fn functions_with_different_keys_stay_apart() {
+    let module = with(|b| b.key = 1);
+    assert_eq!(bodies(&module), ["a", "b", "a", "calls_a", "calls_b"]);
+}
+
+#[test]
+fn a_function_whose_address_the_host_compares_keeps_it() {
+    let module = with(|b| b.address_taken = true);
+    // The one that needs an address stands for the others.
+    assert_eq!(bodies(&module), ["b", "b", "b", "calls_a", "calls_a"]);
+    let module = {
+        let mut module = merging_jit();
+        define_all(&mut module, &three());
+        for name in ["a", "b", "c"] {
+            let f = id(&module, name);
+            module.attributes(f).address_taken = true;
+        }
+        module.finalize_definitions().unwrap();
+        module
+    };
+    let at = |name: &str| module.get_finalized_function(id(&module, name));
+    assert!(at("a") != at("b") && at("b") != at("c") && at("a") != at("c"));
+    // Two of them and, because it is exported, one of those that call them.
+    assert_eq!(module.stats().thunks, 3);
+}
+
+#[test]
+fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
+    // A JIT resolves a symbol only where there is code: an alias would leave the user with nothing.
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module = MergingModule::with_options(jit(), options);
+        define_all(&mut module, &three());
+        for name in ["a", "b", "c"] {
+            let f = id(&module, name);
+            module.attributes(f).symbol_used = true;
+        }
+        module.finalize_definitions().unwrap();
+        for name in ["a", "b", "c"] {
+            // Asked of the JIT itself, as code does that the wrapper never saw.
+            let code = module.inner().get_finalized_function(id(&module, name));
+            assert_eq!(crate::support::call_at(code, 2), 49, "{name}");
+        }
+    }
+}
+
+#[test]
+fn attributes_can_be_set_before_the_definition_and_start_from_the_options() {
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module = MergingModule::with_options(jit(), options);
+        crate::support::declare_all(&mut module, &three());
+        let b = id(&module, "b");
+        assert_eq!(module.attributes(b).addresses, options.functions);
+        module.attributes(b).pinned = true;
+        define_all(&mut module, &three());
+        module.finalize_definitions().unwrap();
+        assert_eq!(module.body_of(b), b);
+    }
+}
+
+#[test]
+fn attributes_hold_for_functions_that_come_later() {
+    let mut module = merging_jit();
+    define_all(&mut module, &plus("local", "a", 5));
+    module.finalize_definitions().unwrap();
+    for (name, change) in [
+        ("pinned", (|f| f.pinned = true) as fn(&mut Attributes)),
+        ("no_merge", |f| f.no_merge = true),
+        ("key", |f| f.key = 1),
+    ] {
+        define_all(&mut module, &plus("local", name, 5));
+        let f = id(&module, name);
+        change(module.attributes(f));
+        module.finalize_definitions().unwrap();
+        assert_eq!(module.body_of(f), f, "{name}");
+    }
+    // Of those, only what has no reason against it stands for others.
+    define_all(&mut module, &plus("local", "last", 5));
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.body_of(id(&module, "last")), id(&module, "a"));
+    assert_eq!(module.stats().compiled, 4);
+}
+
+#[test]
+fn the_limit_counts_merges_over_all_flushes() {
+    for limit in 0..6 {
+        let options = ModuleOptions { merge_limit: Some(limit), ..insignificant() };
+        let mut module = MergingModule::with_options(jit(), options);
+        for round in 0..3 {
+            for name in ["f", "g"] {
+                define_all(&mut module, &plus("export", &format!("{name}{round}"), 5));
+            }
+            module.finalize_definitions().unwrap();
+        }
+        assert_eq!(module.stats().merged(), limit.min(5) as usize);
+        for round in 0..3 {
+            for name in ["f", "g"] {
+                assert_eq!(call(&module, &format!("{name}{round}"), 2), 49);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_inside_a_class_that_shares_a_body_works() {
+    for limit in 0..8 {
+        let options = ModuleOptions { merge_limit: Some(limit), ..ModuleOptions::default() };
+        let mut module = MergingModule::with_options(jit(), options);
+        for round in 0..2 {
+            let mut program = String::new();
+            for name in ["x", "y", "z"] {
+                program += &plus("preemptible", &format!("{name}{round}"), round);
+            }
+            define_all(&mut module, &program);
+            module.finalize_definitions().unwrap();
+        }
+        for round in 0..2 {
+            for name in ["x", "y", "z"] {
+                let result = (2 + round) * (2 + round);
+                assert_eq!(call(&module, &format!("{name}{round}"), 2), result);
+            }
+        }
+    }
+}
+
+#[test]
+fn optimising_first_finds_more_and_computes_the_same() {
+    let text = |name: &str, k: &str| {
+        format!(
+            "export function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {k}
+    v2 = iconst.i64 0
+    v3 = iadd v1, v2
+    v4 = iadd v0, v3
+    return v4
+}}
+"
+        )
+    };
+    let plain = "export function %plain(i64) -> i64 system_v {
+block0(v0: i64):
+    v1 = iconst.i64 7
+    v2 = iadd v0, v1
+    return v2
+}
+";
+    let options = ModuleOptions {
+        optimize: true,
+        prebucket: cranelift_mergefunc::Prebucket::WalkAll,
+        ..insignificant()
+    };
+    let mut module = MergingModule::with_options(optimising_jit(), options);
+    define_all(&mut module, &(text("a", "7") + plain + &text("b", "8")));
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.body_of(id(&module, "plain")), module.body_of(id(&module, "a")));
+    for (name, result) in [("a", 9), ("plain", 9), ("b", 10)] {
+        assert_eq!(call(&module, name, 2), result, "{name}");
+    }
+}
+
+fn optimising_jit() -> JITModule {
+    let names = cranelift_module::default_libcall_names();
+    let flags = [("opt_level", "speed")];
+    JITModule::new(cranelift_jit::JITBuilder::with_flags(&flags, names).unwrap())
+}

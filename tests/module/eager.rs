@@ -1,0 +1,124 @@
+//! `Mode::Eager`: after `define_function` everything is as `Module` promises it, also for a function
+//! that is merged away. Embedders read the compiled code to write debug information.
+
+use crate::support::{
+    call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object, place, plus,
+};
+use crate::wrapper::UnwindModule;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module, ModuleReloc};
+
+const I64: &str = "(i64) -> i64 system_v";
+
+#[test]
+fn compiled_code_and_function_are_there_after_every_definition() {
+    for back_end in [BackEnd::Any, BackEnd::Jit] {
+        for functions in Addresses::ALL {
+            let options = ModuleOptions { back_end, functions, ..eager() };
+            let mut module = MergingModule::with_options(jit(), options);
+            for (name, linkage) in
+                [("a", Linkage::Export), ("b", Linkage::Export), ("c", Linkage::Local)]
+            {
+                declare(&mut module, name, linkage, I64);
+                let ctx = define(&mut module, &plus("export", name, 3)).unwrap();
+                let code = ctx.compiled_code().expect("compiled code");
+                assert!(code.code_info().total_size > 0, "{name}");
+                // The function is what was compiled, not an empty one.
+                assert_eq!(ctx.func.display().to_string().matches("iadd").count(), 1, "{name}");
+                assert_eq!(ctx.func.name.get_user().unwrap().index, id(&module, name).as_u32());
+            }
+            assert_eq!(module.stats().merged(), 2, "{back_end:?} {functions:?}");
+            module.finalize_definitions().unwrap();
+            for name in ["a", "b", "c"] {
+                assert_eq!(call(&module, name, 4), 49, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_compiled_code_of_a_merged_function_is_that_of_its_body() {
+    let mut module = eager_jit();
+    let mut codes = Vec::new();
+    for name in ["a", "b"] {
+        declare(&mut module, name, Linkage::Export, I64);
+        let ctx = define(&mut module, &plus("export", name, 3)).unwrap();
+        codes.push(ctx.compiled_code().unwrap().code_buffer().to_vec());
+    }
+    assert_eq!(module.body_of(id(&module, "b")), id(&module, "a"));
+    assert_eq!(codes[0], codes[1]);
+}
+
+#[test]
+fn disassembly_is_there_if_it_was_asked_for() {
+    let mut module = eager_jit();
+    for name in ["a", "b"] {
+        let f = declare(&mut module, name, Linkage::Export, I64);
+        let mut ctx = module.make_context();
+        ctx.func = crate::support::function(&module, &plus("export", name, 3));
+        ctx.set_disasm(true);
+        let mut control_plane = ControlPlane::default();
+        module.define_function_with_control_plane(f, &mut ctx, &mut control_plane).unwrap();
+        assert!(ctx.compiled_code().unwrap().vcode.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_function_is_merged_into_an_earlier_one_but_not_into_a_later_one() {
+    let mut module = eager_jit();
+    let program = plus("local", "a", 3)
+        + &calls("export", "calls_a", "a")
+        + &calls("export", "calls_b", "b")
+        + &plus("local", "b", 3);
+    crate::support::declare_all(&mut module, &program);
+    crate::support::define_all(&mut module, &program);
+    module.finalize_definitions().unwrap();
+    // The call to b was emitted when nobody knew what it would be. It keeps its symbol.
+    assert_eq!(module.body_of(id(&module, "calls_b")), id(&module, "calls_b"));
+    assert_eq!(module.body_of(id(&module, "b")), id(&module, "a"));
+    assert_eq!(call(&module, "calls_a", 1), 17);
+    assert_eq!(call(&module, "calls_b", 1), 17);
+}
+
+#[test]
+fn self_recursion_merges_and_mutual_recursion_stays() {
+    let mut module = eager_jit();
+    let program = counts_down("local", "self1", "self1", 7)
+        + &counts_down("local", "self2", "self2", 7)
+        + &counts_down("local", "even1", "odd1", 8)
+        + &counts_down("local", "odd1", "even1", 9)
+        + &counts_down("local", "even2", "odd2", 8)
+        + &counts_down("local", "odd2", "even2", 9);
+    crate::support::declare_all(&mut module, &program);
+    crate::support::define_all(&mut module, &program);
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.body_of(id(&module, "self2")), id(&module, "self1"));
+    assert_eq!(module.stats().merged(), 1);
+    for (name, result) in [("self2", 7), ("even2", 9), ("odd2", 8), ("even1", 9)] {
+        assert_eq!(call(&module, name, 5), result, "{name}");
+    }
+}
+
+#[test]
+fn bytes_and_data_do_not_wait_either() {
+    let mut module = MergingModule::with_options(UnwindModule::new(object()), eager());
+    let f = declare(&mut module, "f", Linkage::Export, I64);
+    module.define_function_bytes(f, 1, &[0xc3], &[] as &[ModuleReloc]).unwrap();
+    crate::support::table(&mut module, "table", &["f"]);
+    let (inner, _) = module.into_inner().unwrap();
+    let product = inner.inner.finish();
+    assert_eq!(place(&product, "f").0, ".text");
+    assert!(place(&product, "table").0.starts_with(".data.rel.ro"));
+}
+
+#[test]
+fn an_object_that_was_made_at_once_has_its_aliases() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..eager() };
+    let mut module = MergingModule::with_options(object(), options);
+    let program = plus("export", "a", 3) + &plus("export", "b", 3) + &plus("export", "c", 4);
+    crate::support::define_all(&mut module, &program);
+    let product = module.finish().unwrap();
+    assert_eq!(place(&product, "a"), place(&product, "b"));
+    assert_ne!(place(&product, "a"), place(&product, "c"));
+}

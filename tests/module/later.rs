@@ -1,0 +1,363 @@
+//! Functions that come after a flush are merged into what was emitted, and into nothing that they do
+//! not equal in every promise.
+
+use crate::support::{
+    address, call, calls, counts_down, declare, declare_all, define, define_all, eager_jit, id,
+    insignificant, jit, merging_jit, plus, reads, table, through,
+};
+use cranelift_jit::JITModule;
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module};
+
+const I64: &str = "(i64) -> i64 system_v";
+
+/// Defines programs one after the other, each ready to run before the next one comes.
+fn in_turn(programs: &[String]) -> MergingModule<JITModule> {
+    let mut module = merging_jit();
+    for program in programs {
+        declare_all(&mut module, program);
+        define_all(&mut module, program);
+        module.finalize_definitions().unwrap();
+    }
+    module
+}
+
+#[test]
+fn a_function_that_equals_an_emitted_one_is_never_compiled() {
+    let module = in_turn(&[
+        plus("local", "a", 5) + &plus("export", "x", 6),
+        plus("local", "b", 5),
+        plus("export", "c", 5) + &plus("local", "y", 6),
+    ]);
+    assert_eq!(module.stats().compiled, 2);
+    assert_eq!(module.stats().flushes, 3);
+    assert_eq!(module.body_of(id(&module, "c")), id(&module, "a"));
+    for (name, result) in [("a", 49), ("b", 49), ("c", 49), ("x", 64), ("y", 64)] {
+        assert_eq!(call(&module, name, 2), result, "{name}");
+    }
+}
+
+#[test]
+fn finalizing_after_every_definition_works() {
+    // As languages do that evaluate constants while they compile.
+    let mut module = merging_jit();
+    for round in 0..40 {
+        let name = format!("f{round}");
+        define_all(&mut module, &plus("export", &name, round % 4));
+        module.finalize_definitions().unwrap();
+        for earlier in 0..=round {
+            let result = (earlier % 4 + 1) * (earlier % 4 + 1);
+            assert_eq!(call(&module, &format!("f{earlier}"), 1), result);
+        }
+    }
+    assert_eq!(module.stats().compiled, 4);
+    assert_eq!(module.stats().flushes, 40);
+}
+
+#[test]
+fn a_flush_without_definitions_does_nothing() {
+    let mut module = merging_jit();
+    module.finalize_definitions().unwrap();
+    define_all(&mut module, &plus("export", "f", 1));
+    for _ in 0..3 {
+        module.finalize_definitions().unwrap();
+        module.flush().unwrap();
+    }
+    assert_eq!(module.stats().flushes, 1);
+    assert_eq!(call(&module, "f", 1), 4);
+}
+
+#[test]
+fn recursion_of_all_kinds_merges_into_what_was_emitted() {
+    let self_recursive = |name: &str| counts_down("local", name, name, 7);
+    let pair = |even: &str, odd: &str| {
+        counts_down("local", even, odd, 8) + &counts_down("local", odd, even, 9)
+    };
+    let module = in_turn(&[
+        self_recursive("self1") + &pair("even1", "odd1"),
+        self_recursive("self2") + &pair("even2", "odd2"),
+        // In the other order, and one of them alone.
+        pair("odd3", "even3") + &self_recursive("self3"),
+    ]);
+    assert_eq!(module.body_of(id(&module, "self2")), id(&module, "self1"));
+    assert_eq!(module.body_of(id(&module, "even2")), id(&module, "even1"));
+    assert_eq!(module.body_of(id(&module, "odd2")), id(&module, "odd1"));
+    assert_eq!(module.stats().compiled, 3);
+    for (name, result) in [("self2", 7), ("even2", 9), ("odd2", 8), ("self3", 7)] {
+        assert_eq!(call(&module, name, 3), result, "{name}");
+    }
+}
+
+#[test]
+fn a_pair_that_differs_in_one_half_stays() {
+    let module = in_turn(&[
+        counts_down("local", "even1", "odd1", 8) + &counts_down("local", "odd1", "even1", 9),
+        counts_down("local", "even2", "odd2", 8) + &counts_down("local", "odd2", "even2", 10),
+    ]);
+    assert_eq!(module.stats().merged(), 0);
+    assert_eq!(call(&module, "even1", 1), 9);
+    assert_eq!(call(&module, "even2", 1), 10);
+}
+
+#[test]
+fn chains_merge_through_functions_that_were_merged_before() {
+    let module = in_turn(&[
+        plus("local", "a", 5),
+        plus("local", "b", 5) + &calls("local", "calls_a", "a"),
+        calls("local", "calls_b", "b"),
+        calls("export", "top_a", "calls_a"),
+        calls("export", "top_b", "calls_b"),
+    ]);
+    assert_eq!(module.stats().compiled, 3);
+    assert_eq!(module.body_of(id(&module, "top_b")), id(&module, "top_a"));
+    assert_eq!(call(&module, "top_b", 2), 51);
+}
+
+#[test]
+fn merging_goes_through_read_only_tables_that_were_emitted() {
+    let mut module = MergingModule::with_options(jit(), insignificant());
+    for round in 0..3 {
+        let [f, g, t, user] = ["f", "g", "t", "user"].map(|name| format!("{name}{round}"));
+        define_all(&mut module, &(plus("local", &f, 5) + &plus("local", &g, 6)));
+        table(&mut module, &t, &[&f, &g]);
+        define_all(&mut module, &through("export", &user, &t));
+        module.finalize_definitions().unwrap();
+    }
+    assert_eq!(module.stats().compiled, 3);
+    assert_eq!(module.stats().merged_data_objects, 2);
+    for round in 0..3 {
+        let user = format!("user{round}");
+        assert_eq!(module.body_of(id(&module, &user)), id(&module, "user0"));
+        assert_eq!(call(&module, &user, 0), 25);
+        assert_eq!(call(&module, &user, 1), 49);
+    }
+}
+
+#[test]
+fn a_function_that_promises_less_is_not_merged_into_an_emitted_one() {
+    // What is emitted cannot be weakened. A load that is not known to be aligned, or to read what
+    // never changes, must not run the code of one that is.
+    for promise in ["aligned", "readonly", "notrap aligned", "notrap can_move"] {
+        let less = if promise.contains("notrap") { "notrap" } else { "" };
+        let strong = || reads("export", "strong", promise);
+        let module = in_turn(&[strong(), reads("export", "weak", less)]);
+        assert_eq!(module.stats().merged(), 0, "{promise}");
+        // The one that promises less can stand for both.
+        let module = in_turn(&[reads("export", "weak", less), strong()]);
+        assert_eq!(module.stats().merged(), 1, "{promise}");
+        // And later ones find the body that fits.
+        let module = in_turn(&[
+            strong(),
+            reads("export", "weak", less),
+            reads("export", "weaker", less) + &reads("export", "stronger", promise),
+        ]);
+        assert_eq!(module.stats().compiled, 2, "{promise}");
+        let numbers = [40_i64, 2];
+        for name in ["strong", "weak", "weaker", "stronger"] {
+            assert_eq!(call(&module, name, numbers.as_ptr() as i64), 42, "{promise}: {name}");
+        }
+    }
+}
+
+#[test]
+fn within_one_flush_promises_are_weakened_and_remembered_so() {
+    let module = in_turn(&[
+        reads("export", "strong", "aligned") + &reads("export", "weak", ""),
+        reads("export", "weaker", ""),
+    ]);
+    assert_eq!(module.stats().compiled, 1);
+    assert_eq!(module.body_of(id(&module, "weaker")), id(&module, "strong"));
+}
+
+#[test]
+fn a_callee_that_is_defined_after_its_caller_was_emitted_keeps_its_symbol() {
+    // Emitted code names it; there must be something at that name.
+    for linkage in ["local", "hidden", "export"] {
+        for options in [ModuleOptions::default(), insignificant()] {
+            let mut module = MergingModule::with_options(
+                jit(),
+                ModuleOptions { back_end: BackEnd::Jit, ..options },
+            );
+            let first = plus("local", "a", 5) + &calls("export", "caller", "late");
+            let late = plus(linkage, "late", 5);
+            declare_all(&mut module, &late);
+            define_all(&mut module, &first);
+            module.flush().unwrap();
+            define_all(&mut module, &late);
+            module.finalize_definitions().unwrap();
+            assert_eq!(call(&module, "caller", 2), 50, "{linkage}");
+            assert_eq!(call(&module, "late", 2), 49, "{linkage}");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_was_taken_before_the_definition_is_the_address() {
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module =
+            MergingModule::with_options(jit(), ModuleOptions { back_end: BackEnd::Jit, ..options });
+        let late = plus("local", "late", 5);
+        declare_all(&mut module, &late);
+        let first = plus("local", "a", 5)
+            + &address("export", "address_of_late", "late")
+            + &address("export", "address_of_a", "a");
+        define_all(&mut module, &first);
+        module.flush().unwrap();
+        define_all(&mut module, &late);
+        module.finalize_definitions().unwrap();
+        let [of_late, of_a] = ["address_of_late", "address_of_a"].map(|f| call(&module, f, 0));
+        assert_eq!(of_late, module.get_finalized_function(id(&module, "late")) as i64);
+        assert_eq!(crate::support::call_at(of_late as *const u8, 2), 49);
+        if options.functions == cranelift_mergefunc::Addresses::Significant {
+            assert_ne!(of_late, of_a);
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
+    // When it was merged nobody took its address, and nothing was left of it.
+    let merged = plus("local", "a", 5) + &plus("local", "b", 5) + &plus("local", "c", 5);
+    let takers = address("export", "address_of_a", "a") + &address("export", "address_of_b", "b");
+    let mut module = merging_jit();
+    define_all(&mut module, &merged);
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().redirects, 2);
+    define_all(&mut module, &takers);
+    table(&mut module, "t", &["c"]);
+    define_all(&mut module, &through("export", "user", "t"));
+    module.finalize_definitions().unwrap();
+    let [a, b] = ["address_of_a", "address_of_b"].map(|name| call(&module, name, 0));
+    assert_ne!(a, b);
+    for (name, address) in [("a", a), ("b", b)] {
+        assert_eq!(address, module.get_finalized_function(id(&module, name)) as i64);
+        assert_eq!(crate::support::call_at(address as *const u8, 2), 49);
+    }
+    let c = module.get_finalized_function(id(&module, "c")) as i64;
+    assert!(c != a && c != b);
+    assert_eq!(call(&module, "user", 0), 25);
+    assert_eq!(module.stats().thunks, 2);
+    assert_eq!(module.stats().redirects, 0);
+}
+
+#[test]
+fn an_address_that_is_taken_in_a_later_flush_of_an_object_is_its_own() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    for mode in [cranelift_mergefunc::Mode::Deferred, cranelift_mergefunc::Mode::Eager] {
+        let options = ModuleOptions { mode, ..options };
+        let mut module = MergingModule::with_options(crate::support::object(), options);
+        define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
+        define_all(&mut module, &plus("local", "c", 5));
+        module.flush().unwrap();
+        define_all(&mut module, &address("export", "address_of_b", "b"));
+        let product = module.finish().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| crate::support::place(&product, name));
+        assert_ne!(a, b, "{mode:?}");
+        assert_eq!(a, c, "{mode:?}");
+    }
+}
+
+#[test]
+fn data_that_is_defined_after_its_user_was_emitted_keeps_its_symbol() {
+    let mut module = MergingModule::with_options(
+        jit(),
+        ModuleOptions { back_end: BackEnd::Jit, ..insignificant() },
+    );
+    define_all(&mut module, &plus("local", "f", 5));
+    table(&mut module, "early", &["f"]);
+    let late = module.declare_data("late", Linkage::Local, false, false).unwrap();
+    define_all(&mut module, &through("export", "user", "late"));
+    module.flush().unwrap();
+    let description = crate::support::bytes(&mut module, &[0; 8], &[(0, "f", 0)]);
+    module.define_data(late, &description).unwrap();
+    module.finalize_definitions().unwrap();
+    assert_eq!(call(&module, "user", 0), 25);
+}
+
+#[test]
+fn a_recursive_pair_that_is_completed_later_works() {
+    let program = counts_down("local", "even", "odd", 8) + &counts_down("local", "odd", "even", 9);
+    let mut module = eager_jit();
+    declare_all(&mut module, &program);
+    define_all(&mut module, &program);
+    // A second pair that equals nothing as a pair, because the first was not known as one.
+    let again =
+        counts_down("local", "even2", "odd2", 8) + &counts_down("local", "odd2", "even2", 9);
+    declare_all(&mut module, &again);
+    define_all(&mut module, &again);
+    module.finalize_definitions().unwrap();
+    assert_eq!(call(&module, "even2", 2), 8);
+    assert_eq!(call(&module, "odd2", 2), 9);
+}
+
+#[test]
+fn without_remembering_each_flush_is_on_its_own() {
+    let options = ModuleOptions { remember: false, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(jit(), options);
+    for program in [plus("export", "a", 1) + &plus("export", "b", 1), plus("export", "c", 1)] {
+        define_all(&mut module, &program);
+        module.finalize_definitions().unwrap();
+    }
+    assert_eq!(module.stats().compiled, 2);
+    assert_eq!(module.remembered_bytes(), 0);
+    assert_eq!(call(&module, "c", 1), 4);
+}
+
+#[test]
+fn linkage_that_widens_before_the_flush_counts() {
+    // A local function that is only called would lose its symbol; an exported one must not.
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(crate::support::object(), options);
+    define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
+    declare(&mut module, "a", Linkage::Export, I64);
+    declare(&mut module, "b", Linkage::Export, I64);
+    let product = module.finish().unwrap();
+    assert_ne!(crate::support::place(&product, "a"), crate::support::place(&product, "b"));
+
+    // And one that can be preempted must not stand for the other.
+    let mut module = merging_jit();
+    define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
+    declare(&mut module, "a", Linkage::Preemptible, I64);
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.body_of(id(&module, "a")), id(&module, "b"));
+}
+
+#[test]
+fn linkage_that_widens_after_the_flush_leads_to_the_body() {
+    let mut module = in_turn(&[plus("local", "a", 1) + &plus("local", "b", 1)]);
+    declare(&mut module, "b", Linkage::Export, I64);
+    define_all(&mut module, &calls("export", "calls_b", "b"));
+    module.finalize_definitions().unwrap();
+    assert_eq!(call(&module, "b", 1), 4);
+    assert_eq!(call(&module, "calls_b", 1), 5);
+}
+
+#[test]
+fn a_body_that_is_bytes_is_called_but_never_merged() {
+    // mov rax, rdi; ret, or its like: only on x86-64 are these bytes run.
+    let mut module = merging_jit();
+    let code: &[u8] = &[0x48, 0x89, 0xf8, 0xc3];
+    for name in ["raw1", "raw2"] {
+        let raw = declare(&mut module, name, Linkage::Local, I64);
+        module.define_function_bytes(raw, 1, code, &[]).unwrap();
+    }
+    define_all(
+        &mut module,
+        &(calls("export", "calls1", "raw1") + &calls("export", "calls2", "raw2")),
+    );
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().merged(), 0);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(call(&module, "calls1", 4), 5);
+    }
+}
+
+#[test]
+fn a_definition_that_was_refused_leaves_the_others() {
+    let mut module = in_turn(&[plus("local", "a", 1)]);
+    let again = define(&mut module, &plus("export", "a", 1));
+    assert!(again.is_err());
+    define_all(&mut module, &plus("local", "b", 1));
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().compiled, 1);
+}

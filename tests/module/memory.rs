@@ -1,0 +1,60 @@
+//! What is remembered of emitted functions is small and grows with their number only.
+
+use crate::support::{calls, define_all, insignificant, jit, merging_jit, plus};
+use cranelift_mergefunc::MergingModule;
+
+/// The most that a function which is alone in its class may cost, with what a hash table that has
+/// just grown keeps free. `Emitted::size` has the parts.
+const BOUND: usize = 400;
+
+/// The most for a function that was merged.
+const BOUND_MERGED: usize = 80;
+
+#[test]
+fn ten_thousand_emitted_functions_are_remembered_in_bounded_memory() {
+    let count = 10_000;
+    let mut module = merging_jit();
+    let mut done = 0;
+    while done < count {
+        for index in done..done + 500 {
+            let name = format!("f{index}");
+            let callee = if index > 0 { format!("f{}", index / 2) } else { name.clone() };
+            // All different: each adds its own number, half of them call an earlier one.
+            let text = match index % 2 {
+                0 => plus("local", &name, index),
+                _ => calls("local", &name, &callee),
+            };
+            define_all(&mut module, &text);
+        }
+        module.flush().unwrap();
+        done += 500;
+    }
+    let each = module.remembered_bytes() / count as usize;
+    println!("{each} bytes are remembered of each of {count} different functions");
+    assert!(each <= BOUND, "{each} bytes of each function");
+}
+
+#[test]
+fn merged_functions_cost_less() {
+    let count = 10_000;
+    let mut module = MergingModule::with_options(jit(), insignificant());
+    for round in 0..count / 500 {
+        for index in 0..500 {
+            define_all(&mut module, &plus("local", &format!("f{round}_{index}"), 3));
+        }
+        module.flush().unwrap();
+    }
+    assert_eq!(module.stats().compiled, 1);
+    let each = module.remembered_bytes() / count as usize;
+    println!("{each} bytes are remembered of each of {count} equal functions");
+    assert!(each <= BOUND_MERGED, "{each} bytes of each function");
+}
+
+#[test]
+fn the_last_flush_remembers_nothing() {
+    let mut module = merging_jit();
+    define_all(&mut module, &plus("local", "f", 1));
+    assert_eq!(module.remembered_bytes(), 0);
+    module.flush().unwrap();
+    assert!(module.remembered_bytes() > 0);
+}

@@ -1,0 +1,204 @@
+//! Objects: every symbol is there, with the linkage that it had, at a place where its code is.
+
+use crate::support::{calls, define_all, id, insignificant, object, place, plus};
+use crate::wrapper::UnwindModule;
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module};
+use cranelift_object::object::SymbolScope;
+use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+
+const LINKAGES: [&str; 4] = ["export", "hidden", "local", "preemptible"];
+
+fn all_linkages() -> String {
+    let mut program = String::new();
+    for linkage in LINKAGES {
+        for copy in 1..=2 {
+            let name = format!("{linkage}{copy}");
+            program += &plus(linkage, &name, 5);
+            program += &calls("export", &format!("calls_{name}"), &name);
+        }
+    }
+    program
+}
+
+fn kind(product: &ObjectProduct, name: &str) -> (SymbolScope, bool) {
+    let symbol = product.object.symbol_id(name.as_bytes()).unwrap();
+    let symbol = product.object.symbol(symbol);
+    (symbol.scope, symbol.weak)
+}
+
+#[test]
+fn symbols_keep_their_linkage_and_are_all_defined() {
+    let mut bare = object();
+    define_all(&mut bare, &all_linkages());
+    let bare = bare.finish();
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &all_linkages());
+        // `finish` asserts in debug builds that everything was defined.
+        let product = module.finish().unwrap();
+        for linkage in LINKAGES {
+            for copy in 1..=2 {
+                let name = format!("{linkage}{copy}");
+                assert_eq!(kind(&product, &name), kind(&bare, &name), "{name}");
+                assert_eq!(place(&product, &name).0, ".text", "{name}");
+            }
+        }
+        product.emit().unwrap();
+    }
+}
+
+#[test]
+fn insignificant_functions_are_at_one_place_and_significant_ones_are_not() {
+    for options in [ModuleOptions::default(), insignificant()] {
+        let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &all_linkages());
+        let product = module.finish().unwrap();
+        for (one, other) in
+            [("export1", "export2"), ("hidden1", "export1"), ("preemptible1", "export1")]
+        {
+            let together = place(&product, one) == place(&product, other);
+            assert_eq!(together, !significant, "{one} and {other}");
+        }
+        // Local functions that are only called have no address that anybody could see.
+        assert_eq!(place(&product, "local1"), place(&product, "local2"));
+    }
+}
+
+#[test]
+fn aliases_have_the_size_of_the_code_at_their_place() {
+    let mut module = MergingModule::with_options(object(), insignificant());
+    define_all(&mut module, &all_linkages());
+    let product = module.finish().unwrap();
+    let size = |name: &str| {
+        let symbol = product.object.symbol_id(name.as_bytes()).unwrap();
+        product.object.symbol(symbol).size
+    };
+    assert!(size("export1") > 5);
+    for name in ["export2", "hidden1", "preemptible2", "local2"] {
+        assert_eq!(size(name), size("export1"), "{name}");
+    }
+}
+
+#[test]
+fn the_map_of_an_object_has_offsets_into_its_section() {
+    let mut module = MergingModule::with_options(object(), insignificant());
+    define_all(&mut module, &all_linkages());
+    let (product, map) = module.finish_with_map().unwrap();
+    let (_, start) = place(&product, "export1");
+    let mut names: Vec<&str> =
+        map.originals_at(start).map(|original| original.name.as_str()).collect();
+    names.sort_unstable();
+    let mut all: Vec<String> =
+        LINKAGES.iter().flat_map(|linkage| [1, 2].map(|i| format!("{linkage}{i}"))).collect();
+    all.sort_unstable();
+    assert_eq!(names, all);
+    assert_eq!(map.at(start).unwrap().start, start);
+}
+
+fn per_function() -> ObjectModule {
+    let names = cranelift_module::default_libcall_names();
+    let mut builder = ObjectBuilder::new(crate::support::host_isa(true), "unit", names).unwrap();
+    builder.per_function_section(true);
+    ObjectModule::new(builder)
+}
+
+#[test]
+fn with_a_section_for_each_function_an_alias_is_in_that_of_its_body() {
+    let mut module = MergingModule::with_options(per_function(), insignificant());
+    define_all(&mut module, &all_linkages());
+    let (product, map) = module.finish_with_map().unwrap();
+    let section = |name: &str| {
+        let symbol = product.object.symbol_id(name.as_bytes()).unwrap();
+        product.object.symbol(symbol).section.id().unwrap()
+    };
+    assert_eq!(section("export1"), section("hidden2"));
+    assert_ne!(section("export1"), section("calls_export1"));
+    // Offsets into different sections say nothing.
+    assert!(map.at(0).is_none());
+    product.emit().unwrap();
+}
+
+#[test]
+fn aliases_are_placed_in_the_object_of_a_module_deeper_inside() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    let mut module = MergingModule::with_options(UnwindModule::new(object()), options);
+    define_all(&mut module, &all_linkages());
+    module.flush().unwrap();
+    define_all(&mut module, &(plus("export", "late", 5) + &plus("export", "other", 6)));
+    let (wrapper, aliases) = module.into_inner().unwrap();
+    assert!(aliases.functions().iter().any(|(alias, _)| *alias == id(&wrapper, "late")));
+    let mut product = wrapper.inner.finish();
+    aliases.place(&mut product);
+    for name in ["export2", "hidden1", "local1", "late"] {
+        assert_eq!(place(&product, name), place(&product, "export1"), "{name}");
+    }
+    assert_ne!(place(&product, "other"), place(&product, "export1"));
+}
+
+#[test]
+fn without_merges_the_object_is_what_it_was() {
+    let program = plus("export", "a", 1) + &plus("local", "b", 2) + &calls("export", "c", "b");
+    let mut bare = object();
+    define_all(&mut bare, &program);
+    let mut module = MergingModule::new(object());
+    define_all(&mut module, &program);
+    assert_eq!(module.finish().unwrap().emit().unwrap(), bare.finish().emit().unwrap());
+}
+
+#[test]
+fn a_function_that_is_declared_and_never_defined_is_still_an_import() {
+    let mut module = MergingModule::with_options(object(), insignificant());
+    let program = "import function %outside(i64) -> i64 system_v\n".to_owned()
+        + &calls("export", "a", "outside")
+        + &calls("export", "b", "outside");
+    define_all(&mut module, &program);
+    let product = module.finish().unwrap();
+    assert_eq!(place(&product, "a"), place(&product, "b"));
+    let outside = product.object.symbol_id(b"outside").unwrap();
+    assert!(product.object.symbol(outside).is_undefined());
+}
+
+#[test]
+fn bytes_saved_are_bytes_of_the_object() {
+    let text_size = |product: &ObjectProduct| -> u64 {
+        let symbol = product.object.symbol_id(b"export1").unwrap();
+        let section = product.object.symbol(symbol).section.id().unwrap();
+        product.object.section(section).data().len() as u64
+    };
+    let mut bare = object();
+    define_all(&mut bare, &all_linkages());
+    let before = text_size(&bare.finish());
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module = MergingModule::with_options(
+            object(),
+            ModuleOptions { back_end: BackEnd::Object, ..options },
+        );
+        define_all(&mut module, &all_linkages());
+        module.flush().unwrap();
+        let stats = *module.stats();
+        let (inner, aliases) = module.into_inner().unwrap();
+        let mut product = inner.finish();
+        aliases.place(&mut product);
+        assert_eq!(text_size(&product), stats.code_bytes);
+        assert_eq!(before - stats.code_bytes, stats.saved_code_bytes);
+    }
+}
+
+#[test]
+fn a_wrapped_object_module_is_a_module_for_generic_code() {
+    fn front_end(module: &mut dyn Module) {
+        let f = module
+            .declare_function("f", Linkage::Export, &crate::support::signature("(i64) -> i64 fast"))
+            .unwrap();
+        assert_eq!(module.declarations().get_function_decl(f).linkage, Linkage::Export);
+        define_all(module, &(plus("export", "a", 5) + &plus("export", "b", 5)));
+    }
+    let mut boxed: Box<dyn Module> = Box::new(MergingModule::new(object()));
+    front_end(&mut *boxed);
+    let mut nested = MergingModule::new(MergingModule::new(crate::support::jit()));
+    front_end(&mut nested);
+    nested.flush().unwrap();
+    assert_eq!(nested.stats().merged(), 1);
+}

@@ -1,0 +1,329 @@
+//! Modules made of text.
+//!
+//! A program is CLIF in which functions and data objects have names, and every function says its
+//! linkage before the word `function`. Names are those of the module, so a program can refer to what
+//! an earlier one declared.
+
+#![allow(unsafe_code, reason = "compiled code is called through pointers")]
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{Function, Signature};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions};
+use cranelift_module::{
+    DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleResult,
+};
+use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+
+pub fn host_isa(pic: bool) -> OwnedTargetIsa {
+    let mut flags = settings::builder();
+    flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
+    let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
+    let triple = format!("{host}-unknown-linux-gnu").parse().unwrap();
+    isa::lookup(triple).unwrap().finish(Flags::new(flags)).unwrap()
+}
+
+pub fn jit() -> JITModule {
+    let names = cranelift_module::default_libcall_names();
+    JITModule::new(JITBuilder::with_isa(host_isa(false), names))
+}
+
+pub fn object() -> ObjectModule {
+    let names = cranelift_module::default_libcall_names();
+    ObjectModule::new(ObjectBuilder::new(host_isa(true), "unit", names).unwrap())
+}
+
+/// A JIT that merges, where addresses that nobody takes do not matter.
+pub fn merging_jit() -> MergingModule<JITModule> {
+    MergingModule::new(jit())
+}
+
+/// Options under which no address matters.
+pub fn insignificant() -> ModuleOptions {
+    ModuleOptions {
+        functions: Addresses::Insignificant,
+        data: Addresses::Insignificant,
+        ..ModuleOptions::default()
+    }
+}
+
+pub fn eager() -> ModuleOptions {
+    ModuleOptions { mode: Mode::Eager, ..insignificant() }
+}
+
+pub fn eager_jit() -> MergingModule<JITModule> {
+    MergingModule::with_options(jit(), ModuleOptions { back_end: BackEnd::Jit, ..eager() })
+}
+
+fn linkage(word: &str) -> Option<Linkage> {
+    Some(match word {
+        "import" => Linkage::Import,
+        "local" => Linkage::Local,
+        "preemptible" => Linkage::Preemptible,
+        "hidden" => Linkage::Hidden,
+        "export" => Linkage::Export,
+        _ => return None,
+    })
+}
+
+/// Puts the identifiers of `module` in place of names.
+fn resolve(module: &dyn Module, text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut resolved = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(piece.len());
+        let (name, rest) = piece.split_at(end);
+        resolved += &match module.get_name(name) {
+            Some(FuncOrDataId::Func(id)) => format!("u0:{}", id.as_u32()),
+            Some(FuncOrDataId::Data(id)) => format!("u1:{}", id.as_u32()),
+            None => panic!("%{name} is not declared"),
+        };
+        resolved += rest;
+    }
+    resolved
+}
+
+/// The function of a CLIF text with names, whatever its linkage.
+#[track_caller]
+pub fn function(module: &dyn Module, text: &str) -> Function {
+    let text = match text.split_once(' ') {
+        Some((word, rest)) if linkage(word).is_some() => rest,
+        _ => text,
+    };
+    let text = resolve(module, text);
+    match cranelift_reader::parse_functions(&text) {
+        Ok(mut functions) => functions.remove(0),
+        Err(error) => panic!("{error} in\n{text}"),
+    }
+}
+
+/// The signature in `(i64) -> i64 system_v`.
+#[track_caller]
+pub fn signature(text: &str) -> Signature {
+    let text = format!("function %f{text} {{\nblock0:\n trap user1\n}}");
+    cranelift_reader::parse_functions(&text).unwrap().remove(0).signature.clone()
+}
+
+#[track_caller]
+pub fn declare(module: &mut dyn Module, name: &str, linkage: Linkage, sig: &str) -> FuncId {
+    module.declare_function(name, linkage, &signature(sig)).unwrap()
+}
+
+/// One function of a program: its linkage, its name, its signature, and all of it.
+struct Part<'a> {
+    linkage: Linkage,
+    name: &'a str,
+    signature: &'a str,
+    text: &'a str,
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let starts = |line: &&str| linkage(line.split(' ').next().unwrap_or_default()).is_some();
+    let offset = |line: &str| line.as_ptr() as usize - text.as_ptr() as usize;
+    let mut begins: Vec<usize> = text.lines().filter(starts).map(offset).collect();
+    begins.push(text.len());
+    let mut parts = Vec::new();
+    for pair in begins.windows(2) {
+        let (word, text) = text[pair[0]..pair[1]].split_once(' ').unwrap();
+        let header = text.lines().next().unwrap().trim_end_matches([' ', '{']);
+        let header = header.strip_prefix("function %").expect("a linkage, then a function");
+        let (name, signature) = header.split_at(header.find('(').unwrap());
+        parts.push(Part { linkage: linkage(word).unwrap(), name, signature, text });
+    }
+    parts
+}
+
+/// Declares all functions of a program.
+#[track_caller]
+pub fn declare_all(module: &mut dyn Module, program: &str) {
+    for Part { linkage, name, signature, .. } in parts(program) {
+        declare(module, name, linkage, signature);
+    }
+}
+
+/// Declares all functions of a program and defines those that have a body, in order.
+#[track_caller]
+pub fn define_all(module: &mut dyn Module, program: &str) {
+    declare_all(module, program);
+    for part in parts(program) {
+        if part.linkage != Linkage::Import {
+            define(module, part.text).unwrap();
+        }
+    }
+}
+
+/// Defines a function that is declared.
+#[track_caller]
+pub fn define(module: &mut dyn Module, text: &str) -> ModuleResult<Context> {
+    let mut ctx = module.make_context();
+    ctx.func = function(module, text);
+    let id = FuncId::from_u32(ctx.func.name.get_user().expect("a function with a name").index);
+    module.define_function(id, &mut ctx)?;
+    Ok(ctx)
+}
+
+/// The identifier of a function.
+#[track_caller]
+pub fn id(module: &dyn Module, name: &str) -> FuncId {
+    match module.get_name(name) {
+        Some(FuncOrDataId::Func(id)) => id,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// What a data object of these bytes holds, with pointers to functions and data objects: so many
+/// bytes from the beginning, what, and what is added.
+pub fn bytes(
+    module: &mut dyn Module,
+    bytes: &[u8],
+    pointers: &[(u32, &str, i64)],
+) -> DataDescription {
+    let mut description = DataDescription::new();
+    description.define(bytes.into());
+    for &(offset, target, addend) in pointers {
+        match module.get_name(target) {
+            Some(FuncOrDataId::Func(id)) => {
+                let target = module.declare_func_in_data(id, &mut description);
+                description.write_function_addr(offset, target);
+            }
+            Some(FuncOrDataId::Data(id)) => {
+                let target = module.declare_data_in_data(id, &mut description);
+                description.write_data_addr(offset, target, addend);
+            }
+            None => panic!("{target} is not declared"),
+        }
+    }
+    description
+}
+
+/// Declares and defines a local read-only table of pointers.
+#[track_caller]
+pub fn table(module: &mut dyn Module, name: &str, entries: &[&str]) -> DataId {
+    let id = module.declare_data(name, Linkage::Local, false, false).unwrap();
+    let pointers: Vec<(u32, &str, i64)> =
+        entries.iter().zip(0..).map(|(target, at)| (at * 8, *target, 0)).collect();
+    let description = bytes(module, &vec![0; entries.len() * 8], &pointers);
+    module.define_data(id, &description).unwrap();
+    id
+}
+
+/// A function that adds `k` to its argument.
+pub fn plus(linkage: &str, name: &str, k: i64) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {k}
+    v2 = iadd v0, v1
+    v3 = imul v2, v2
+    return v3
+}}
+"
+    )
+}
+
+/// A function that adds 1 to what `callee` makes of its argument.
+pub fn calls(linkage: &str, name: &str, callee: &str) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+    fn0 = %{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = iconst.i64 1
+    v3 = iadd v1, v2
+    return v3
+}}
+"
+    )
+}
+
+/// A function that counts down by calls to `callee`, and returns `k` in the end.
+pub fn counts_down(linkage: &str, name: &str, callee: &str, k: i64) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+    fn0 = %{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    brif v0, block1, block2
+block1:
+    v1 = iconst.i64 -1
+    v2 = iadd v0, v1
+    v3 = call fn0(v2)
+    return v3
+block2:
+    v4 = iconst.i64 {k}
+    return v4
+}}
+"
+    )
+}
+
+/// A function that returns the address of `of`.
+pub fn address(linkage: &str, name: &str, of: &str) -> String {
+    format!(
+        "{linkage} function %{name}() -> i64 system_v {{
+    fn0 = %{of}(i64) -> i64 system_v
+block0:
+    v0 = func_addr.i64 fn0
+    return v0
+}}
+"
+    )
+}
+
+/// A function that calls the entry of `table` whose number is its argument, with that number.
+pub fn through(linkage: &str, name: &str, table: &str) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+    gv0 = symbol %{table}
+    sig0 = (i64) -> i64 system_v
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    v2 = iconst.i64 3
+    v3 = ishl v0, v2
+    v4 = iadd v1, v3
+    v5 = load.i64 v4
+    v6 = call_indirect sig0, v5(v0)
+    return v6
+}}
+"
+    )
+}
+
+/// A function that reads through a pointer, with these promises of the load.
+pub fn reads(linkage: &str, name: &str, flags: &str) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = load.i64 {flags} v0
+    v2 = load.i64 {flags} v0+8
+    v3 = iadd v1, v2
+    return v3
+}}
+"
+    )
+}
+
+/// Calls a function of the JIT.
+#[track_caller]
+pub fn call(module: &MergingModule<JITModule>, name: &str, argument: i64) -> i64 {
+    call_at(module.get_finalized_function(id(module, name)), argument)
+}
+
+/// Calls a function of one number at an address.
+pub fn call_at(code: *const u8, argument: i64) -> i64 {
+    // SAFETY: all functions of these tests that are called take and return one number, in the
+    // host's convention.
+    let code: extern "C" fn(i64) -> i64 = unsafe { core::mem::transmute(code) };
+    code(argument)
+}
+
+/// A symbol of an object file: the name of its section and its place in it.
+#[track_caller]
+pub fn place(product: &ObjectProduct, name: &str) -> (String, u64) {
+    let symbol = product.object.symbol_id(name.as_bytes()).expect("a symbol");
+    let symbol = product.object.symbol(symbol);
+    let section = symbol.section.id().unwrap_or_else(|| panic!("{name} is defined"));
+    let section = product.object.section(section);
+    (section.name().unwrap_or_default().to_owned(), symbol.value)
+}

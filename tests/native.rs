@@ -1,0 +1,26 @@
+//! Merged units as native code: linked by real linkers, called by real C, and compared with what the
+//! same unit does without merging.
+//!
+//! The cases are a table (`native/cases.rs`): every pair of linkages in every calling convention,
+//! with functions that pass values in every way (`native/shapes.rs`). All of them are one unit, so
+//! that each test is one link and one run. What cannot be run here (Mach-O, COFF) is linked, and the
+//! addresses of its symbols are read.
+//!
+//! They need compilers and linkers; `native/tools.rs` names the packages.
+
+#[path = "native/c.rs"]
+mod c;
+#[path = "native/cases.rs"]
+mod cases;
+#[path = "native/foreign.rs"]
+mod foreign;
+#[path = "native/jit.rs"]
+mod jit;
+#[path = "native/linux.rs"]
+mod linux;
+#[path = "native/shapes.rs"]
+mod shapes;
+#[path = "native/tools.rs"]
+mod tools;
+#[path = "native/unit.rs"]
+mod unit;

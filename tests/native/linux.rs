@@ -1,0 +1,207 @@
+//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries.
+
+use crate::c::{Identity, Printed, compare, program};
+use crate::cases::{Case, cases};
+use crate::tools::{Workshop, need};
+use crate::unit::{Build, bare, merged};
+use std::sync::OnceLock;
+
+/// Everything that is linked, made once.
+struct Unit {
+    cases: Vec<Case>,
+    workshop: Workshop,
+    gcc: &'static str,
+    /// How to run a program that is linked statically, and one that is not.
+    runs: [&'static [&'static str]; 2],
+}
+
+fn unit(triple: &'static str) -> Unit {
+    let x86_64 = triple.starts_with("x86_64");
+    let cases = cases(x86_64);
+    let workshop = Workshop::new();
+    let plain = Build { triple, pic: true, unwind_info: false, per_function_section: false };
+    // What Cranelift writes to unwind has absolute addresses, which only a program at a fixed place
+    // can have.
+    let unwinds = Build { unwind_info: true, ..plain };
+    let sections = Build { per_function_section: true, ..unwinds };
+    for (name, build) in [("plain", plain), ("unwinds", unwinds), ("sections", sections)] {
+        let (object, stats) = merged(&cases, build);
+        assert!(stats.thunks > 0 && stats.aliases > 0 && stats.redirects > 0, "{stats:?}");
+        workshop.write(&format!("{name}.o"), object);
+    }
+    println!("{triple}: {} cases", cases.len());
+    workshop.write("bare.o", bare(&cases, plain));
+    workshop.write("bare_unwinds.o", bare(&cases, unwinds));
+    let gcc = if x86_64 { "gcc" } else { "aarch64-linux-gnu-gcc" };
+    need(gcc);
+    need("ld.bfd");
+    for (name, shared) in [("outside", true), ("inside", false)] {
+        let source = format!("{name}.c");
+        workshop.write(&source, program(&cases, shared));
+        let object = format!("{name}.o");
+        workshop.run(gcc, &["-O1", "-fPIE", "-w", "-c", &source, "-o", &object]);
+    }
+    let runs: [&[&str]; 2] = match x86_64 {
+        true => [&[], &[]],
+        false => [&["qemu-aarch64"], &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]],
+    };
+    Unit { cases, workshop, gcc, runs }
+}
+
+fn x86_64() -> &'static Unit {
+    static UNIT: OnceLock<Unit> = OnceLock::new();
+    UNIT.get_or_init(|| unit("x86_64-unknown-linux-gnu"))
+}
+
+fn aarch64() -> &'static Unit {
+    static UNIT: OnceLock<Unit> = OnceLock::new();
+    need("qemu-aarch64");
+    UNIT.get_or_init(|| unit("aarch64-unknown-linux-gnu"))
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pie,
+    Static,
+    Shared,
+}
+
+impl Unit {
+    /// Links one of the objects and runs the program.
+    #[track_caller]
+    fn linked(&self, object: &str, kind: Kind, flags: &[&str]) -> Printed {
+        let Unit { workshop, gcc, runs, .. } = self;
+        let name = format!("{object}{}{}", kind as u8, flags.concat()).replace(['/', ',', '='], "");
+        let object = format!("{object}.o");
+        // Warnings of linkers are about what they had to guess.
+        let common: Vec<&str> = flags.iter().copied().chain(["-Wl,--fatal-warnings"]).collect();
+        let link = |arguments: &[&str]| {
+            workshop.run(gcc, &[arguments, &common].concat());
+        };
+        match kind {
+            Kind::Pie => link(&["-pie", "inside.o", &object, "-o", &name]),
+            Kind::Static => link(&["-static", "inside.o", &object, "-o", &name]),
+            Kind::Shared => {
+                let library = format!("lib{name}.so");
+                link(&["-shared", &object, "-o", &library]);
+                let rpath = "-Wl,-rpath,$ORIGIN";
+                link(&["-pie", "-rdynamic", "outside.o", &library, rpath, "-o", &name]);
+            }
+        }
+        let program = workshop.path(&name);
+        let program = program.to_str().expect("a path that is text");
+        let run = runs[usize::from(kind != Kind::Static)];
+        let command: Vec<&str> = run.iter().copied().chain([program]).collect();
+        Printed::of(&workshop.run(command[0], &command[1..]))
+    }
+
+    /// What the unit does without merging.
+    fn before(&self, kind: Kind) -> &'static Printed {
+        static BEFORE: [OnceLock<Printed>; 6] = [const { OnceLock::new() }; 6];
+        let index = 3 * usize::from(self.gcc != "gcc") + kind as usize;
+        BEFORE[index].get_or_init(|| {
+            // Where C takes the place of a function, the unwind information of that function leads
+            // to another section, which GNU ld does not accept. (Merged, it has none.)
+            let before = match kind {
+                Kind::Static => {
+                    // A cross compiler does not look for it everywhere.
+                    let directory = format!("-B{}", need("ld.lld").display());
+                    self.linked("bare_unwinds", kind, &[LLD, &directory])
+                }
+                Kind::Pie | Kind::Shared => self.linked("bare", kind, &[]),
+            };
+            // The yardstick is no better than what it can tell apart.
+            assert_eq!(before.lost == "lost 0", kind == Kind::Static, "unwinding works");
+            let shared = kind == Kind::Shared;
+            let mut results: Vec<&str> = Vec::new();
+            for (index, line) in before.results.iter().enumerate() {
+                let (_, result) = line.split_once(' ').expect("results");
+                results.push(result);
+                let is_in_c = self.cases[index / 2].is_in_c(index % 2, shared);
+                assert_eq!(result.starts_with("1000000 "), is_in_c, "{line}");
+            }
+            results.sort_unstable();
+            results.dedup();
+            assert!(results.len() > self.cases.len() * 8 / 10, "{} results", results.len());
+            before
+        })
+    }
+
+    #[track_caller]
+    fn check(&self, object: &str, kind: Kind, flags: &[&str], identity: Identity) {
+        let after = self.linked(object, kind, flags);
+        compare(&self.cases, kind == Kind::Shared, self.before(kind), &after, identity);
+    }
+}
+
+const GNU: &str = "-fuse-ld=bfd";
+const LLD: &str = "-fuse-ld=lld";
+const GC: &str = "-Wl,--gc-sections";
+
+#[test]
+fn gnu_ld_links_a_position_independent_program() {
+    x86_64().check("plain", Kind::Pie, &[GNU], Identity::Kept);
+}
+
+/// GNU ld refuses a program in which two functions claim unwind information for one place.
+#[test]
+fn gnu_ld_links_a_static_program_that_unwinds() {
+    x86_64().check("unwinds", Kind::Static, &[GNU], Identity::Kept);
+}
+
+#[test]
+fn gnu_ld_links_a_shared_library() {
+    x86_64().check("plain", Kind::Shared, &[GNU], Identity::Kept);
+}
+
+#[test]
+fn gnu_ld_drops_sections_that_nobody_needs_and_no_others() {
+    x86_64().check("sections", Kind::Static, &[GNU, GC], Identity::Kept);
+}
+
+#[test]
+fn lld_links_a_position_independent_program() {
+    need("ld.lld");
+    x86_64().check("plain", Kind::Pie, &[LLD], Identity::Kept);
+}
+
+#[test]
+fn lld_links_a_static_program_that_unwinds() {
+    need("ld.lld");
+    x86_64().check("unwinds", Kind::Static, &[LLD], Identity::Kept);
+}
+
+#[test]
+fn lld_links_a_shared_library() {
+    need("ld.lld");
+    x86_64().check("plain", Kind::Shared, &[LLD], Identity::Kept);
+}
+
+#[test]
+fn lld_drops_sections_that_nobody_needs_and_no_others() {
+    need("ld.lld");
+    x86_64().check("sections", Kind::Static, &[LLD, GC], Identity::Kept);
+}
+
+#[test]
+fn lld_folds_what_is_merged() {
+    need("ld.lld");
+    x86_64().check("sections", Kind::Static, &[LLD, "-Wl,--icf=all"], Identity::Folded);
+}
+
+#[test]
+fn aarch64_runs_a_static_program_that_unwinds() {
+    aarch64().check("unwinds", Kind::Static, &[], Identity::Kept);
+    aarch64().check("sections", Kind::Static, &[GC], Identity::Kept);
+}
+
+#[test]
+fn aarch64_runs_a_position_independent_program() {
+    aarch64().check("plain", Kind::Pie, &[], Identity::Kept);
+}
+
+#[test]
+fn aarch64_runs_a_shared_library() {
+    aarch64().check("plain", Kind::Shared, &[], Identity::Kept);
+}
