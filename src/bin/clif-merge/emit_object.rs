@@ -3,9 +3,9 @@
 //! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
 //! would, under identifiers in the order of their symbols, so that representatives are chosen as in
 //! text. For comparison, they can be defined without it. References to what the unit does not define
-//! become undefined symbols. What the text calls a thunk is defined as a jump, what it calls an alias
-//! gets the place of its target in the end. ELF objects have unwind information; none have debug
-//! information.
+//! become undefined symbols. What the text calls a thunk is defined as a jump, what it calls an
+//! alias, function or data, gets the place of its target in the end. ELF objects have unwind
+//! information; none have debug information.
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
 
@@ -29,6 +29,7 @@ use cranelift_module::{
     default_libcall_names,
 };
 use cranelift_object::object::SymbolScope;
+use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -118,14 +119,15 @@ fn merged(
     for (given, &id) in unit.given.iter().zip(&prepared.functions) {
         *module.attributes(id) = given.attributes;
     }
-    for (given, &id) in unit.data.iter().zip(&prepared.data) {
+    let data = unit.data.iter().zip(&prepared.data);
+    for (given, &id) in data.filter(|(given, _)| given.alias.is_none()) {
         let attributes = module.data_attributes(id);
         attributes.addresses = given.attributes.addresses;
         attributes.pinned = given.attributes.pinned;
         attributes.key = given.attributes.key;
         attributes.symbol_used = given.attributes.symbol_used;
     }
-    let Prepared { ids, functions, data, aliases, definitions } = prepared;
+    let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
     define(unit, isa, &mut module, definitions)?;
     let flushed = contain(|| module.flush()).map_err(unsupported)?;
@@ -137,7 +139,7 @@ fn merged(
     let (stats, pass) = (*module.stats(), *module.pass_stats());
     let mut product =
         contain(|| module.finish()).map_err(unsupported)?.context("cannot make the object file")?;
-    place_aliases(unit, &mut product, &ids, &functions, &aliases);
+    place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
     Ok(Object { bytes, merged: Some(Outcome { stats, pass, rows }), time: start.elapsed() })
@@ -145,11 +147,11 @@ fn merged(
 
 fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<Object> {
     let prepared = Prepared::new(unit, isa, &mut module)?;
-    let Prepared { ids, functions, data: _, aliases, definitions } = prepared;
+    let Prepared { ids, definitions, .. } = prepared;
     let start = Start::now();
     define(unit, isa, &mut module, definitions)?;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
-    place_aliases(unit, &mut product, &ids, &functions, &aliases);
+    place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
     Ok(Object { bytes, merged: None, time: start.elapsed() })
@@ -197,7 +199,10 @@ fn rows(
         .map(|(&id, given)| (id, unit.names.display(&given.symbol)))
         .collect();
     for (given, &id) in unit.data.iter().zip(data) {
-        if let Some((disposition, reason)) = module.data_outcome(id) {
+        if let Some(target) = &given.alias {
+            let disposition = Disposition::Alias { to: unit.names.display(target) };
+            rows.push(row(&given.symbol, disposition, Reason::NoMerge));
+        } else if let Some((disposition, reason)) = module.data_outcome(id) {
             let disposition = disposition.map(|to| names[&to].clone());
             rows.push(row(&given.symbol, disposition, reason));
         }
@@ -218,12 +223,10 @@ fn symbol_text(unit: &Unit, symbol: &UserExternalName) -> String {
 
 /// A unit in the terms of a module: everything is declared, nothing is defined.
 struct Prepared {
-    ids: HashMap<UserExternalName, ModuleRelocTarget>,
+    ids: Ids,
     /// By the order of the unit.
     functions: Vec<FuncId>,
     data: Vec<DataId>,
-    /// Functions of which the text says that they are aliases.
-    aliases: Vec<usize>,
     definitions: Vec<Definition>,
 }
 
@@ -239,7 +242,6 @@ impl Prepared {
         let mut ids = HashMap::new();
         let functions = declare_functions(unit, module, &mut ids)?;
         let data = declare_data(unit, module, &mut ids)?;
-        let mut aliases = Vec::new();
         let mut definitions = Vec::new();
         for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
             let id = functions[index];
@@ -266,14 +268,16 @@ impl Prepared {
                     let relocs = vec![reloc];
                     definitions.push(Definition::Bytes { id, alignment, bytes, relocs });
                 }
-                Some((Became::Alias, _)) => aliases.push(index),
+                // It gets its place in the end.
+                Some((Became::Alias, _)) => {}
             }
         }
-        for (given, &id) in unit.data.iter().zip(&data) {
+        let objects = unit.data.iter().zip(&data).filter(|(given, _)| given.alias.is_none());
+        for (given, &id) in objects {
             let description = description(unit, module, &mut ids, given)?;
             definitions.push(Definition::Data { id, description });
         }
-        Ok(Prepared { ids, functions, data, aliases, definitions })
+        Ok(Prepared { ids, functions, data, definitions })
     }
 }
 
@@ -317,7 +321,11 @@ fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<V
     for index in in_order(unit.data.iter().map(|given| &given.symbol)) {
         let given = &unit.data[index];
         let attributes = &given.attributes;
-        let linkage = module_linkage(attributes.linkage);
+        let linkage = match given.alias {
+            // As for functions.
+            Some(_) => cranelift_module::Linkage::Import,
+            None => module_linkage(attributes.linkage),
+        };
         let name = symbol_text(unit, &given.symbol);
         let id = module.declare_data(&name, linkage, attributes.writable, attributes.tls)?;
         ids.insert(given.symbol.clone(), id.into());
@@ -462,40 +470,45 @@ fn of_function(
 }
 
 /// Gives every symbol that the text calls an alias the place of its target.
-fn place_aliases(
-    unit: &Unit,
-    product: &mut ObjectProduct,
-    ids: &Ids,
-    functions: &[FuncId],
-    aliases: &[usize],
-) {
-    let to: HashMap<&UserExternalName, &UserExternalName> = aliases
-        .iter()
-        .filter_map(|&index| {
-            let (_, target) = unit.given[index].became.as_ref()?;
-            Some((&unit.given[index].symbol, target))
-        })
-        .collect();
-    let mut place_of: HashMap<&UserExternalName, FuncId> = HashMap::new();
-    for &index in aliases {
+fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
+    let functions = unit.given.iter().filter_map(|given| match &given.became {
+        Some((Became::Alias, target)) => Some((&given.symbol, target, given.attributes.linkage)),
+        Some((Became::Thunk, _)) | None => None,
+    });
+    let data = unit.data.iter().filter_map(|given| {
+        given.alias.as_ref().map(|target| (&given.symbol, target, given.attributes.linkage))
+    });
+    let aliases: Vec<_> = functions.chain(data).collect();
+    let to: HashMap<&UserExternalName, &UserExternalName> =
+        aliases.iter().map(|&(alias, target, _)| (alias, target)).collect();
+    let mut place_of: HashMap<&UserExternalName, SymbolId> = HashMap::new();
+    for &(alias, _, linkage) in &aliases {
         // Aliases of aliases stand for one address. Every one on the way is looked at only once.
         let mut way = Vec::new();
-        let mut target = &unit.given[index].symbol;
+        let mut target = alias;
         while let (None, Some(next)) = (place_of.get(target), to.get(target)) {
             way.push(target);
             target = next;
         }
         let place = place_of.get(target).copied();
-        let place = place.unwrap_or_else(|| FuncId::from_name(&ids[target]));
+        let place = place.unwrap_or_else(|| symbol_id(product, &ids[target]));
         place_of.extend(way.into_iter().map(|alias| (alias, place)));
-        place_alias(product, functions[index], place, unit.given[index].attributes.linkage);
+        let alias = symbol_id(product, &ids[alias]);
+        place_alias(product, alias, place, linkage);
     }
 }
 
-/// Gives the symbol of `alias` the place of the symbol of `target`, and makes it visible as far as
+/// The symbol of a function or data object.
+fn symbol_id(product: &mut ObjectProduct, id: &ModuleRelocTarget) -> SymbolId {
+    match cranelift_module::ModuleDeclarations::is_function(id) {
+        true => product.function_symbol(FuncId::from_name(id)),
+        false => product.data_symbol(DataId::from_name(id)),
+    }
+}
+
+/// Gives the symbol `alias` the place of the symbol `target`, and makes it visible as far as
 /// `linkage` says.
-fn place_alias(product: &mut ObjectProduct, alias: FuncId, target: FuncId, linkage: Linkage) {
-    let [alias, target] = [alias, target].map(|id| product.function_symbol(id));
+fn place_alias(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId, linkage: Linkage) {
     let target = product.object.symbol(target);
     let (section, value, size) = (target.section, target.value, target.size);
     let symbol = product.object.symbol_mut(alias);

@@ -1,8 +1,8 @@
 //! The merged unit as text.
 //!
 //! First come the data objects, then the functions, each below a directive line that says what CLIF
-//! cannot; both in the order of the unit. The text is a unit again, and merging it changes nothing. What was no function in the
-//! text (`test` and `target` lines, comments) is not written.
+//! cannot; both in the order of the unit. The text is a unit again, and merging it changes nothing.
+//! What was neither in the text (`test` and `target` lines, comments) is not written.
 
 use crate::data;
 use crate::directives;
@@ -18,8 +18,8 @@ use std::fmt::Write as _;
 /// The text of `merged`, which was made of `unit`.
 pub fn emit(unit: &Unit, merged: &Merged) -> String {
     let mut text = String::new();
-    for data in merged.data(unit) {
-        text += &data::print(&data, &|symbol| merged.names.display(symbol));
+    for data in merged.data.iter().flatten() {
+        text += &data::print(data, &|symbol| merged.names.display(symbol));
     }
     let taken = address_taken(unit, merged);
     for (index, emit) in merged.emit.iter().enumerate() {

@@ -95,8 +95,10 @@ impl Jit {
             ids.insert(symbol.clone(), id);
             targets.insert(symbol.clone(), id.into());
         }
+        let (objects, aliases): (Vec<&GivenData>, Vec<&GivenData>) =
+            data.iter().partition(|data| data.alias.is_none());
         let mut data_ids = Vec::new();
-        for (at, GivenData { symbol, attributes, .. }) in data.iter().enumerate() {
+        for (at, GivenData { symbol, attributes, .. }) in objects.iter().enumerate() {
             if attributes.tls {
                 return Err(Unlinkable("thread-local data".to_owned()).into());
             }
@@ -105,7 +107,8 @@ impl Jit {
             data_ids.push(id);
             targets.insert(symbol.clone(), id.into());
         }
-        for (&id, given) in data_ids.iter().zip(data) {
+        place_aliases(&aliases, &mut targets)?;
+        for (&id, given) in data_ids.iter().zip(objects) {
             module.define_data(id, &description(given, &targets)?)?;
         }
         for Definition { symbol, signature: _, code } in definitions {
@@ -194,6 +197,22 @@ type Targets = HashMap<UserExternalName, ModuleRelocTarget>;
 
 fn target(symbol: &UserExternalName, targets: &Targets) -> Result<ModuleRelocTarget, Unlinkable> {
     targets.get(symbol).cloned().ok_or_else(|| Unlinkable(symbol.to_string()))
+}
+
+/// Lets the symbols of data aliases stand for what their targets stand for. The module has no
+/// aliases, but nobody looks for a symbol in it by name.
+fn place_aliases(aliases: &[&GivenData], targets: &mut Targets) -> Result<(), Unlinkable> {
+    let next: HashMap<_, _> =
+        aliases.iter().map(|data| (&data.symbol, data.alias.as_ref())).collect();
+    for data in aliases {
+        let mut to = &data.symbol;
+        while let Some(Some(next)) = next.get(to) {
+            to = next;
+        }
+        let target = target(to, targets)?;
+        targets.insert(data.symbol.clone(), target);
+    }
+    Ok(())
 }
 
 /// The largest alignment that the memory for data can have: that of the smallest pages.

@@ -28,6 +28,7 @@ mod test;
 mod text;
 mod unit;
 mod why;
+mod why_data;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;

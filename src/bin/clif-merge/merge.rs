@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::pass::{self, Merged};
 use crate::table::{Align, render};
+use crate::unit::Unit;
 use anyhow::Result;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::{Disposition, Reason, Stats, cranelift_codegen};
@@ -37,7 +38,8 @@ pub struct Opts {
     #[arg(short = 'D', long)]
     dispositions: bool,
 
-    /// Turn exported functions with insignificant addresses into aliases instead of thunks
+    /// Turn exported functions with insignificant addresses into aliases instead of thunks, and
+    /// exported data objects into aliases instead of leaving them alone
     ///
     /// CLIF has no aliases: they are written like thunks, below a directive 'alias=%f', which
     /// 'compile' understands.
@@ -73,7 +75,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     output.write(emit(&unit, &merged).as_bytes())?;
     if dispositions {
-        eprint_table(&rows(&merged));
+        eprint_table(&rows(&unit, &merged));
     }
     common.general.say(&summary(&Counts::of(&merged)));
     if common.general.verbose {
@@ -173,7 +175,7 @@ pub fn details(stats: &Stats) -> String {
 }
 
 /// What became of each function and data object, and why.
-fn rows(merged: &Merged) -> Vec<[String; 4]> {
+fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
     let plan = &merged.plan;
     let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
         let name = |symbol| merged.names.display(symbol);
@@ -184,9 +186,13 @@ fn rows(merged: &Merged) -> Vec<[String; 4]> {
         let disposition = entry.disposition().map(|to| plan.entry(to).symbol());
         row(entry.symbol(), disposition, entry.reason())
     });
-    let data = plan.data_entries().map(|(_, entry)| {
-        let disposition = entry.disposition().map(|to| plan.data_entry(to).symbol());
-        row(entry.symbol(), disposition, entry.reason())
+    let data = plan.data_entries().zip(&unit.data).map(|((_, entry), given)| match &given.alias {
+        // What the text already calls an alias stays one.
+        Some(target) => row(entry.symbol(), Disposition::Alias { to: target }, Reason::NoMerge),
+        None => {
+            let disposition = entry.disposition().map(|to| plan.data_entry(to).symbol());
+            row(entry.symbol(), disposition, entry.reason())
+        }
     });
     functions.chain(data).collect()
 }

@@ -1,13 +1,14 @@
-//! From a unit to the merged unit: plans, applies, and says what to emit for each function.
+//! From a unit to the merged unit: plans, applies, and says what to emit for each function and data
+//! object.
 
-use crate::data::{self, GivenData};
+use crate::data::GivenData;
 use crate::unit::{Became, Names, Unit};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Disposition, FunctionIndex, Merger, Options, Plan, Target,
-    cranelift_codegen,
+    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, FunctionIndex, Merger,
+    Options, Plan, Target, cranelift_codegen,
 };
 
 /// How a jump is said in CLIF, which has none between functions.
@@ -33,26 +34,19 @@ pub struct Merged {
     pub emit: Vec<Emit>,
     /// Whether a body is another one than in the unit, by `FunctionIndex`.
     pub changed: Vec<bool>,
+    /// What is left of each data object, by `DataIndex`: the object, with the addresses of what is
+    /// left in it, or an alias, or nothing.
+    pub data: Vec<Option<GivenData>>,
     /// The names of the unit, and of shared bodies.
     pub names: Names,
     /// Why.
     pub plan: Plan,
 }
 
-impl Merged {
-    /// The data objects of `unit`, of which this was made. They hold the addresses of what is left.
-    pub fn data(&self, unit: &Unit) -> Vec<GivenData> {
-        let mut data = unit.data.clone();
-        for reloc in data.iter_mut().flat_map(|data| &mut data.object.relocations) {
-            reloc.target = self.plan.address_symbol(&reloc.target).clone();
-        }
-        data
-    }
-}
-
-/// The functions of a unit as the pass asks for them.
+/// The functions and data objects of a unit as the pass asks for them.
 struct UnitBodies<'a> {
     functions: &'a [Function],
+    data: &'a [GivenData],
     names: &'a mut Names,
     code_size: &'a mut dyn FnMut(&Function) -> Option<u32>,
 }
@@ -60,6 +54,10 @@ struct UnitBodies<'a> {
 impl Bodies for UnitBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         &self.functions[function.index()]
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.data[data.index()].object
     }
 
     fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
@@ -72,7 +70,7 @@ impl Bodies for UnitBodies<'_> {
     }
 }
 
-/// Plans what becomes of the functions of `unit`. `code_size` compiles a function and tells its
+/// Plans what becomes of `unit`. `code_size` compiles a function and tells its
 /// size in bytes; it is asked only where a decision hinges on it.
 pub fn plan(
     unit: &Unit,
@@ -94,19 +92,17 @@ pub fn plan_functions(
     code_size: &mut dyn FnMut(&Function) -> Option<u32>,
 ) -> Result<Plan> {
     let mut merger = Merger::new(*options);
-    let pointed_at = data::pointed_at(&unit.data);
     for (func, given) in functions.iter().zip(&unit.given) {
-        let mut attributes = given.attributes;
-        if let Some(&inside) = pointed_at.get(&given.symbol) {
-            attributes.address_taken = true;
-            // What is behind its beginning is not the same in a jump or in another body.
-            attributes.pinned |= inside;
-        }
         merger
-            .add(given.symbol.clone(), func, attributes)
+            .add(given.symbol.clone(), func, given.attributes)
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
-    Ok(merger.plan(&mut UnitBodies { functions, names, code_size }))
+    for given in &unit.data {
+        merger
+            .add_data(given.symbol.clone(), &given.object, given.for_pass())
+            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+    }
+    Ok(merger.plan(&mut UnitBodies { functions, data: &unit.data, names, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -146,7 +142,32 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
         emit.push(Emit::Body(Box::new(func)));
         changed.push(true);
     }
-    Merged { emit, changed, names, plan }
+    let data = unit.data.iter().enumerate();
+    let data = data.map(|(index, given)| left_of(&plan, DataIndex::new(index), given)).collect();
+    Merged { emit, changed, data, names, plan }
+}
+
+/// What is left of a data object.
+fn left_of(plan: &Plan, data: DataIndex, given: &GivenData) -> Option<GivenData> {
+    let entry = plan.data_entry(data);
+    match entry.disposition() {
+        Disposition::Redirect { to: _ } => None,
+        Disposition::Alias { to } => {
+            Some(given.clone().into_alias(plan.data_entry(to).symbol().clone()))
+        }
+        Disposition::Thunk { to: _ } => unreachable!("data has no thunks"),
+        Disposition::Keep => {
+            let mut left = given.clone();
+            let alignment = entry.alignment();
+            left.attributes = DataAttributes { alignment, ..left.attributes };
+            // What the text already calls an alias follows its target.
+            let targets = left.object.relocations.iter_mut().map(|reloc| &mut reloc.target);
+            for target in targets.chain(&mut left.alias) {
+                *target = plan.address_symbol(target).clone();
+            }
+            Some(left)
+        }
+    }
 }
 
 /// Plans and applies.

@@ -1,6 +1,6 @@
 //! `clif-merge report`: what merging a unit saves and costs.
 //!
-//! Counts functions by what becomes of them, compiles the unit before and after merging for both
+//! Counts functions and data objects by what becomes of them, compiles the unit before and after merging for both
 //! targets, and takes the time of each step. The structs that are written as JSON are only that:
 //! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
 
@@ -108,6 +108,39 @@ struct Report {
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
+    /// Data objects.
+    data: Data,
+}
+
+#[derive(Debug, Serialize)]
+struct Data {
+    /// Data objects of the unit.
+    objects: usize,
+    /// Those that are not needed any more.
+    merged: usize,
+    /// Sums of their sizes, zeros that take no room in a file included, padding not.
+    bytes: Bytes,
+    /// Data objects by what becomes of them, on the host's architecture.
+    #[serde(serialize_with = "in_order")]
+    by_disposition: Vec<(&'static str, usize)>,
+    /// Data objects by the reason for that.
+    #[serde(serialize_with = "in_order")]
+    by_reason: Vec<(&'static str, usize)>,
+}
+
+impl Data {
+    fn of(plan: &Plan) -> Data {
+        let entries = || plan.data_entries().map(|(_, entry)| entry);
+        let before = entries().map(|entry| entry.size()).sum();
+        let merged = plan.stats().plan_merged_data_objects;
+        Data {
+            objects: entries().len(),
+            merged,
+            bytes: Bytes { before, after: before - plan.stats().plan_merged_data_bytes },
+            by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
+            by_reason: by_reason(entries().map(|entry| entry.reason())),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -116,7 +149,7 @@ struct Native {
     aarch64: Bytes,
 }
 
-/// Sums of code bytes, thunks included, padding not.
+/// Sums of bytes before and after merging. Of code, thunks are included, padding is not.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Bytes {
     before: u64,
@@ -128,7 +161,7 @@ impl Bytes {
         Bytes { before: total(&sizes.before), after: total(&sizes.after) }
     }
 
-    /// How much of the code is saved, in percent.
+    /// How much is saved, in percent.
     fn saved(self) -> f64 {
         percent(self.before as f64 - self.after as f64, self.before as f64)
     }
@@ -236,6 +269,7 @@ fn measure(
         true => (other_bytes, host_bytes),
     };
     let seconds = |time: Duration| time.as_secs_f64();
+    let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
     Ok(Report {
         schema: 1,
         functions: unit.functions.len(),
@@ -243,8 +277,8 @@ fn measure(
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
         shared_bodies: plan.shared_bodies().len(),
-        by_disposition: by_disposition(&plan, unit.functions.len()),
-        by_reason: by_reason(&plan, unit.functions.len()),
+        by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
+        by_reason: by_reason(entries().map(|entry| entry.reason())),
         native: Native { x86_64, aarch64 },
         host: isa::name_of(host),
         seconds: Seconds {
@@ -255,6 +289,7 @@ fn measure(
             compile_after: seconds(compiled.after),
         },
         largest: largest(&unit, &plan, &compiled.sizes, rows),
+        data: Data::of(&plan),
     })
 }
 
@@ -267,25 +302,27 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
     members.values().filter(|&&members| members > 1).count()
 }
 
-fn by_disposition(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
+fn by_disposition<I>(
+    dispositions: impl Iterator<Item = Disposition<I>>,
+) -> Vec<(&'static str, usize)> {
     let mut counts = ["keep", "redirect", "alias", "thunk"].map(|name| (name, 0));
-    for (_, entry) in plan.entries().take(functions) {
-        let at = match entry.disposition() {
+    for disposition in dispositions {
+        let at = match disposition {
             Disposition::Keep => 0,
             Disposition::Redirect { to: _ } => 1,
             Disposition::Alias { to: _ } => 2,
             Disposition::Thunk { to: _ } => 3,
         };
-        debug_assert_eq!(counts[at].0, entry.disposition().name());
+        debug_assert_eq!(counts[at].0, disposition.name());
         counts[at].1 += 1;
     }
     counts.to_vec()
 }
 
-fn by_reason(plan: &Plan, functions: usize) -> Vec<(&'static str, usize)> {
+fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)> {
     let mut counts: BTreeMap<Reason, usize> = BTreeMap::new();
-    for (_, entry) in plan.entries().take(functions) {
-        *counts.entry(entry.reason()).or_default() += 1;
+    for reason in reasons {
+        *counts.entry(reason).or_default() += 1;
     }
     let count = |reason: Reason| counts.get(&reason).copied().unwrap_or(0);
     Reason::ALL.into_iter().map(|reason| (reason.id(), count(reason))).collect()
@@ -380,6 +417,7 @@ fn text(report: &Report) -> String {
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right];
     text += &format!("\n{}", render(&right, &rows));
+    text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
     let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
     for (name, time) in [
@@ -399,5 +437,31 @@ fn text(report: &Report) -> String {
         thousands(bytes.before),
         percent(pass, compile_before),
     );
+    text
+}
+
+/// What is told of data objects; nothing if there are none.
+fn data_text(data: &Data) -> String {
+    let Data { objects, merged, bytes, by_disposition: _, by_reason } = data;
+    if *objects == 0 {
+        return String::new();
+    }
+    let number = |number: usize| thousands(number as u64);
+    let share = |part: usize| format!("{:.2}%", percent(part as f64, *objects as f64));
+    let mut rows = vec![vec!["reason".to_owned(), "data objects".to_owned()]];
+    for &(name, count) in by_reason.iter().filter(|(_, count)| *count > 0) {
+        rows.push(vec![name.to_owned(), number(count), share(count)]);
+    }
+    let right = [Align::Left, Align::Right, Align::Right, Align::Right];
+    let mut text = format!("\n{}", render(&right, &rows));
+    let heading = ["data", "before", "after", "saved"].map(str::to_owned).to_vec();
+    let left = objects - merged;
+    let saved = format!("{:.2}%", bytes.saved());
+    let rows = [
+        heading,
+        vec!["data objects".to_owned(), number(*objects), number(left), share(*merged)],
+        vec!["bytes".to_owned(), thousands(bytes.before), thousands(bytes.after), saved],
+    ];
+    text += &format!("\n{}", render(&right, &rows));
     text
 }

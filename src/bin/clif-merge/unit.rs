@@ -392,7 +392,9 @@ fn collect_names<'a>(
         }
     }
     for data in data {
-        for name in data.pointers.iter().map(|pointer| &pointer.target).chain([&data.name]) {
+        let targets = data.pointers.iter().map(|pointer| &pointer.target);
+        let alias = data.alias.iter().map(|(target, _)| target);
+        for name in targets.chain(alias).chain([&data.name]) {
             match name {
                 Name::Text(text) => texts.insert(text.clone()),
                 Name::User(symbol) => namespaces.insert(symbol.namespace),

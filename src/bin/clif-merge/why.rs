@@ -1,8 +1,9 @@
-//! `clif-merge why`: why two functions merged, or did not; for one function, what it resembles.
+//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, what it
+//! resembles.
 //!
 //! Two functions: the first difference, with carets under it in both listings, and the rule that
-//! makes it matter. Where they differ only in functions they refer to, it says which pair to ask
-//! about next. It explains a plan; it does not change one.
+//! makes it matter. Where they differ only in what they refer to, it says which pair to ask about
+//! next. Data objects are for `why_data`. It explains a plan; it does not change one.
 
 use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
@@ -11,30 +12,32 @@ use crate::output::Output;
 use crate::pass;
 use crate::text;
 use crate::unit::{Names, Unit};
-use anyhow::{Result, anyhow};
-use cranelift_codegen::ir::Function;
+use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir::entities::AnyEntity;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValue, GlobalValueData, InstructionData, UserExternalName,
+};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Difference, Disposition, FunctionIndex, Options, Plan, Rule, Site, cranelift_codegen,
-    first_difference, nearest,
+    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Rule, Site,
+    cranelift_codegen, first_difference, nearest,
 };
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell why two functions merged or did not, or what one function resembles
+/// Tell why two functions or data objects merged or did not, or what one resembles
 ///
-/// The last one or two arguments are names of functions, such as %f or u0:1; what stands before
-/// them is the unit.
+/// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
+/// what stands before them is the unit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    /// The unit (files, directories, or '-'), then one or two names of functions
+    /// The unit (files, directories, or '-'), then one or two names of functions or data objects
     #[arg(required = true, num_args = 2.., value_name = "WORD")]
     words: Vec<PathBuf>,
 
-    /// For one function: how many of the functions that resemble it are shown
+    /// For one function or data object: how many of those that resemble it are shown
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
     neighbours: usize,
 
@@ -48,6 +51,7 @@ const EXAMPLES: &str = "\
 Examples:
   clif-merge why unit.clif %f %g
   clif-merge why unit.clif u0:17
+  clif-merge why unit.clif %table %other_table
   clif-merge why --linkage local --addresses insignificant dir/ u0:3 u0:4";
 
 /// Lines of a listing shown around a difference.
@@ -68,8 +72,17 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let (plan, plan_names) = pass::plan(&unit, &options, &mut |func| compiler.size(func))?;
     let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
     let text = match &names[..] {
-        [one] => explainer.one(explainer.find(one)?, neighbours),
-        [a, b] => explainer.two(explainer.find(a)?, explainer.find(b)?)?,
+        [one] => match explainer.find(one)? {
+            Item::Function(function) => explainer.one(function, neighbours),
+            Item::Data(data) => explainer.one_object(data, neighbours),
+        },
+        [a, b] => match (explainer.find(a)?, explainer.find(b)?) {
+            (Item::Function(a), Item::Function(b)) => explainer.two(a, b)?,
+            (Item::Data(a), Item::Data(b)) => explainer.two_objects(a, b),
+            (Item::Function(_), Item::Data(_)) | (Item::Data(_), Item::Function(_)) => {
+                bail!("of {a} and {b}, one is a function and the other a data object")
+            }
+        },
         _ => unreachable!("one or two names"),
     };
     Output::check(Path::new("-"))?.write(text.as_bytes())?;
@@ -90,26 +103,37 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
     let names = paths.split_off(paths.len() - count);
     if names.is_empty() || names.len() > 2 || paths.is_empty() {
         return Err(usage(
-            "'why' needs a unit and, at the end, one or two names of functions such as %f or u0:1",
+            "'why' needs a unit and, at the end, one or two names of functions or data objects \
+             such as %f or u0:1",
         ));
     }
     Ok((paths, names.iter().map(|name| name.display().to_string()).collect()))
 }
 
-struct Explainer<'a> {
-    unit: &'a Unit,
-    plan: &'a Plan,
-    names: &'a Names,
+/// Explains a plan.
+pub struct Explainer<'a> {
+    pub unit: &'a Unit,
+    pub plan: &'a Plan,
+    pub names: &'a Names,
     options: &'a Options<'a>,
 }
 
+/// What a name stands for.
+enum Item {
+    Function(FunctionIndex),
+    Data(DataIndex),
+}
+
 impl Explainer<'_> {
-    fn find(&self, name: &str) -> Result<FunctionIndex> {
-        self.names
-            .parse(name)
-            .and_then(|symbol| self.plan.function(&symbol))
-            .filter(|function| function.index() < self.unit.functions.len())
-            .ok_or_else(|| anyhow!("the unit has no function {name}"))
+    fn find(&self, name: &str) -> Result<Item> {
+        let symbol = self.names.parse(name);
+        let function = symbol.as_ref().and_then(|symbol| self.plan.function(symbol));
+        let function = function.filter(|function| function.index() < self.unit.functions.len());
+        let data = symbol.as_ref().and_then(|symbol| self.plan.data(symbol));
+        function
+            .map(Item::Function)
+            .or(data.map(Item::Data))
+            .ok_or_else(|| anyhow!("the unit has no function or data object {name}"))
     }
 
     fn name(&self, function: FunctionIndex) -> String {
@@ -177,9 +201,18 @@ impl Explainer<'_> {
         let Difference { rule, first, second, references } = difference;
         writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
             .expect("writing to a string");
-        if let Some((x, y)) = references {
-            let (x, y) = (self.name(x), self.name(y));
+        let references = references.map(|(x, y)| (self.name(x), self.name(y)));
+        let used = [(a, first), (b, second)].map(|(function, site)| self.data_at(function, site?));
+        let objects = match used {
+            [Some(x), Some(y)] if rule == Rule::Reference && x != y => Some((x, y)),
+            _ => None,
+        };
+        if let Some((x, y)) = &references {
             writeln!(text, "They refer to {x} and {y}, which are not equal; ask why {x} {y} next.")
+                .expect("writing to a string");
+        } else if let Some((x, y)) = objects {
+            let not = "which cannot take each other's place";
+            writeln!(text, "They refer to {x} and {y}, {not}; ask why {x} {y} next.")
                 .expect("writing to a string");
         }
         for (function, site) in [(a, first), (b, second)] {
@@ -187,6 +220,24 @@ impl Explainer<'_> {
             text.push_str(&self.listing(function, site, rule));
         }
         Ok(text)
+    }
+
+    /// The name of the data object that a function uses at a place, if it does.
+    fn data_at(&self, function: FunctionIndex, site: Site) -> Option<String> {
+        let func = self.body(function);
+        let Site::Inst(inst) = site else {
+            return None;
+        };
+        // It may be an instruction of the optimised function, which is not at hand.
+        if inst.index() >= func.dfg.num_insts() {
+            return None;
+        }
+        let InstructionData::UnaryGlobalValue { opcode: _, global_value } = func.dfg.insts[inst]
+        else {
+            return None;
+        };
+        let symbol = symbol_of(func, global_value)?;
+        self.plan.data(symbol).map(|_| self.names.display(symbol))
     }
 
     fn equal(&self, a: FunctionIndex, b: FunctionIndex) -> String {
@@ -251,6 +302,21 @@ impl Explainer<'_> {
             out.push_str("; …\n");
         }
         out
+    }
+}
+
+/// The symbol at the base of a global value.
+fn symbol_of(func: &Function, mut gv: GlobalValue) -> Option<&UserExternalName> {
+    loop {
+        gv = match &func.global_values[gv] {
+            GlobalValueData::Load { base, .. } | GlobalValueData::IAddImm { base, .. } => *base,
+            GlobalValueData::Symbol { name: ExternalName::User(name), .. } => {
+                return func.params.user_named_funcs().get(*name);
+            }
+            GlobalValueData::Symbol { .. }
+            | GlobalValueData::VMContext
+            | GlobalValueData::DynScaleTargetConst { .. } => return None,
+        };
     }
 }
 

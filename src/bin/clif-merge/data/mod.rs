@@ -2,14 +2,17 @@
 //!
 //! How they are written is for `parse` and `print`.
 
+pub mod compare;
 pub mod parse;
 mod print;
 
 use crate::unit::Names;
 use anyhow::{Result, bail};
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{Addresses, DataAttributes, DataObject, DataReloc, cranelift_codegen};
-use std::collections::{HashMap, HashSet};
+use cranelift_mergefunc::{
+    Addresses, Contents, DataAttributes, DataObject, DataReloc, cranelift_codegen,
+};
+use std::collections::HashMap;
 
 pub use parse::{Name, Parsed};
 pub use print::print;
@@ -26,10 +29,40 @@ pub struct GivenData {
     pub attributes: DataAttributes,
     /// Whether it says `used`: a linker must not drop it either. It is pinned then.
     pub used: bool,
-    /// What it holds.
+    /// What it holds; nothing if it is an alias.
     pub object: DataObject,
+    /// The data object for which the text says that it is another name. Its attributes are those of
+    /// that object, but for what concerns the symbol.
+    pub alias: Option<UserExternalName>,
     /// `path:line:column` of its name.
     pub place: String,
+}
+
+impl GivenData {
+    /// What the pass must know of it.
+    ///
+    /// An alias stays one, and a reference to it equals only a reference to the same one: it did
+    /// not equal another when it became one, so that merging what was merged changes nothing.
+    pub fn for_pass(&self) -> DataAttributes {
+        match self.alias {
+            None => self.attributes,
+            Some(_) => DataAttributes {
+                addresses: Addresses::Significant,
+                pinned: true,
+                ..self.attributes
+            },
+        }
+    }
+
+    /// The same symbol as another name for `target`.
+    pub fn into_alias(self, target: UserExternalName) -> GivenData {
+        GivenData { object: nothing(), alias: Some(target), ..self }
+    }
+}
+
+/// What an alias holds.
+fn nothing() -> DataObject {
+    DataObject { contents: Contents::Zeros(0), relocations: Vec::new(), section: None }
 }
 
 /// Gives data objects their symbols. Each comes with the name of its text; `addresses` holds where
@@ -37,22 +70,32 @@ pub struct GivenData {
 ///
 /// # Errors
 ///
-/// Pointers to what has no one address, with their places.
+/// Pointers to what has no one address, and aliases of what is no data object, with their places.
 pub fn resolve(
     parsed: Vec<(&str, Parsed)>,
     names: &Names,
     addresses: Addresses,
 ) -> Result<Vec<GivenData>> {
-    let thread_local: HashSet<Name> =
-        parsed.iter().filter(|(_, data)| data.tls).map(|(_, data)| data.name.clone()).collect();
+    let by_name: HashMap<Name, usize> =
+        parsed.iter().enumerate().map(|(at, (_, data))| (data.name.clone(), at)).collect();
+    let objects = objects(&parsed, &by_name, names)?;
+    let attributes: Vec<DataAttributes> = parsed
+        .iter()
+        .zip(&objects)
+        .map(|((_, data), &object)| {
+            let DataAttributes { linkage, symbol_used, .. } = data.attributes(addresses);
+            let of_object = parsed[object].1.attributes(addresses);
+            DataAttributes { linkage, symbol_used, ..of_object }
+        })
+        .collect();
+    let thread_local = |name: &Name| by_name.get(name).is_some_and(|&at| attributes[at].tls);
     let mut all = Vec::with_capacity(parsed.len());
-    for (source, data) in parsed {
-        let attributes = data.attributes(addresses);
+    for ((source, data), &attributes) in parsed.into_iter().zip(&attributes) {
         let mut relocations = Vec::with_capacity(data.pointers.len());
         for pointer in data.pointers {
             let (line, column) = pointer.place;
             let target = names.symbol_of(&pointer.target);
-            if thread_local.contains(&pointer.target) {
+            if thread_local(&pointer.target) {
                 bail!(
                     "{source}:{line}:{column}: {} is thread-local: a pointer cannot hold the \
                      addresses of all threads",
@@ -67,18 +110,49 @@ pub fn resolve(
             attributes,
             used: data.used,
             object: DataObject { contents: data.contents, relocations, section: data.section },
+            alias: data.alias.map(|(target, _)| names.symbol_of(&target)),
             place: format!("{source}:{line}:{column}"),
         });
     }
     Ok(all)
 }
 
-/// The symbols whose addresses data objects hold, and whether a pointer leads to anywhere but the
-/// beginning.
-pub fn pointed_at(data: &[GivenData]) -> HashMap<&UserExternalName, bool> {
-    let mut targets = HashMap::new();
-    for reloc in data.iter().flat_map(|data| &data.object.relocations) {
-        *targets.entry(&reloc.target).or_default() |= reloc.addend != 0;
+/// The object behind each name: itself, or that to which a chain of aliases leads in the end.
+fn objects(
+    parsed: &[(&str, Parsed)],
+    by_name: &HashMap<Name, usize>,
+    names: &Names,
+) -> Result<Vec<usize>> {
+    let mut objects: Vec<Option<usize>> = vec![None; parsed.len()];
+    let mut met = vec![false; parsed.len()];
+    for start in 0..parsed.len() {
+        // Every alias on the way is looked at only once, however long the chains are.
+        let mut way = Vec::new();
+        let mut at = start;
+        let object = loop {
+            if let Some(object) = objects[at] {
+                break object;
+            }
+            let (source, data) = &parsed[at];
+            let Some((target, (line, column))) = &data.alias else {
+                break at;
+            };
+            if std::mem::replace(&mut met[at], true) {
+                let name = names.display(&names.symbol_of(&data.name));
+                bail!("{source}:{line}:{column}: {name} is an alias of itself");
+            }
+            way.push(at);
+            at = match by_name.get(target) {
+                Some(&at) => at,
+                None => {
+                    let target = names.display(&names.symbol_of(target));
+                    bail!("{source}:{line}:{column}: {target} is no data object of the unit")
+                }
+            };
+        };
+        for at in way.into_iter().chain([start]) {
+            objects[at] = Some(object);
+        }
     }
-    targets
+    Ok(objects.into_iter().flatten().collect())
 }

@@ -7,7 +7,8 @@
 //!
 //! The name and the attributes come first, what the object holds stands behind `=`, and a line that
 //! begins with `+` goes on. An object of `zero` items alone is all zeros and takes no room in a
-//! file. Nothing here knows what a symbol stands for; [`super`] does.
+//! file. `alias=%other` instead of `=` makes the name another one for an object. Nothing here knows
+//! what a symbol stands for; [`super`] does.
 
 use super::POINTER_BYTES;
 use crate::directives::{
@@ -40,6 +41,8 @@ pub struct Parsed {
     pub key: Option<u64>,
     pub alignment: Option<u32>,
     pub section: Option<String>,
+    /// The object for which it is another name, and where the text says so. It holds nothing then.
+    pub alias: Option<(Name, Place)>,
     pub contents: Contents,
     pub pointers: Vec<Pointer>,
     /// The most zeros that one word asks for.
@@ -183,18 +186,49 @@ impl Parsed {
             key: None,
             alignment: None,
             section: None,
+            alias: None,
             contents: Contents::Zeros(0),
             pointers: Vec::new(),
             largest_fill: 0,
         };
         loop {
-            match words.expect("'=' and what the data object holds")? {
-                (_, "=") => break,
-                (at, word) => data.attribute(word).map_err(|error| (at, error))?,
+            let (at, word) = match (words.next()?, &data.alias) {
+                (Some(word), _) => word,
+                (None, Some(_)) => return Ok(data),
+                (None, None) => words.expect("'=' and what the data object holds")?,
+            };
+            match word {
+                "=" => break,
+                _ if word.starts_with("alias=") => {
+                    let target =
+                        Name::parse(&word["alias=".len()..]).map_err(|error| (at, error))?;
+                    let alias = (target, (number, words.last.1));
+                    once(&mut data.alias, "alias", alias).map_err(|error| (at, error))?;
+                }
+                _ => data.attribute(word).map_err(|error| (at, error))?,
             }
+            data.check_alias().map_err(|error| (at, error))?;
         }
         data.items(number, words)?;
         Ok(data)
+    }
+
+    /// An alias has its own symbol, and all else of the object for which it is another name.
+    fn check_alias(&self) -> Result<()> {
+        let of_target = [
+            ("addresses", self.addresses.is_some()),
+            ("writable", self.writable),
+            ("tls", self.tls),
+            ("used", self.used),
+            ("pinned", self.pinned),
+            ("key", self.key.is_some()),
+            ("align", self.alignment.is_some()),
+            ("section", self.section.is_some()),
+        ];
+        match of_target.iter().find(|(_, said)| self.alias.is_some() && *said) {
+            Some((name, _)) => bail!("an alias has the '{name}' of its target"),
+            None => Ok(()),
+        }
     }
 
     /// The attributes, where `addresses` holds if nothing is said of them.
@@ -230,7 +264,7 @@ impl Parsed {
             ("used", None) => flag(&mut self.used, name),
             ("pinned", None) => flag(&mut self.pinned, name),
             ("symbol-used", None) => flag(&mut self.symbol_used, name),
-            ("linkage" | "addresses" | "key" | "align" | "section", _) => {
+            ("linkage" | "addresses" | "key" | "align" | "section" | "alias", _) => {
                 bail!("attribute '{name}' needs a value: '{name}=...'")
             }
             ("writable" | "tls" | "used" | "pinned" | "symbol-used", Some(_)) => {
@@ -238,12 +272,16 @@ impl Parsed {
             }
             _ => bail!(
                 "unknown attribute '{name}' of a data object; there are linkage, addresses, \
-                 writable, tls, key, align, section, used, pinned, symbol-used, and then '='"
+                 writable, tls, key, align, section, used, pinned, symbol-used, and then '=', or \
+                 alias=%other"
             ),
         }
     }
 
     fn items(&mut self, number: usize, mut words: Words<'_>) -> Result<(), Error> {
+        if self.alias.is_some() {
+            return Err((words.last.0, anyhow!("an alias holds what its target holds")));
+        }
         while let Some((at, word)) = words.next()? {
             let here = |error| (at, error);
             match word {
@@ -505,6 +543,14 @@ mod tests {
     }
 
     #[test]
+    fn an_alias_holds_nothing() {
+        let data = parse(";@ data %x linkage=hidden alias=u1:2 symbol-used").unwrap();
+        assert_eq!((data.linkage, data.symbol_used), (Some(Linkage::Hidden), true));
+        assert_eq!(data.alias, Some((Name::User(UserExternalName::new(1, 2)), (1, 27))));
+        assert_eq!((data.contents.size(), data.pointers.len()), (0, 0));
+    }
+
+    #[test]
     fn mistakes_are_errors_with_columns() {
         for (text, expected) in [
             ("", "1:9: expected the name of a data object"),
@@ -551,6 +597,14 @@ mod tests {
             ("%x = u0:", "1:14: 'u0:' is not a name such as %f or u0:1"),
             ("%x = %CeilF32", "1:14: %CeilF32 is the name of a library function"),
             ("%x = u8 1\n;@ + u8 x", "2:9: 'x' is not a number"),
+            ("%x alias=%y =", "1:21: an alias holds what its target holds"),
+            ("%x alias=%y u8 1", "1:21: unknown attribute 'u8'"),
+            ("%x alias=%y\n;@ + u8 1", "2:4: an alias holds what its target holds"),
+            ("%x alias=", "1:12: '' is not a name such as %f or u0:1"),
+            ("%x alias", "1:12: attribute 'alias' needs a value"),
+            ("%x alias=%y alias=%z", "1:21: 'alias' is repeated"),
+            ("%x align=8 alias=%y", "1:20: an alias has the 'align' of its target"),
+            ("%x alias=%y tls", "1:21: an alias has the 'tls' of its target"),
         ] {
             let error = parse(&format!(";@ data {text}")).expect_err(text);
             assert!(error.starts_with(expected), "{text}: {error}");

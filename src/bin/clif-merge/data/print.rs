@@ -24,6 +24,9 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
         line += " ";
         line += &word;
     }
+    if let Some(target) = &data.alias {
+        return line + &format!(" alias={}\n", display(target));
+    }
     line += " =";
     let more = format!("{PREFIX} +");
     let mut text = String::new();
@@ -43,8 +46,16 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
 /// wherever it is read).
 fn attributes(data: &GivenData) -> Vec<String> {
     let plain = DataAttributes::default();
+    let attributes = match data.alias {
+        None => data.attributes,
+        // The rest is that of its target.
+        Some(_) => {
+            let DataAttributes { linkage, symbol_used, .. } = data.attributes;
+            DataAttributes { linkage, symbol_used, ..plain }
+        }
+    };
     let DataAttributes { linkage, addresses, writable, tls, pinned, symbol_used, key, alignment } =
-        data.attributes;
+        attributes;
     let words = [
         (linkage != plain.linkage).then(|| format!("linkage={}", linkage.name())),
         (addresses != plain.addresses).then(|| format!("addresses={}", addresses.name())),
@@ -183,6 +194,7 @@ mod tests {
             attributes: data.attributes(Addresses::Significant),
             used: data.used,
             object: DataObject { relocations, contents: data.contents, section: data.section },
+            alias: data.alias.map(|(target, _)| symbol(&target)),
             place: String::new(),
         }
     }
@@ -237,6 +249,7 @@ mod tests {
             },
             used,
             object: DataObject { contents, relocations, section },
+            alias: None,
             place: String::new(),
         })
     }
@@ -266,6 +279,10 @@ mod tests {
             ),
             ("%name_1 linkage=export align=1 = zero 3 zero 5", "%name_1 = zero 8"),
             ("%name_1 =", "%name_1 ="),
+            (
+                "%name_1 symbol-used alias=u6:2 linkage=local",
+                "%name_1 linkage=local symbol-used alias=u6:2",
+            ),
             (
                 "%name_1 = hex 610a u8 1 \"ab\\00\" \"abcd\" u64 0",
                 "%name_1 = hex 610a01616200 \"abcd\" zero 8",

@@ -2,13 +2,15 @@
 //! hold for every unit.
 //!
 //! The expectation of a function says its disposition and its reason, and for a kept function
-//! the whole text afterwards. The laws need no expectation: the order of the functions does not
-//! matter, what is kept is valid and refers to nothing that is gone, every class holds when it
-//! is compared again, and merging what was merged changes nothing. Nothing is compiled here, except to learn the size of a function that the
-//! plan asks for.
+//! the whole text afterwards. That of the last one goes on with the data objects. The laws need no
+//! expectation: the order of the functions does not matter, what is kept is valid and refers to
+//! nothing that is gone, every class holds when it is compared again, and merging what was merged
+//! changes nothing. Nothing is compiled here, except to learn the size of a function that the plan
+//! asks for.
 
 use super::header::Command;
 use crate::args::What;
+use crate::check;
 use crate::data;
 use crate::directives::{PREFIX, parse_addresses, parse_linkage};
 use crate::emit_text::emit;
@@ -24,10 +26,10 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Canonicalize, ComparePolicy, Disposition, FunctionIndex, Linkage, Options,
-    Prebucket, cranelift_codegen, recheck,
+    Addresses, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex, Linkage,
+    Options, Plan, Prebucket, cranelift_codegen,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// The options of a `test merge` line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,10 +143,7 @@ fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
 /// The law that is broken.
 pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) -> Result<Merged> {
     let merged = pass::merge(unit, options, &mut |func| code_size(func, isa))?;
-    if let Err(error) = recheck(&merged.plan, &mut &unit.functions[..], options) {
-        let name = |symbol| merged.names.display(symbol);
-        bail!("{error} ({} and {})", name(&error.symbol), name(&error.other));
-    }
+    check::second_comparison(unit, &merged, options)?;
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
     check_order(unit, &merged, options, isa)?;
@@ -208,15 +207,37 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
             lines.push(format!("; new: {}{alignment}", symbol(merged, shared.function)));
             push_body(lines, merged, shared.function.index());
         }
-        for (before, after) in unit.data.iter().zip(merged.data(unit)) {
-            if *before != after {
-                let text = data::print(&after, &|symbol| merged.names.display(symbol));
-                lines.push(";".to_owned());
-                lines.extend(text.lines().map(|line| line.replacen(PREFIX, ";", 1)));
-            }
+        if !unit.data.is_empty() {
+            lines.push(";".to_owned());
+            push_data(lines, unit, merged);
         }
     }
     expectations
+}
+
+/// What became of each data object, and its directive if it is kept and not as it was.
+fn push_data(lines: &mut Vec<String>, unit: &Unit, merged: &Merged) {
+    let name = |symbol: &UserExternalName| merged.names.display(symbol);
+    for ((before, after), (_, entry)) in
+        unit.data.iter().zip(&merged.data).zip(merged.plan.data_entries())
+    {
+        let disposition = entry.disposition().map(|to| merged.plan.data_entry(to).symbol());
+        let what = match (disposition, after.as_ref().and_then(|after| after.alias.as_ref())) {
+            (Disposition::Keep, Some(target)) => format!("an alias of {}", name(target)),
+            (Disposition::Redirect { to }, _) => {
+                format!("redirect to {}: {}", name(to), entry.reason())
+            }
+            (Disposition::Alias { to }, _) => format!("alias of {}: {}", name(to), entry.reason()),
+            (disposition, _) => format!("{}: {}", disposition.name(), entry.reason()),
+        };
+        lines.push(format!("; data {}: {what}", name(&before.symbol)));
+        if let (Disposition::Keep, Some(after)) = (entry.disposition(), after)
+            && before != after
+        {
+            let text = data::print(after, &name);
+            lines.extend(text.lines().map(|line| line.replacen(PREFIX, ";", 1)));
+        }
+    }
 }
 
 fn push_body(lines: &mut Vec<String>, merged: &Merged, at: usize) {
@@ -253,8 +274,9 @@ fn bodies(merged: &Merged) -> impl Iterator<Item = &Function> {
 /// Nothing refers to what is gone, and whoever takes a function's place has its signature.
 fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
     let is_gone = |symbol: &UserExternalName| {
-        let function = merged.plan.function(symbol);
-        function.is_some_and(|at| matches!(merged.emit[at.index()], Emit::Nothing))
+        let function = merged.plan.function(symbol).map(|at| &merged.emit[at.index()]);
+        let data = merged.plan.data(symbol).map(|at| &merged.data[at.index()]);
+        matches!(function, Some(Emit::Nothing)) || matches!(data, Some(None))
     };
     for func in bodies(merged) {
         for symbol in references(func) {
@@ -266,13 +288,14 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
             );
         }
     }
-    for data in merged.data(unit) {
-        for reloc in &data.object.relocations {
+    for data in merged.data.iter().flatten() {
+        let pointers = data.object.relocations.iter().map(|reloc| &reloc.target);
+        for target in pointers.chain(&data.alias) {
             ensure!(
-                !is_gone(&reloc.target),
+                !is_gone(target),
                 "after merging, {} points to {}, which is gone",
                 merged.names.display(&data.symbol),
-                merged.names.display(&reloc.target),
+                merged.names.display(target),
             );
         }
     }
@@ -326,7 +349,7 @@ fn check_order(
         names: unit.names.clone(),
     };
     let (plan, names) = pass::plan(&reversed, options, &mut |func| code_size(func, isa))?;
-    let symbol_in = |plan: &cranelift_mergefunc::Plan, function: Option<FunctionIndex>| {
+    let symbol_in = |plan: &Plan, function: Option<FunctionIndex>| {
         function.map(|function| plan.entry(function).symbol().clone())
     };
     for (at, (_, entry)) in merged.plan.entries().enumerate() {
@@ -335,7 +358,7 @@ fn check_order(
             .function(entry.symbol())
             .ok_or_else(|| anyhow!("with the functions in reverse order there is no {name}"))?;
         let other = plan.entry(other);
-        let outcome = |plan: &cranelift_mergefunc::Plan, entry: &cranelift_mergefunc::Entry| {
+        let outcome = |plan: &Plan, entry: &Entry| {
             let to = symbol_in(plan, entry.disposition().representative());
             let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
@@ -352,6 +375,22 @@ fn check_order(
         merged.plan.entries().len() == plan.entries().len(),
         "with the functions in reverse order there are more of them"
     );
+    let outcomes = |plan: &Plan| -> BTreeMap<String, String> {
+        let outcome = |entry: &DataEntry| {
+            let to = entry.disposition().representative().map(|to| plan.data_entry(to).symbol());
+            let to = to.map(|to| format!(" to {}", names.display(to))).unwrap_or_default();
+            let (word, reason) = (entry.disposition().name(), entry.reason());
+            format!("{word}{to}: {reason}, class {}, align={}", entry.class(), entry.alignment())
+        };
+        let entries = plan.data_entries();
+        entries.map(|(_, entry)| (names.display(entry.symbol()), outcome(entry))).collect()
+    };
+    for ((name, here), (_, there)) in outcomes(&merged.plan).iter().zip(outcomes(&plan)) {
+        ensure!(
+            *here == there,
+            "with the data objects in reverse order, {name} is '{there}' instead of '{here}'"
+        );
+    }
     Ok(())
 }
 
@@ -367,6 +406,15 @@ fn check_idempotence(
     let unit = unit::parse_unit(&[source], Defaults::default(), CallConv::Fast)?;
     let merged = pass::merge(&unit, options, &mut |func| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
+        ensure!(
+            entry.disposition() == Disposition::Keep,
+            "when the merged unit is merged once more, {} becomes '{}: {}'",
+            merged.names.display(entry.symbol()),
+            entry.disposition().name(),
+            entry.reason(),
+        );
+    }
+    for (_, entry) in merged.plan.data_entries() {
         ensure!(
             entry.disposition() == Disposition::Keep,
             "when the merged unit is merged once more, {} becomes '{}: {}'",

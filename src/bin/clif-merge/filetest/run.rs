@@ -111,7 +111,8 @@ pub fn run(
     let after = merged.plan.entries().zip(&merged.emit);
     let after: Vec<_> =
         after.map(|((_, entry), emit)| (entry.symbol().clone(), emit.clone())).collect();
-    let jit = compile(after, &merged.data(unit)).map_err(|stop| match stop {
+    let data: Vec<GivenData> = merged.data.iter().flatten().cloned().collect();
+    let jit = compile(after, &data).map_err(|stop| match stop {
         Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
     })?;
     let target = |command: &Command| target(&merged, command.function);
@@ -138,7 +139,9 @@ fn undefined(
         Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
     });
     let pointers = data.iter().flat_map(|data| &data.object.relocations);
+    let aliases = data.iter().filter_map(|data| data.alias.as_ref());
     let used = bodies.flat_map(references).chain(pointers.map(|reloc| &reloc.target));
+    let used = used.chain(aliases);
     used.into_iter().find(|symbol| !there.contains(symbol)).cloned()
 }
 
