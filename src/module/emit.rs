@@ -242,7 +242,8 @@ impl<M: Module> MergingModule<M> {
         let isa = self.inner.isa();
         let size = match Target::of(isa).jump_thunk {
             Some(jump) => {
-                let alignment = u64::from(isa.function_alignment().minimum);
+                let own = self.attributes_of(function).alignment;
+                let alignment = u64::from(own.max(isa.function_alignment().minimum));
                 let reloc = ModuleReloc {
                     offset: jump.offset,
                     kind: jump.relocation,

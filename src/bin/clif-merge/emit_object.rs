@@ -9,6 +9,7 @@
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
 
+use crate::codegen::Compiler;
 use crate::data::GivenData;
 use crate::exit::contain;
 use crate::isa;
@@ -130,7 +131,7 @@ fn merged(
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
     define(unit, isa, &mut module, definitions)?;
-    let flushed = contain(|| module.flush()).map_err(unsupported)?;
+    let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
         let at = functions.iter().position(|&id| Some(id) == module.failed());
         of_function(unit, isa, at, error)
@@ -208,6 +209,20 @@ fn rows(
         }
     }
     rows
+}
+
+/// What a panic means that came when functions were emitted. Which one it was is not known, so they
+/// are compiled once more, one by one.
+fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
+    let mut compiler = Compiler::new(&**isa);
+    for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
+        if given.became.is_none()
+            && let Err(error) = compiler.compile_of(unit, index, func.clone())
+        {
+            return error;
+        }
+    }
+    unsupported(panic)
 }
 
 /// What a panic of the object writer means: it knows no better way to refuse a relocation.
