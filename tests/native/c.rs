@@ -20,7 +20,8 @@ struct row {
     function *(*address)(void);
     function **pointer;
     function *symbol;
-    /* The function itself, where C can call it. */
+    /* What calls it through a table, and the function itself, where C can call it. */
+    function *via;
     function *direct;
 };
 
@@ -60,6 +61,8 @@ int main(void) {
         for (unsigned j = 0; j < sizeof(arguments) / sizeof(*arguments); j++) {
             number result = row->call(arguments[j]);
             printf(" %ld", result);
+            if (row->via && row->via(arguments[j]) != result)
+                printf(" via %ld", row->via(arguments[j]));
             if (row->direct && row->direct(arguments[j]) != result)
                 printf(" (%ld)", row->direct(arguments[j]));
         }
@@ -94,6 +97,10 @@ pub fn program(cases: &[Case], shared: bool) -> String {
             if case.taken {
                 let _ = writeln!(text, "extern function *addr_{name}(void), *ptr_{name}[1];");
             }
+            let via = case.taken && case.is_like_c();
+            if via {
+                let _ = writeln!(text, "function via_{name};");
+            }
             let visible = case.is_visible(which, shared);
             if visible {
                 let _ = writeln!(text, "function {name};");
@@ -105,14 +112,14 @@ pub fn program(cases: &[Case], shared: bool) -> String {
                 true => expression,
                 false => "0".to_owned(),
             };
-            let callable = case.shape.signature == ["i64", "i64"] && case.convention == "system_v";
             let _ = writeln!(
                 rows,
-                "    {{ \"{name}\", call_{name}, {}, {}, {}, {} }},",
+                "    {{ \"{name}\", call_{name}, {}, {}, {}, {}, {} }},",
                 or_null(case.taken, format!("addr_{name}")),
                 or_null(case.taken, format!("ptr_{name}")),
                 or_null(case.taken && visible, name.clone()),
-                or_null(callable && visible, name.clone()),
+                or_null(via, format!("via_{name}")),
+                or_null(case.is_like_c() && visible, name.clone()),
             );
         }
     }

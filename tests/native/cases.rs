@@ -49,6 +49,11 @@ impl Case {
         self.also_in_c == Some(which) && (everywhere || shared)
     }
 
+    /// Whether C has functions of this signature that the table can call.
+    pub fn is_like_c(&self) -> bool {
+        self.shape.signature == ["i64", "i64"] && self.convention == "system_v"
+    }
+
     /// Whether both end up at one address where the back end has aliases.
     pub fn shares_its_address(&self) -> bool {
         let preemptible = self.has(Linkage::Preemptible);

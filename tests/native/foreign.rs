@@ -51,7 +51,7 @@ fn mach_o(triple: &'static str) -> Build {
 fn links_mach_o(triple: &'static str, architecture: &str) {
     need("lld");
     let cases = cases(architecture == "x86_64");
-    let workshop = Workshop::new();
+    let workshop = Workshop::new(triple);
     let link = |object: &[u8], name: &str| {
         let object_name = format!("{name}.o");
         workshop.write(&object_name, object);
@@ -82,7 +82,7 @@ fn mach_o_for_arm64_links_and_aliases_are_at_one_address() {
 fn coff_links_and_aliases_are_at_one_address() {
     need("lld");
     let cases = cases(true);
-    let workshop = Workshop::new();
+    let workshop = Workshop::new(COFF.triple);
     // What the unit imports.
     for import in ["callback", "memcpy"] {
         workshop.write(&format!("{import}.obj"), one_function(COFF, import));

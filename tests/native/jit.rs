@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
 use crate::cases::{Case, cases};
-use crate::unit::{Role, define, isa_of, say};
+use crate::unit::{define, isa_of, say};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_mergefunc::{Addresses, MergingModule};
 use cranelift_module::{FuncId, FuncOrDataId, Module};
@@ -34,18 +34,26 @@ fn call(code: *const u8, argument: i64) -> i64 {
     code(argument)
 }
 
+/// Calls one of the two, in every way that there is, and compares.
+fn same_results(module: &MergingModule<JITModule>, bare: &JITModule, case: &Case, which: usize) {
+    let ways = if case.taken && case.is_like_c() { &["call", "via"][..] } else { &["call"] };
+    for way in ways {
+        let name = format!("{way}_{}", case.name(which));
+        let before = bare.get_finalized_function(id(bare, &name));
+        let after = module.get_finalized_function(id(module, &name));
+        for argument in [0, 3, -7] {
+            let [before, after] = [before, after].map(|code| call(code, argument));
+            assert_eq!(before, after, "{name}: {}", case.describe());
+        }
+    }
+}
+
 fn check(module: &MergingModule<JITModule>, bare: &JITModule, cases: &[Case]) {
     let address_of = |name: &str| module.get_finalized_function(id(module, name));
     for case in cases {
         for which in 0..2 {
             let name = case.name(which);
-            let caller = format!("call_{name}");
-            let before = bare.get_finalized_function(id(bare, &caller));
-            for argument in [0, 3, -7] {
-                let [before, after] =
-                    [before, address_of(&caller)].map(|code| call(code, argument));
-                assert_eq!(before, after, "{name}: {}", case.describe());
-            }
+            same_results(module, bare, case, which);
             if case.taken {
                 let told = address_of(&name) as i64;
                 let said = call(address_of(&format!("addr_{name}")), 0);
@@ -71,7 +79,7 @@ fn check(module: &MergingModule<JITModule>, bare: &JITModule, cases: &[Case]) {
 
 fn before(cases: &[Case]) -> JITModule {
     let mut bare = empty();
-    define(&mut bare, cases, &mut |_, _, _: (&Case, Role)| {});
+    define(&mut bare, cases, &mut |_, _, _| {});
     bare.finalize_definitions().unwrap();
     bare
 }
@@ -92,20 +100,15 @@ fn the_host_runs_every_case_merged_function_by_function() {
     let cases = cases(cfg!(target_arch = "x86_64"));
     let bare = before(&cases);
     let mut module = MergingModule::new(empty());
-    define(&mut module, &cases, &mut |module, function, what| {
-        say(module, function, what);
+    define(&mut module, &cases, &mut |module, case, thing| {
+        say(module, case, thing);
         module.finalize_definitions().unwrap();
     });
     module.finalize_definitions().unwrap();
     assert!(module.stats().merged() > cases.len());
     for case in &cases {
         for which in 0..2 {
-            let caller = format!("call_{}", case.name(which));
-            for argument in [0, 3, -7] {
-                let after = call(module.get_finalized_function(id(&module, &caller)), argument);
-                let before = call(bare.get_finalized_function(id(&bare, &caller)), argument);
-                assert_eq!(before, after, "{caller}: {}", case.describe());
-            }
+            same_results(&module, &bare, case, which);
         }
         let [f, g] =
             [0, 1].map(|which| module.get_finalized_function(id(&module, &case.name(which))));

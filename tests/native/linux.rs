@@ -18,7 +18,7 @@ struct Unit {
 fn unit(triple: &'static str) -> Unit {
     let x86_64 = triple.starts_with("x86_64");
     let cases = cases(x86_64);
-    let workshop = Workshop::new();
+    let workshop = Workshop::new(triple);
     let plain = Build { triple, pic: true, unwind_info: false, per_function_section: false };
     // What Cranelift writes to unwind has absolute addresses, which only a program at a fixed place
     // can have.

@@ -24,16 +24,21 @@ pub fn need(program: &str) -> PathBuf {
     directory.unwrap_or_else(|| panic!("`{program}` is missing: apt-get install {package}"))
 }
 
-/// A directory that is removed when the tests that use it are done.
-pub struct Workshop(tempfile::TempDir);
+/// A directory for the files of some tests, in Cargo's. They stay there until the next run.
+pub struct Workshop(PathBuf);
 
 impl Workshop {
-    pub fn new() -> Self {
-        Workshop(tempfile::tempdir().expect("a temporary directory"))
+    pub fn new(name: &str) -> Self {
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).expect("a directory of the last run");
+        }
+        std::fs::create_dir_all(&directory).expect("a directory that can be made");
+        Workshop(directory)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.join(name)
     }
 
     /// Writes a file.
@@ -48,7 +53,7 @@ impl Workshop {
     #[track_caller]
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(self.0.path());
+        command.args(arguments).current_dir(&self.0);
         let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}\n{}\n{said}", output.status);

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::Signature;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_mergefunc::{Addresses, MergingModule, ModuleStats};
-use cranelift_module::{DataDescription, FuncId, Linkage, Module};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 
 /// How an object is made.
@@ -59,30 +59,31 @@ pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
     (product.emit().unwrap(), stats)
 }
 
-/// Hears of every function that was defined.
-pub type Hear<'a, M> = dyn FnMut(&mut M, FuncId, (&Case, Role)) + 'a;
+/// Hears of everything that is defined.
+pub type Hear<'a, M> = dyn FnMut(&mut M, &Case, Thing) + 'a;
 
-/// What a function is for.
+/// What is defined for a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// One of the two of a case.
-    Equal,
+pub enum Thing {
+    /// One of the two.
+    Equal(FuncId),
     /// Calls one of them for C, or says its address.
-    Caller,
+    Caller(FuncId),
+    /// Holds the address of one of them, and cannot be written.
+    Table(DataId),
 }
 
-/// Tells a merging module what the table says of a function.
-pub fn say<M: Module>(
-    module: &mut MergingModule<M>,
-    function: FuncId,
-    (case, role): (&Case, Role),
-) {
-    let attributes = module.attributes(function);
-    match role {
-        Role::Equal => attributes.addresses = case.addresses,
-        Role::Caller => {
+/// Tells a merging module what the table of cases says of a thing.
+pub fn say<M: Module>(module: &mut MergingModule<M>, case: &Case, thing: Thing) {
+    match thing {
+        Thing::Equal(function) => module.attributes(function).addresses = case.addresses,
+        Thing::Caller(function) => {
+            let attributes = module.attributes(function);
             attributes.addresses = Addresses::Significant;
             attributes.no_merge = !case.callers_merge;
+        }
+        Thing::Table(data) => {
+            module.data_attributes(data).addresses = Addresses::Insignificant;
         }
     }
 }
@@ -106,7 +107,7 @@ fn reference(function: FuncId, linkage: Linkage, signature: &str) -> String {
 
 const C: &str = "(i64) -> i64 system_v";
 
-/// Declares and defines everything. `say` hears of every function.
+/// Declares and defines everything, of which `say` hears.
 pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) {
     let callback = module.declare_function("callback", Linkage::Import, &signature(C)).unwrap();
     let callback = reference(callback, Linkage::Import, C);
@@ -136,12 +137,12 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
             };
             let k = 1001 + 2 * case.number as i64;
             emit(module, function, &shape.function(&symbol(function), convention, callee, k));
-            say(module, function, (case, Role::Equal));
+            say(module, case, Thing::Equal(function));
 
             let name = format!("call_{}", case.name(which));
             let call = module.declare_function(&name, Linkage::Export, &signature(C)).unwrap();
             emit(module, call, &shape.caller(&symbol(call), &own));
-            say(module, call, (case, Role::Caller));
+            say(module, case, Thing::Caller(call));
             if !case.taken {
                 continue;
             }
@@ -157,18 +158,42 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
                 symbol(address)
             );
             emit(module, address, &text);
-            say(module, address, (case, Role::Caller));
+            say(module, case, Thing::Caller(address));
 
             let name = format!("ptr_{}", case.name(which));
             let pointer = module.declare_data(&name, Linkage::Export, true, false).unwrap();
-            let mut description = DataDescription::new();
-            description.define(Box::new([0; 8]));
-            description.set_align(8);
-            let target = module.declare_func_in_data(function, &mut description);
-            description.write_function_addr(0, target);
-            module.define_data(pointer, &description).unwrap();
+            define_pointer(module, pointer, function);
+            if !case.is_like_c() {
+                continue;
+            }
+
+            let name = format!("table_{}", case.name(which));
+            let table = module.declare_data(&name, Linkage::Local, false, false).unwrap();
+            say(module, case, Thing::Table(table));
+            define_pointer(module, table, function);
+            let name = format!("via_{}", case.name(which));
+            let via = module.declare_function(&name, Linkage::Export, &signature(C)).unwrap();
+            let text = format!(
+                "function {}(i64) -> i64 system_v {{\n    gv0 = symbol colocated u1:{}\n    \
+                 sig0 = {C}\nblock0(v0: i64):\n    v1 = symbol_value.i64 gv0\n    \
+                 v2 = load.i64 v1\n    v3 = call_indirect sig0, v2(v0)\n    return v3\n}}\n",
+                symbol(via),
+                table.as_u32()
+            );
+            emit(module, via, &text);
+            say(module, case, Thing::Caller(via));
         }
     }
+}
+
+/// Defines a data object that is a pointer to a function.
+fn define_pointer(module: &mut impl Module, data: DataId, function: FuncId) {
+    let mut description = DataDescription::new();
+    description.define(Box::new([0; 8]));
+    description.set_align(8);
+    let target = module.declare_func_in_data(function, &mut description);
+    description.write_function_addr(0, target);
+    module.define_data(data, &description).unwrap();
 }
 
 /// An object of one function that returns its argument.
