@@ -64,7 +64,14 @@ impl<M: Module> MergingModule<M> {
         };
         self.pending.functions.push((function, definition));
         self.functions[function].defined = true;
-        self.flush_with(self.options.back_end, true, Some(ctx))
+        let defined = self.flush_with(self.options.back_end, true, Some(ctx));
+        if self.failed == Some(function) && self.functions[function].body.is_none() {
+            // It was all that was held back, and nothing refers to it: it is as if it never came.
+            self.functions[function].defined = false;
+            self.stats.functions -= 1;
+            (self.failed, self.broken) = (None, false);
+        }
+        defined
     }
 
     fn flush_with(
@@ -74,11 +81,23 @@ impl<M: Module> MergingModule<M> {
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         self.check_usable()?;
-        let mut pending = core::mem::take(&mut self.pending);
+        let pending = core::mem::take(&mut self.pending);
         if pending.functions.is_empty() && pending.data.is_empty() {
             return Ok(());
         }
         self.stats.flushes += 1;
+        let done = self.flush_all(pending, back_end, remember, context);
+        self.broken = done.is_err();
+        done
+    }
+
+    fn flush_all(
+        &mut self,
+        mut pending: Pending,
+        back_end: BackEnd,
+        remember: bool,
+        context: Option<&mut Context>,
+    ) -> ModuleResult<()> {
         let mut unit = self.unit(&mut pending, back_end);
         let plan = self.plan(&pending, &unit, back_end, remember);
         self.keep_addresses(&pending, &unit)?;

@@ -289,6 +289,8 @@ pub struct MergingModule<M> {
     pass_stats: Stats,
     context: Context,
     failed: Option<FuncId>,
+    /// A flush failed, and what it had in hand is lost.
+    broken: bool,
 }
 
 impl<M: Module> MergingModule<M> {
@@ -315,6 +317,7 @@ impl<M: Module> MergingModule<M> {
             pass_stats: Stats::default(),
             context: Context::new(),
             failed: None,
+            broken: false,
         }
     }
 
@@ -382,7 +385,8 @@ impl<M: Module> MergingModule<M> {
         self.emitted.size()
     }
 
-    /// The function at which a flush failed. The module cannot be used any more.
+    /// The function at which a flush failed. The module cannot be used any more. (In [`Mode::Eager`]
+    /// it can, as the wrapped module can, if it was the function just defined.)
     pub fn failed(&self) -> Option<FuncId> {
         self.failed
     }
@@ -483,12 +487,15 @@ impl<M: Module> MergingModule<M> {
     }
 
     fn check_usable(&self) -> ModuleResult<()> {
-        let Some(failed) = self.failed else {
+        if !self.broken {
             return Ok(());
-        };
-        let declaration = self.inner.declarations().get_function_decl(failed);
-        let name = declaration.linkage_name(failed).into_owned();
-        Err(ModuleError::Backend(anyhow::anyhow!("a flush failed before, at function {name}")))
+        }
+        let at = self.failed.map(|failed| {
+            let declaration = self.inner.declarations().get_function_decl(failed);
+            alloc::format!(", at function {}", declaration.linkage_name(failed))
+        });
+        let at = at.unwrap_or_default();
+        Err(ModuleError::Backend(anyhow::anyhow!("a flush failed before{at}")))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::support::{
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
-use cranelift_module::{Linkage, Module, ModuleError, ModuleResult};
+use cranelift_module::{DataDescription, Linkage, Module, ModuleError, ModuleResult};
 
 /// Something that `Module` refuses, and where.
 type Misuse = (&'static str, fn(&mut dyn Module) -> ModuleResult<()>);
@@ -216,9 +216,42 @@ fn what_only_the_compiler_finds_is_reported_by_the_flush_with_the_function() {
 }
 
 #[test]
-fn eager_reports_at_once_what_only_the_compiler_finds() {
-    let mut module = MergingModule::with_options(jit(), eager());
-    declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
-    let after = define(&mut module, UNSUPPORTED).err().expect("an error");
-    assert_eq!(debug_text(&after), unsupported());
+fn eager_reports_at_once_what_only_the_compiler_finds_and_goes_on() {
+    for back_end in [BackEnd::Any, BackEnd::Jit] {
+        let mut module = MergingModule::with_options(jit(), ModuleOptions { back_end, ..eager() });
+        define_all(&mut module, &plus("export", "a", 7));
+        declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
+        for _ in 0..2 {
+            let after = define(&mut module, UNSUPPORTED).err().expect("an error");
+            assert_eq!(debug_text(&after), unsupported());
+        }
+        assert_eq!(module.failed(), None);
+        define_all(&mut module, &plus("export", "b", 7));
+        module.finalize_definitions().unwrap();
+        assert_eq!(call(&module, "b", 2), 81);
+        assert_eq!(module.stats().functions, 2);
+    }
+}
+
+#[test]
+fn a_data_object_that_is_refused_by_the_flush_ends_it() {
+    // It refers to a function, so that it waits. What would have come after it is lost.
+    let mut module = MergingModule::new(object());
+    define_all(&mut module, &plus("export", "f", 1));
+    let data = module.declare_data("d", Linkage::Export, true, true).unwrap();
+    let mut description = bytes(&mut module, &[0; 8], &[(0, "f", 0)]);
+    description.set_custom_section(".mine");
+    let bare = debug_text(&object_error(&description));
+    module.define_data(data, &description).unwrap();
+    assert_eq!(debug_text(&module.flush().expect_err("an error")), bare);
+    assert!(module.flush().expect_err("an error").to_string().contains("a flush failed before"));
+    assert!(module.finish().is_err());
+}
+
+/// What an object says to a thread-local data object in a section of its own.
+fn object_error(description: &DataDescription) -> ModuleError {
+    let mut bare = object();
+    define_all(&mut bare, &plus("export", "f", 1));
+    let data = bare.declare_data("d", Linkage::Export, true, true).unwrap();
+    bare.define_data(data, description).expect_err("an error")
 }

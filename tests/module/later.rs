@@ -333,6 +333,44 @@ fn linkage_that_widens_after_the_flush_leads_to_the_body() {
 }
 
 #[test]
+fn linkage_that_widens_after_the_flush_of_an_object_keeps_addresses_apart() {
+    for options in [ModuleOptions::default(), insignificant()] {
+        let options = ModuleOptions { back_end: BackEnd::Object, ..options };
+        let mut module = MergingModule::with_options(crate::support::object(), options);
+        define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
+        module.flush().unwrap();
+        declare(&mut module, "b", Linkage::Export, I64);
+        let product = module.finish().unwrap();
+        let together = crate::support::place(&product, "a") == crate::support::place(&product, "b");
+        let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
+        assert_eq!(together, !significant);
+    }
+}
+
+#[test]
+fn what_needs_a_larger_alignment_is_not_merged_into_what_was_emitted() {
+    let mut module = MergingModule::with_options(
+        jit(),
+        ModuleOptions { back_end: BackEnd::Jit, ..insignificant() },
+    );
+    for (round, alignment) in [(0, 1), (1, 64), (2, 64), (3, 16)] {
+        let [f, d] = ["f", "d"].map(|name| format!("{name}{round}"));
+        define_all(&mut module, &plus("local", &f, 5));
+        let f = id(&module, &f);
+        module.attributes(f).alignment = alignment as u32;
+        let data = module.declare_data(&d, Linkage::Local, false, false).unwrap();
+        let mut description = crate::support::bytes(&mut module, &[1, 2, 3], &[]);
+        description.set_align(alignment);
+        module.define_data(data, &description).unwrap();
+        module.finalize_definitions().unwrap();
+        assert_eq!(module.get_finalized_function(f) as u64 % alignment, 0);
+        assert_eq!(module.get_finalized_data(data).0 as u64 % alignment, 0);
+    }
+    // The second of each needed a place of its own, and serves the rest.
+    assert_eq!((module.stats().merged(), module.stats().merged_data_objects), (2, 2));
+}
+
+#[test]
 fn a_body_that_is_bytes_is_called_but_never_merged() {
     // mov rax, rdi; ret, or its like: only on x86-64 are these bytes run.
     let mut module = merging_jit();
