@@ -97,6 +97,24 @@ fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
 }
 
 #[test]
+fn thunks_and_bodies_have_the_alignment_that_was_asked_for() {
+    for name in ["a", "b", "c"] {
+        let mut module = merging_jit();
+        define_all(&mut module, &three());
+        for taken in ["a", "b", "c"] {
+            let f = id(&module, taken);
+            module.attributes(f).address_taken = true;
+        }
+        let f = id(&module, name);
+        module.attributes(f).alignment = 256;
+        module.finalize_definitions().unwrap();
+        assert_eq!(module.stats().thunks, 3);
+        assert_eq!(module.get_finalized_function(f) as usize % 256, 0, "{name}");
+        assert_eq!(call(&module, name, 2), 49);
+    }
+}
+
+#[test]
 fn attributes_can_be_set_before_the_definition_and_start_from_the_options() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(jit(), options);
