@@ -16,7 +16,7 @@ use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
 use crate::summary::address_uses;
 use crate::target::Target;
-use crate::unit::{Bodies, FunctionIndex, Merger};
+use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
@@ -25,7 +25,8 @@ use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
-    DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
+    DataDescription, DataId, FuncId, Init, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
+    ModuleResult,
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -99,7 +100,7 @@ impl<M: Module> MergingModule<M> {
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         let mut unit = self.unit(&mut pending, back_end);
-        let plan = self.plan(&pending, &unit, back_end, remember);
+        let plan = self.plan(&pending, &unit, back_end, remember)?;
         self.keep_addresses(&pending, &unit)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_functions(&plan, &unit, back_end)?;
@@ -211,7 +212,15 @@ impl<M: Module> MergingModule<M> {
         refers || self.data_attributes_of(data, description).by_class()
     }
 
-    fn plan(&self, pending: &Pending, unit: &Unit, back_end: BackEnd, remember: bool) -> Plan {
+    fn plan(
+        &self,
+        pending: &Pending,
+        unit: &Unit,
+        back_end: BackEnd,
+        remember: bool,
+    ) -> ModuleResult<Plan> {
+        // Such as an alignment that is none.
+        let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
         let options = self.pass_options(isa, back_end);
         // Units that come after others must walk everything, which does not pay if there are none.
@@ -222,14 +231,12 @@ impl<M: Module> MergingModule<M> {
         let mut bodies = Held { pending, unit, isa, fresh: self.shared.len() as u32 };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = bodies.function(FunctionIndex::new(index));
-            let added = merger.add(symbol(*function), func, *attributes);
-            added.expect("verified functions of different identifiers are accepted");
+            merger.add(symbol(*function), func, *attributes).map_err(refused)?;
         }
         for (data, attributes, object) in &unit.data {
-            let added = merger.add_data(data_symbol(*data), object, *attributes);
-            added.expect("data objects of different identifiers are accepted");
+            merger.add_data(data_symbol(*data), object, *attributes).map_err(refused)?;
         }
-        merger.plan(&mut bodies)
+        Ok(merger.plan(&mut bodies))
     }
 
     pub(super) fn pass_options<'a>(

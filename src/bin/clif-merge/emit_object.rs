@@ -104,7 +104,13 @@ pub fn emit(unit: &Unit, options: Option<ModuleOptions>, isa: &OwnedTargetIsa) -
     let module = ObjectModule::new(builder);
     match options {
         Some(options) => {
-            let options = ModuleOptions { back_end: BackEnd::Object, remember: false, ..options };
+            let options = ModuleOptions {
+                back_end: BackEnd::Object,
+                // As without merging, the context is cleared next.
+                take: true,
+                remember: false,
+                ..options
+            };
             merged(unit, isa, MergingModule::with_options(module, options))
         }
         None => plain(unit, isa, module),
