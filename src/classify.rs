@@ -187,10 +187,14 @@ pub(crate) fn classify(
         (bucket(node), symbol.namespace, symbol.index)
     };
     order.sort_unstable_by_key(key);
-    for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
-        // What may be found by later units is walked, too.
-        if members.len() > 1 || emitted.is_some() {
-            classes.bucket(members, bodies);
+    if emitted.is_some() {
+        // Everything is walked, so that later units can find it, and nothing need be put aside.
+        classes.bucket(&order, bodies);
+    } else {
+        for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
+            if members.len() > 1 {
+                classes.bucket(members, bodies);
+            }
         }
     }
     for class in &mut classes.class_of {
