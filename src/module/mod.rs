@@ -84,8 +84,8 @@ pub struct ModuleOptions {
     /// What the wrapped module can do.
     pub back_end: BackEnd,
     /// Whether `define_function` takes the function out of the context instead of copying it, in
-    /// [`Mode::Deferred`]. For embedders that clear the context next: it saves the time of the copy,
-    /// one to three percent of that of compiling. Default: no, the context is left as it is.
+    /// [`Mode::Deferred`]. For embedders that clear the context next: it saves copying every function.
+    /// Default: no, the context is left as it is.
     pub take: bool,
     /// Whether addresses of functions matter of which nothing else is said. Default: they do.
     pub functions: Addresses,
