@@ -325,11 +325,11 @@ impl<M: Module> MergingModule<M> {
             }
             let object = &mut unit.data[index.index()].2;
             description.init = init_of(&mut object.contents);
-            let stands_for_others = entry.reason() == crate::Reason::Representative;
-            if stands_for_others {
+            let is_representative = entry.reason() == crate::Reason::Representative;
+            if is_representative {
                 description.align = Some(entry.alignment());
             }
-            let address: Retarget<M> = match stands_for_others {
+            let address: Retarget<M> = match is_representative || self.data[id].stands_for_others {
                 true => Self::shared_address_target,
                 false => Self::address_target,
             };

@@ -105,6 +105,9 @@ impl<M: Module> MergingModule<M> {
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_functions(&plan, &unit, back_end)?;
         self.place_data(&plan, &unit, back_end);
+        if remember && back_end == BackEnd::Object {
+            self.prepare_for_later_ones(&plan, &pending, &unit)?;
+        }
         self.emit_functions(&plan, pending.functions, &unit, back_end, context)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         self.emitted.extend(&plan);
@@ -407,6 +410,41 @@ impl<M: Module> MergingModule<M> {
             } else {
                 self.aliases.functions.push((function, body));
                 self.inner.define_function_bytes(function, 1, &[], &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is emitted now may stand for what comes later, which would call equal functions, each its
+    /// own. So it calls by names that reach those and nothing else.
+    fn prepare_for_later_ones(
+        &mut self,
+        plan: &Plan,
+        pending: &Pending,
+        unit: &Unit,
+    ) -> ModuleResult<()> {
+        let mut used: Vec<UserExternalName> = Vec::new();
+        for (index, (function, Attributes { pinned, no_merge, .. })) in
+            unit.functions.iter().enumerate()
+        {
+            let index = FunctionIndex::new(index);
+            if plan.entry(index).disposition() == Disposition::Keep && !pinned && !no_merge {
+                self.functions[*function].stands_for_others = true;
+                used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
+            }
+        }
+        for (data, attributes, object) in &unit.data {
+            if attributes.by_class() && !attributes.pinned {
+                self.data[*data].stands_for_others = true;
+                used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
+            }
+        }
+        for function in used.iter().filter(|name| name.namespace == 0) {
+            let function = FuncId::from_u32(function.index);
+            let FunctionState { defined, body, .. } = self.functions[function];
+            // What is not defined yet may turn out to be an alias itself.
+            if defined && body.is_none() {
+                self.give_local_name(function)?;
             }
         }
         Ok(())

@@ -199,7 +199,7 @@ struct FunctionState {
     preemptible: bool,
     /// The wrapped module has no definition of it.
     gone: bool,
-    /// Others have its body.
+    /// Others have its body, or later ones may.
     stands_for_others: bool,
     became: Became,
     /// Whose body it has, if not its own.
@@ -238,6 +238,8 @@ struct DataState {
     used: bool,
     /// The wrapped module has no definition of it.
     gone: bool,
+    /// Others have its contents, or later ones may.
+    stands_for_others: bool,
     became: Became,
     /// Whose contents stand for it, if not its own.
     body: PackedOption<DataId>,
@@ -343,8 +345,8 @@ impl<M: Module> MergingModule<M> {
     /// one: it gets no unwind information.
     ///
     /// The address of a *local* function counts as taken if a function or a data object of the module
-    /// takes it. If the host asks for it (`get_finalized_function`) and compares it, say so:
-    /// `address_taken`.
+    /// takes it, in this flush or a later one. If the host asks for it (`get_finalized_function`) and
+    /// compares it, say so: `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
         let addresses = self.options.functions;
         self.attributes

@@ -154,6 +154,8 @@ impl Printed {
 pub enum Identity {
     /// As the table says.
     Kept,
+    /// As the table says, but what may share an address need not.
+    Allowed,
     /// The linker folds, too, and asks nobody.
     Folded,
 }

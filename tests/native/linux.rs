@@ -4,6 +4,7 @@ use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
 use crate::tools::{Workshop, need};
 use crate::unit::{Build, bare, merged};
+use cranelift_mergefunc::Mode;
 use std::sync::OnceLock;
 
 /// Everything that is linked, made once.
@@ -24,8 +25,13 @@ fn unit(triple: &'static str) -> Unit {
     // can have.
     let unwinds = Build { unwind_info: true, ..plain };
     let sections = Build { per_function_section: true, ..unwinds };
-    for (name, build) in [("plain", plain), ("unwinds", unwinds), ("sections", sections)] {
-        let (object, stats) = merged(&cases, build);
+    for (name, build, mode) in [
+        ("plain", plain, Mode::Deferred),
+        ("unwinds", unwinds, Mode::Deferred),
+        ("sections", sections, Mode::Deferred),
+        ("eager", plain, Mode::Eager),
+    ] {
+        let (object, stats) = merged(&cases, build, mode);
         assert!(stats.thunks > 0 && stats.aliases > 0 && stats.redirects > 0, "{stats:?}");
         workshop.write(&format!("{name}.o"), object);
     }
@@ -158,6 +164,13 @@ fn gnu_ld_links_a_shared_library() {
 #[test]
 fn gnu_ld_drops_sections_that_nobody_needs_and_no_others() {
     x86_64().check("sections", Kind::Static, &[GNU, GC], Identity::Kept);
+}
+
+/// Each function was merged into those before it, when nobody knew what would come.
+#[test]
+fn what_was_merged_at_once_works() {
+    x86_64().check("eager", Kind::Pie, &[GNU], Identity::Allowed);
+    x86_64().check("eager", Kind::Shared, &[GNU], Identity::Allowed);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::Signature;
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::{Addresses, MergingModule, ModuleStats};
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 
@@ -43,8 +43,9 @@ pub fn bare(cases: &[Case], build: Build) -> Vec<u8> {
 }
 
 /// The object with merging.
-pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
-    let mut module = MergingModule::new(empty(build));
+pub fn merged(cases: &[Case], build: Build, mode: Mode) -> (Vec<u8>, ModuleStats) {
+    let options = ModuleOptions { mode, back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(empty(build), options);
     define(&mut module, cases, &mut say);
     let (product, map) = module.finish_with_map().unwrap();
     let mut stats = ModuleStats::default();
@@ -59,7 +60,7 @@ pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
     (product.emit().unwrap(), stats)
 }
 
-/// Hears of everything that is defined.
+/// Hears of everything that is about to be defined.
 pub type Hear<'a, M> = dyn FnMut(&mut M, &Case, Thing) + 'a;
 
 /// What is defined for a case.
@@ -136,13 +137,13 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
                 Calls::Callback => &callback,
             };
             let k = 1001 + 2 * case.number as i64;
-            emit(module, function, &shape.function(&symbol(function), convention, callee, k));
             say(module, case, Thing::Equal(function));
+            emit(module, function, &shape.function(&symbol(function), convention, callee, k));
 
             let name = format!("call_{}", case.name(which));
             let call = module.declare_function(&name, Linkage::Export, &signature(C)).unwrap();
-            emit(module, call, &shape.caller(&symbol(call), &own));
             say(module, case, Thing::Caller(call));
+            emit(module, call, &shape.caller(&symbol(call), &own));
             if !case.taken {
                 continue;
             }
@@ -157,8 +158,8 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
                  v0 = func_addr.i64 fn0\n    return v0\n}}\n",
                 symbol(address)
             );
-            emit(module, address, &text);
             say(module, case, Thing::Caller(address));
+            emit(module, address, &text);
 
             let name = format!("ptr_{}", case.name(which));
             let pointer = module.declare_data(&name, Linkage::Export, true, false).unwrap();
@@ -180,8 +181,8 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
                 symbol(via),
                 table.as_u32()
             );
-            emit(module, via, &text);
             say(module, case, Thing::Caller(via));
+            emit(module, via, &text);
         }
     }
 }
