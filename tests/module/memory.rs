@@ -5,7 +5,7 @@ use cranelift_mergefunc::MergingModule;
 
 /// The most that a function which is alone in its class may cost, with what a hash table that has
 /// just grown keeps free. `Emitted::size` has the parts.
-const BOUND: usize = 400;
+const BOUND: usize = 300;
 
 /// The most for a function that was merged.
 const BOUND_MERGED: usize = 80;

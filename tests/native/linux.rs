@@ -1,4 +1,5 @@
-//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries.
+//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries. The host is taken to be
+//! x86-64; aarch64 runs in an emulator.
 
 use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
