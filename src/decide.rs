@@ -339,14 +339,18 @@ impl Decision<'_> {
         Some(*added.or_insert_with(|| self.entries.push(entry)))
     }
 
-    /// Gives every data object that stands for others the largest alignment.
+    /// Gives the data objects of a class the largest alignment of them. Those that are kept need it
+    /// as well: functions over two of them can merge, and then use either in the place of the other.
     fn align_data(&mut self) {
-        for member in self.data.keys() {
-            // (What was emitted before has an alignment that will do.)
-            if let Some(to) = self.data[member].disposition.representative() {
-                let alignment = self.data[member].alignment;
-                self.data[to].alignment = self.data[to].alignment.max(alignment);
-            }
+        // (What was emitted before has an alignment that will do.)
+        let members = self.classified.numbering.data;
+        let mut largest: BTreeMap<u32, u64> = BTreeMap::new();
+        for entry in self.data.values().take(members) {
+            let alignment = largest.entry(entry.class).or_default();
+            *alignment = entry.alignment.max(*alignment);
+        }
+        for entry in self.data.values_mut().take(members) {
+            entry.alignment = largest[&entry.class];
         }
     }
 
