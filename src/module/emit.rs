@@ -323,12 +323,13 @@ impl<M: Module> MergingModule<M> {
                 }
                 continue;
             }
-            let object = &mut unit.data[index.index()].2;
+            let (_, attributes, object) = &mut unit.data[index.index()];
             description.init = init_of(&mut object.contents);
-            let is_representative = entry.reason() == crate::Reason::Representative;
-            if is_representative {
+            // One that stays although it equals others may be used in their place, too.
+            if entry.alignment() > attributes.alignment {
                 description.align = Some(entry.alignment());
             }
+            let is_representative = entry.reason() == crate::Reason::Representative;
             let address: Retarget<M> = match is_representative || self.data[id].stands_for_others {
                 true => Self::shared_address_target,
                 false => Self::address_target,
