@@ -236,9 +236,10 @@ fn colours_on_demand() {
 #[test]
 fn merging_again_changes_nothing() {
     let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
-    let mut files: Vec<_> = ["mixed.clif", "hard.clif", "address-of-a-thunk.clif", "data.clif"]
-        .map(|name| inputs().join(name))
-        .into();
+    let mut files: Vec<_> =
+        ["mixed.clif", "hard.clif", "address-of-a-thunk.clif", "data.clif", "tables.clif"]
+            .map(|name| inputs().join(name))
+            .into();
     for area in ["linkage", "recursion", "calls", "data"] {
         let directory = filetests.join(area);
         files.extend(names(&directory).iter().map(|name| directory.join(name)));
@@ -252,9 +253,14 @@ fn merging_again_changes_nothing() {
     for (at, file) in files.iter().enumerate() {
         let first = run(&[&["merge", text_of(file)], ways[at % ways.len()]].concat());
         assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
-        // Whatever the options were, they are in the text now, but for the target.
-        let target = ["x86_64", "aarch64"][usize::from(at % ways.len() == 1)];
-        let again = ["merge", "--verify", "--aliases", "--target", target, "-"];
+        // Whatever the options were, they are in the text now, but for the target, and for aliases
+        // of data, which cannot be made later of what was left alone for want of them.
+        let with_aliases = ways[at % ways.len()].contains(&"--aliases");
+        let target = ["x86_64", "aarch64"][usize::from(with_aliases)];
+        let mut again = vec!["merge", "--verify", "--target", target, "-"];
+        if with_aliases || !read(file).contains(";@ data") {
+            again.push("--aliases");
+        }
         let second = run_with(&again, &first.stdout);
         assert_eq!(second.code, 0, "{}: {}", file.display(), second.stderr);
         assert!(second.stderr.starts_with("merged 0 of "), "{}: {}", file.display(), second.stderr);
@@ -284,6 +290,74 @@ fn data_objects_come_back() {
         .replace("%last", "%last addresses=insignificant");
     assert_eq!(data(&["--data-addresses", "insignificant"]), insignificant);
     run_with(&["merge", "-"], b";@ data %only = %other\n").expect(0, "merged 0 of 0 functions");
+}
+
+#[test]
+fn data_objects_are_merged() {
+    let merge = |arguments: &[&str], message: &str| {
+        let run = run(&[&["merge", "tables.clif", "--verify", "-D"], arguments].concat());
+        run.expect(0, &format!("merged 2 of 6 functions: 1 redirected, 1 thunk; {message}\n"))
+    };
+    let with = merge(&["--aliases"], "3 of 9 data objects");
+    for line in [
+        "%squares       keep         -               representative\n",
+        "%squares_too   alias        %squares        address-insignificant\n",
+        "%squares_here  redirect     %squares        address-insignificant\n",
+        "%text          keep         -               address-significant\n",
+        "%count         keep         -               writable\n",
+    ] {
+        assert!(with.stderr.contains(line), "{}", with.stderr);
+    }
+    for line in [
+        ";@ data %squares addresses=insignificant align=64 = zero 8\n",
+        "\n;@ data %squares_too alias=%squares\n",
+        "\n;@ data %actions addresses=insignificant align=8 = %double %squares+8\n",
+    ] {
+        assert!(with.text().contains(line), "{}", with.text());
+    }
+    assert!(!with.text().contains("%squares_here"), "{}", with.text());
+    let without = merge(&[], "2 of 9 data objects");
+    let line = "%squares_too   keep         -               no-alias\n";
+    assert!(without.stderr.contains(line), "{}", without.stderr);
+
+    // An object says the same of them.
+    let compile = run(&["compile", "tables.clif", "-D", "-v", "-o", "/dev/null"]).expect(0, "");
+    assert!(compile.stderr.starts_with(with.stderr.as_str().split("merged").next().unwrap()));
+    assert!(compile.stderr.contains("\n80 bytes of data saved\n"), "{}", compile.stderr);
+}
+
+#[test]
+fn why_data_objects_did_not_merge() {
+    let why = |names: &[&str], texts: &[&str]| {
+        let run = run(&[&["why", "tables.clif"], names].concat()).expect(0, "");
+        for text in texts {
+            assert!(run.text().contains(text), "{names:?}: {}", run.text());
+        }
+    };
+    why(&["%squares_here", "%squares"], &["redirected to %squares [", "Equal, and merged.\n"]);
+    why(&["%text", "%text_too"], &["[address-significant]", "Equal, but not merged, for the"]);
+    why(
+        &["%squares", "%actions"],
+        &["Not equal: the sizes must be equal [size].", "32 bytes", "16 bytes"],
+    );
+    why(
+        &["%next", "%next_too"],
+        &["They refer to %count and %count_too", "ask why %count %count_"],
+    );
+    why(&["%actions"], &["%actions: kept [representative]", "  %actions_too     equal\n"]);
+    let unit = ";@ data %a addresses=insignificant = %f u64 1\n\
+                ;@ data %b addresses=insignificant = %g u64 1\n\
+                ;@ data %c addresses=insignificant = %f u64 2\n;@ data %d alias=%c\n";
+    for (names, text) in [
+        (["%a", "%b"], "They point to %f and %g, of which one has an address that matters"),
+        (["%a", "%c"], "%c at <stdin>:3:9, byte 8 is 0x02\n"),
+        (["%c", "%d"], "%d: an alias of %c in the text, and stays one\n"),
+    ] {
+        let run = run_with(&["why", "-", names[0], names[1]], unit.as_bytes()).expect(0, "");
+        assert!(run.text().contains(text), "{}", run.text());
+    }
+    run(&["why", "tables.clif", "%next", "%count"]).expect(1, "one is a function and the other a");
+    run(&["why", "tables.clif", "%nothing"]).expect(1, "no function or data object %nothing");
 }
 
 #[test]
@@ -353,27 +427,33 @@ fn a_linked_program_works() {
     let directory = temporary();
     let [object, program, merged] =
         ["unit.o", "program", "merged.clif"].map(|name| directory.path().join(name));
-    // With aliases, without, and by way of text.
-    run(&["merge", "--aliases", "mixed.clif", "-o", text_of(&merged)]).expect(0, "1 alias");
-    for (arguments, aliases) in [
-        (&["mixed.clif"][..], true),
-        (&["mixed.clif", "--no-alias"], false),
-        (&[text_of(&merged)], true),
-        (&["mixed.clif", "--merge-limit", "0"], false),
-    ] {
-        run(&[&["compile", "-v", "-o", text_of(&object)], arguments].concat())
-            .expect(0, "bytes of code");
-        for pie in ["-pie", "-no-pie"] {
-            let mut compiler = Command::new("cc");
-            compiler.current_dir(inputs()).arg(pie).args(aliases.then_some("-DMERGED"));
-            compiler.args([Path::new("main.c"), &object]).arg("-lm").arg("-o").arg(&program);
-            match compiler.status() {
-                Ok(status) => assert!(status.success(), "{arguments:?} {pie}"),
-                // Without a C compiler, Rust programs are not linked either, as a rule.
-                Err(error) => return eprintln!("skipped: no C compiler: {error}"),
+    for (unit, c, message) in
+        [("mixed.clif", "main.c", "1 alias"), ("tables.clif", "tables.c", "3 of 9 data objects")]
+    {
+        // With aliases, without, by way of text, and without merging.
+        run(&["merge", "--aliases", unit, "-o", text_of(&merged)]).expect(0, message);
+        for (arguments, aliases) in [
+            (&[unit][..], true),
+            (&[unit, "--no-alias"], false),
+            (&[text_of(&merged)], true),
+            (&[unit, "--merge-limit", "0"], false),
+            (&[unit, "--no-merge"], false),
+            (&[text_of(&merged), "--no-merge"], true),
+        ] {
+            run(&[&["compile", "-v", "-o", text_of(&object)], arguments].concat())
+                .expect(0, "defined and finished in ");
+            for pie in ["-pie", "-no-pie"] {
+                let mut compiler = Command::new("cc");
+                compiler.current_dir(inputs()).arg(pie).args(aliases.then_some("-DMERGED"));
+                compiler.args([Path::new(c), &object]).arg("-lm").arg("-o").arg(&program);
+                match compiler.status() {
+                    Ok(status) => assert!(status.success(), "{arguments:?} {pie}"),
+                    // Without a C compiler, Rust programs are not linked either, as a rule.
+                    Err(error) => return eprintln!("skipped: no C compiler: {error}"),
+                }
+                let status = Command::new(&program).status().unwrap();
+                assert_eq!(status.code(), Some(0), "{arguments:?} {pie}");
             }
-            let status = Command::new(&program).status().unwrap();
-            assert_eq!(status.code(), Some(0), "{arguments:?} {pie}");
         }
     }
 }
@@ -418,6 +498,25 @@ fn the_report_as_json() {
     };
     assert_eq!((sum("/by_disposition"), sum("/by_reason")), (11, 11));
     assert_eq!(report.pointer("/largest/0/representative").unwrap(), "(a new shared body)");
+}
+
+#[test]
+fn the_report_of_data() {
+    let json = run(&["report", "tables.clif", "--format", "json", "--verify"]).expect(0, "");
+    let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
+    let data = &report["data"];
+    assert_eq!((&data["objects"], &data["merged"]), (&9.into(), &3.into()));
+    let bytes = &data["bytes"];
+    assert_eq!((&bytes["before"], &bytes["after"]), (&154.into(), &74.into()));
+    assert_eq!(data["by_disposition"]["alias"], 1);
+    assert_eq!(data["by_reason"]["writable"], 2);
+    let text = run(&["report", "tables.clif"]).expect(0, "");
+    for line in ["data objects       9      6  33.33%\n", "bytes            154     74  51.95%\n"] {
+        assert!(text.text().contains(line), "{}", text.text());
+    }
+    // Of what is not there, nothing is said.
+    let without = run(&["report", "mixed.clif"]).expect(0, "");
+    assert!(!without.text().contains("data"), "{}", without.text());
 }
 
 #[test]

@@ -92,6 +92,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
                 thousands(before),
                 percent(stats.saved_code_bytes as f64, before as f64),
             ));
+            if stats.saved_data_bytes > 0 {
+                messages.push(format!("{} bytes of data saved", thousands(stats.saved_data_bytes)));
+            }
         }
         if dispositions {
             eprint_table(rows);

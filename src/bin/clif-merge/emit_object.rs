@@ -15,6 +15,7 @@ use crate::exit::contain;
 use crate::isa;
 use crate::unit::{Became, Unit};
 use anyhow::{Context as _, Result, anyhow, bail};
+use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserExternalNameRef,
     UserFuncName,
@@ -22,12 +23,12 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    BackEnd, Contents, Disposition, Linkage, MergingModule, ModuleOptions, ModuleStats, Reason,
-    Stats, Target, cranelift_codegen,
+    BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
+    ModuleStats, Reason, Stats, Target, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
-    default_libcall_names,
+    ModuleResult, default_libcall_names,
 };
 use cranelift_object::object::SymbolScope;
 use cranelift_object::object::write::SymbolId;
@@ -136,7 +137,7 @@ fn merged(
     }
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
-    define(unit, isa, &mut module, definitions)?;
+    define(unit, isa, &mut module, definitions, false)?;
     let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
         let at = functions.iter().position(|&id| Some(id) == module.failed());
@@ -156,7 +157,7 @@ fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<
     let prepared = Prepared::new(unit, isa, &mut module)?;
     let Prepared { ids, definitions, .. } = prepared;
     let start = Start::now();
-    define(unit, isa, &mut module, definitions)?;
+    define(unit, isa, &mut module, definitions, true)?;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
@@ -209,12 +210,27 @@ fn rows(
         if let Some(target) = &given.alias {
             let disposition = Disposition::Alias { to: unit.names.display(target) };
             rows.push(row(&given.symbol, disposition, Reason::NoMerge));
-        } else if let Some((disposition, reason)) = module.data_outcome(id) {
+        } else {
+            let outcome = module.data_outcome(id);
+            // What cannot merge is not looked at.
+            let (disposition, reason) =
+                outcome.unwrap_or((Disposition::Keep, reason_to_keep(&given.attributes)));
             let disposition = disposition.map(|to| names[&to].clone());
             rows.push(row(&given.symbol, disposition, reason));
         }
     }
     rows
+}
+
+/// Why a data object with these attributes cannot merge.
+fn reason_to_keep(attributes: &DataAttributes) -> Reason {
+    let DataAttributes { linkage, writable, tls, .. } = *attributes;
+    match (tls, writable, linkage) {
+        (true, ..) => Reason::ThreadLocal,
+        (_, true, _) => Reason::Writable,
+        (.., Linkage::Preemptible) => Reason::Preemptible,
+        (.., Linkage::Export | Linkage::Hidden | Linkage::Local) => Reason::AddressSignificant,
+    }
 }
 
 /// What a panic means that came when functions were emitted. Which one it was is not known, so they
@@ -437,18 +453,25 @@ fn description(
     Ok(description)
 }
 
+/// Defines everything. With `aligned`, functions are put where they must be; a module that merges
+/// does so itself.
 fn define(
     unit: &Unit,
     isa: &OwnedTargetIsa,
     module: &mut dyn Module,
     definitions: Vec<Definition>,
+    aligned: bool,
 ) -> Result<()> {
     let mut context = module.make_context();
     for definition in definitions {
         match definition {
             Definition::Body { index, id, func } => {
                 context.func = *func;
-                let defined = contain(|| module.define_function(id, &mut context));
+                let alignment = unit.given[index].attributes.alignment;
+                let defined = contain(|| match aligned && alignment > 1 {
+                    true => define_aligned(module, id, alignment, &mut context),
+                    false => module.define_function(id, &mut context),
+                });
                 let defined = defined.map_err(|panic| {
                     let error = ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"));
                     of_function(unit, isa, Some(index), error)
@@ -465,6 +488,25 @@ fn define(
         }
     }
     Ok(())
+}
+
+/// Defines a function at an aligned place, which a module does only for bytes. They are without
+/// unwind information.
+fn define_aligned(
+    module: &mut dyn Module,
+    id: FuncId,
+    alignment: u32,
+    context: &mut Context,
+) -> ModuleResult<()> {
+    let isa = module.isa();
+    let minimum = isa.function_alignment().minimum;
+    context.compile(isa, &mut Default::default()).map_err(|error| error.inner)?;
+    let code = context.compiled_code().expect("compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> =
+        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect();
+    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
+    module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
 }
 
 /// What the module says of a function, with its name and place.
