@@ -9,6 +9,8 @@
 
 #[path = "laws/application.rs"]
 mod application;
+#[path = "laws/call_thunks.rs"]
+mod call_thunks;
 #[path = "laws/check.rs"]
 mod check;
 #[path = "laws/classes.rs"]
