@@ -2,13 +2,16 @@
 //!
 //! [`decide`] chooses the representative of every class and what becomes of the other members, and
 //! writes down why. Plain data in, plain data out: it needs bodies only where a decision hinges on
-//! the size of compiled code. It changes nothing.
+//! the size of compiled code. It changes nothing. What concerns units that come one after another is
+//! in `over_time`.
+
+mod over_time;
 
 use crate::apply::call_thunk;
 use crate::classes::Node;
 use crate::classify::{Classified, Walked};
 use crate::data::{DataAttributes, DataIndex};
-use crate::emitted::{Emitted, EmittedClass, Graph, Record, Remembered, RememberedBody};
+use crate::emitted::{Emitted, EmittedClass, Graph};
 use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
 use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody, body_of};
@@ -63,7 +66,8 @@ pub(crate) fn decide(
             size,
         });
     }
-    let graph = emitted.map(|_| Graph::new(classified));
+    let alignments = class_alignments(classified, &entries, &data);
+    let graph = emitted.map(|_| Graph::new(classified, &alignments));
     let found = match (emitted, &graph) {
         (Some(emitted), Some(graph)) => emitted.find(graph),
         (None, _) | (_, None) => Vec::new(),
@@ -89,7 +93,7 @@ pub(crate) fn decide(
     decision.limit();
     let shared = decision.add_shared_bodies();
     decision.weaken(&shared);
-    decision.align_data();
+    decision.align(&alignments);
     decision.lonely_representatives();
     let record = graph.map(|graph| decision.record(&graph, &shared));
     let Decision { entries, data, mut stats, .. } = decision;
@@ -110,6 +114,37 @@ pub(crate) fn decide(
     let classes = classified.partition.len() as u32;
     let beyond = classified.beyond.clone();
     Plan { entries, data, by_symbol, beyond, classes, numbering, shared, record, stats }
+}
+
+/// Whether the address of a function is compared by its class.
+fn is_used_by_class(attributes: &Attributes) -> bool {
+    resolved(Node::new(0), attributes).address.is_some()
+}
+
+/// What code that takes the address of a member, whichever it is, relies on: the largest alignment
+/// of those whose addresses do not matter, by class.
+fn class_alignments(
+    classified: &Classified,
+    entries: &PrimaryMap<FunctionIndex, Entry>,
+    data: &PrimaryMap<DataIndex, DataEntry>,
+) -> Vec<u64> {
+    let Classified { partition, numbering, .. } = classified;
+    let mut alignments = alloc::vec![1; partition.len()];
+    for node in numbering.nodes() {
+        let own = match numbering.item(node) {
+            Item::Function(function) => {
+                let attributes = &entries[function].attributes;
+                is_used_by_class(attributes).then_some(u64::from(attributes.alignment))
+            }
+            Item::Data(data_index) => {
+                let attributes = &data[data_index].attributes;
+                attributes.by_class().then_some(attributes.alignment)
+            }
+        };
+        let alignment = &mut alignments[partition.class_of(node.index())];
+        *alignment = own.unwrap_or(1).max(*alignment);
+    }
+    alignments
 }
 
 /// Why a data object with these attributes is not even compared.
@@ -300,57 +335,31 @@ impl Decision<'_> {
         self.data[member].reason = reason;
     }
 
-    /// What was emitted before of the class of a node, and its promises allow to take its place.
-    fn emitted_body(&self, item: Item, alignment: u64) -> Option<UserExternalName> {
-        let node = self.classified.numbering.node(item);
-        let class = *self.found.get(self.classified.partition.class_of(node.index()))?;
-        let facts = &self.classified.facts[self.classified.facts_of[node]? as usize];
-        let body = self.emitted?.body(class?, facts, alignment)?;
-        Some(body.symbol.clone())
-    }
-
-    /// The entry of a data object that was emitted before and equals `data`.
-    fn emitted_data(&mut self, data: DataIndex) -> Option<DataIndex> {
-        let item = Item::Data(data);
-        let symbol = self.emitted_body(item, self.data[data].attributes.alignment)?;
-        let entry = &self.data[data];
-        let entry = DataEntry {
-            symbol: symbol.clone(),
-            disposition: Disposition::Keep,
-            reason: Reason::Representative,
-            ..entry.clone()
-        };
-        let added = self.added_data.entry((symbol.namespace, symbol.index));
-        Some(*added.or_insert_with(|| self.data.push(entry)))
-    }
-
-    /// The entry of a function that was emitted before and equals `function`.
-    fn emitted_function(&mut self, function: FunctionIndex) -> Option<FunctionIndex> {
-        let item = Item::Function(function);
-        let alignment = u64::from(self.entries[function].attributes.alignment);
-        let symbol = self.emitted_body(item, alignment)?;
-        let entry = Entry {
-            symbol: symbol.clone(),
-            disposition: Disposition::Keep,
-            reason: Reason::Representative,
-            ..self.entries[function].clone()
-        };
-        let added = self.added_functions.entry((symbol.namespace, symbol.index));
-        Some(*added.or_insert_with(|| self.entries.push(entry)))
-    }
-
-    /// Gives the data objects of a class the largest alignment of them. Those that are kept need it
-    /// as well: functions over two of them can merge, and then use either in the place of the other.
-    fn align_data(&mut self) {
-        // (What was emitted before has an alignment that will do.)
-        let members = self.classified.numbering.data;
-        let mut largest: BTreeMap<u32, u64> = BTreeMap::new();
-        for entry in self.data.values().take(members) {
-            let alignment = largest.entry(entry.class).or_default();
-            *alignment = entry.alignment.max(*alignment);
-        }
-        for entry in self.data.values_mut().take(members) {
-            entry.alignment = largest[&entry.class];
+    /// Gives the members of a class whose addresses do not matter the largest alignment of them.
+    /// Those that are kept need it as well: functions that use two of them can merge, and then use
+    /// either in the place of the other.
+    fn align(&mut self, alignments: &[u64]) {
+        let Classified { partition, numbering, .. } = self.classified;
+        for node in numbering.nodes() {
+            let class = partition.class_of(node.index());
+            let emitted = self.found.get(class).copied().flatten().zip(self.emitted);
+            let emitted = emitted.map_or(1, |(class, emitted)| emitted.alignment(class));
+            let alignment = alignments[class].max(emitted);
+            match numbering.item(node) {
+                Item::Function(function) => {
+                    let entry = &mut self.entries[function];
+                    if is_used_by_class(&entry.attributes) {
+                        let alignment = u32::try_from(alignment).unwrap_or(u32::MAX);
+                        entry.alignment = entry.alignment.max(alignment);
+                    }
+                }
+                Item::Data(data) => {
+                    let entry = &mut self.data[data];
+                    if entry.attributes.by_class() {
+                        entry.alignment = entry.alignment.max(alignment);
+                    }
+                }
+            }
         }
     }
 
@@ -646,59 +655,6 @@ impl Decision<'_> {
             let mut weakened = self.entries[to].weakened.take().unwrap_or_else(|| before.clone());
             meet(&mut weakened, facts(other));
             self.entries[to].weakened = (weakened != *before).then_some(weakened);
-        }
-    }
-
-    /// What later units may be merged into.
-    fn record(&self, graph: &Graph<'_>, shared: &[SharedBody]) -> Record {
-        let Classified { numbering, facts_of, facts, .. } = self.classified;
-        let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
-        items.sort_unstable_by_key(|&item| self.item_order(item));
-        let symbols = items.iter().map(|&item| {
-            let node = numbering.node(item);
-            let (calls, addresses) = match item {
-                Item::Function(function) => {
-                    let resolved = resolved(node, &self.entries[function].attributes);
-                    (resolved.call.is_some(), resolved.address.is_some())
-                }
-                Item::Data(data) => (false, self.data[data].attributes.by_class()),
-            };
-            Remembered { symbol: self.symbol(item), node, calls, addresses }
-        });
-        let own =
-            items.iter().filter(|&&item| self.stands_for_others(item)).map(|&item| (item, item));
-        let shared = shared
-            .iter()
-            .map(|shared| (Item::Function(shared.function), Item::Function(shared.body_of)));
-        let bodies = own.chain(shared).filter_map(|(item, body_of)| {
-            let node = numbering.node(body_of);
-            let facts = &facts[facts_of[node]? as usize];
-            let (alignment, promises) = match item {
-                Item::Function(function) => {
-                    let Entry { alignment, weakened, .. } = &self.entries[function];
-                    (u64::from(*alignment), weakened.as_ref().unwrap_or(facts))
-                }
-                Item::Data(data) => (self.data[data].alignment, facts),
-            };
-            Some(RememberedBody { symbol: self.symbol(item), node, alignment, promises })
-        });
-        Record::new(graph, self.found, symbols, bodies)
-    }
-
-    /// Whether a function or data object is emitted and later ones can be merged into it.
-    fn stands_for_others(&self, item: Item) -> bool {
-        match item {
-            Item::Function(function) => {
-                let Entry { attributes, disposition, .. } = &self.entries[function];
-                *disposition == Disposition::Keep
-                    && attributes.linkage != Linkage::Preemptible
-                    && !attributes.pinned
-                    && !attributes.no_merge
-            }
-            Item::Data(data) => {
-                let DataEntry { attributes, disposition, .. } = &self.data[data];
-                *disposition == Disposition::Keep && !attributes.pinned
-            }
         }
     }
 }

@@ -59,6 +59,8 @@ struct Known {
 struct Class {
     leader: Option<UserExternalName>,
     bodies: Vec<Body>,
+    /// What code that takes the address of a member may rely on, in bytes.
+    alignment: u64,
 }
 
 /// A body that others can be merged into.
@@ -111,6 +113,7 @@ struct NewClass {
     digest: Digest,
     references: Vec<Reference>,
     cyclic: bool,
+    alignment: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -137,18 +140,21 @@ pub(crate) struct Graph<'a> {
     components: Vec<Vec<u32>>,
     /// The component of each class.
     component: Vec<u32>,
+    /// What code that takes the address of a member relies on, by class.
+    alignment: &'a [u64],
 }
 
 impl<'a> Graph<'a> {
-    /// Linear in the number of references.
-    pub fn new(classified: &'a Classified) -> Self {
+    /// Linear in the number of references. `alignment` is what code that takes the address of a
+    /// member relies on, by class.
+    pub fn new(classified: &'a Classified, alignment: &'a [u64]) -> Self {
         let mut row = alloc::vec![None; classified.partition.len()];
         for (at, node) in classified.nodes.iter().enumerate() {
             let class = classified.partition.class_of(node.index());
             row[class].get_or_insert(at as u32);
         }
         let component = alloc::vec![u32::MAX; row.len()];
-        let mut graph = Graph { classified, row, components: Vec::new(), component };
+        let mut graph = Graph { classified, row, components: Vec::new(), component, alignment };
         graph.components = components(graph.row.len(), |class| graph.classes_used(class));
         graph.components.retain(|component| graph.row[component[0] as usize].is_some());
         for (index, component) in graph.components.iter().enumerate() {
@@ -306,7 +312,9 @@ impl Emitted {
                     Target::Class(class) => self.class_atom(found[class].expect("not new")),
                 })
                 .collect();
-            if let Some(&class) = self.by_key.get(&key(&digest, &references)) {
+            if let Some(&class) = self.by_key.get(&key(&digest, &references))
+                && self.is_aligned(graph, first, class)
+            {
                 found[first as usize] = Some(class);
                 return;
             }
@@ -319,6 +327,16 @@ impl Emitted {
                 return;
             }
         }
+    }
+
+    /// Whether code that takes an address in a class of the unit can do with one of an emitted class.
+    fn is_aligned(&self, graph: &Graph<'_>, class: u32, emitted: EmittedClass) -> bool {
+        graph.alignment[class as usize] <= self.classes[emitted].alignment
+    }
+
+    /// What code that takes the address of a member of an emitted class may rely on, in bytes.
+    pub(crate) fn alignment(&self, class: EmittedClass) -> u64 {
+        self.classes[class].alignment
     }
 
     /// Walks from `first` and `candidate` in step through the component. What is met together is
@@ -335,7 +353,7 @@ impl Emitted {
         let mut waiting = alloc::vec![(first, candidate)];
         while let Some((class, emitted)) = waiting.pop() {
             let Cycle { digest, references } = self.cycles.get(&emitted)?;
-            if *digest != graph.digest(class as usize) {
+            if *digest != graph.digest(class as usize) || !self.is_aligned(graph, class, emitted) {
                 return None;
             }
             let targets: Vec<Target> = graph.targets(class as usize).collect();
@@ -393,8 +411,9 @@ impl Emitted {
     fn add_record(&mut self, record: &Record) {
         let Record { classes, symbols, bodies } = record;
         let mut new: Vec<EmittedClass> = Vec::with_capacity(classes.len());
-        for _ in classes {
-            new.push(self.classes.push(Class { leader: None, bodies: Vec::new() }));
+        for &NewClass { alignment, .. } in classes {
+            let class = Class { leader: None, bodies: Vec::new(), alignment };
+            new.push(self.classes.push(class));
         }
         let class_of = |of: &Of| match of {
             Of::Old(class) => *class,
@@ -412,7 +431,7 @@ impl Emitted {
             self.classes[class_of(of)].bodies.push(body.clone());
         }
         for (class, &emitted) in classes.iter().zip(&new) {
-            let NewClass { digest, references, cyclic } = class;
+            let NewClass { digest, references, cyclic, alignment: _ } = class;
             let atoms: Vec<Atom> = references
                 .iter()
                 .map(|reference| match reference {
@@ -503,7 +522,9 @@ impl Record {
                     },
                 });
                 let digest = graph.digest(class as usize);
-                record.classes.push(NewClass { digest, references: references.collect(), cyclic });
+                let alignment = graph.alignment[class as usize];
+                let references = references.collect();
+                record.classes.push(NewClass { digest, references, cyclic, alignment });
             }
         }
         let of = |node: Node| {

@@ -23,8 +23,7 @@ impl MergingModule<JITModule> {
     ///
     /// If it was not, as `JITModule::get_finalized_function` does.
     pub fn get_finalized_function(&self, function: FuncId) -> *const u8 {
-        let target = self.address_target(function).unwrap_or(function);
-        self.inner.get_finalized_function(target)
+        self.inner.get_finalized_function(self.address_of(function))
     }
 
     /// The address and size in bytes of a data object that was defined and finalized, merged or not.
@@ -33,7 +32,7 @@ impl MergingModule<JITModule> {
     ///
     /// If it was not, as `JITModule::get_finalized_data` does.
     pub fn get_finalized_data(&self, data: DataId) -> (*const u8, usize) {
-        self.inner.get_finalized_data(self.data_target(data).unwrap_or(data))
+        self.inner.get_finalized_data(self.data_address_of(data))
     }
 
     /// The address that a relocation to `target` resolves to.

@@ -63,7 +63,8 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
     /// Nothing is known of it. Every function gets code of its own, if only a jump, and data objects
-    /// are left alone.
+    /// are left alone. (A jump to an exported function names its symbol, which can be interposed in a
+    /// shared library of ELF. `Object` does not have this limit.)
     #[default]
     Any,
     /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
@@ -336,6 +337,23 @@ impl<M: Module> MergingModule<M> {
     /// The wrapped module. It lacks what is held back.
     pub fn inner(&self) -> &M {
         &self.inner
+    }
+
+    /// The wrapped module, to do what `Module` does not offer, such as finalizing what was flushed.
+    /// Nothing must be declared or defined in it that is not declared or defined in the wrapper.
+    pub fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    /// The function of the wrapped module whose address is that of `function`, once it was flushed:
+    /// itself, unless nothing is left of it.
+    pub fn address_of(&self, function: FuncId) -> FuncId {
+        self.address_target(function).unwrap_or(function)
+    }
+
+    /// The data object of the wrapped module whose address is that of `data`.
+    pub fn data_address_of(&self, data: DataId) -> DataId {
+        self.data_target(data).unwrap_or(data)
     }
 
     /// What merging must know of a function and the module does not: whether its address is

@@ -90,7 +90,7 @@ fn a_function_that_promises_tail_calls_gets_no_thunk_that_lets_the_stack_grow() 
 
 #[test]
 fn a_call_thunk_passes_everything_on() {
-    for convention in ["system_v", "fast", "tail", "windows_fastcall", "preserve_all"] {
+    for convention in ["system_v", "fast", "tail", "windows_fastcall"] {
         let original = parse(&format!(
             "function u0:1(i64 sret, i32 uext, f64, i8x16, i64 sarg(24)) -> i32 sext {convention} {{
 block0(v0: i64, v1: i32, v2: f64, v3: i8x16, v4: i64):

@@ -173,3 +173,55 @@ fn a_key_keeps_functions_apart_over_time() {
     }
     assert_eq!(kept, ["keep", "keep", "redirect"]);
 }
+
+/// A table, and a function that takes its address.
+fn table_user(emitted: &mut Emitted, number: u32, alignment: u64) -> Plan {
+    use cranelift_mergefunc::{
+        Addresses, Bodies, Contents, DataAttributes, DataIndex, DataObject, FunctionIndex, Linkage,
+    };
+    struct One(Function, DataObject);
+    impl Bodies for One {
+        fn body(&mut self, _: FunctionIndex) -> &Function {
+            &self.0
+        }
+        fn data(&mut self, _: DataIndex) -> &DataObject {
+            &self.1
+        }
+    }
+    let func = parse_one(&format!(
+        "function u0:{number}() -> i64 tail {{
+    gv0 = symbol colocated u1:{number}
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}}"
+    ));
+    let contents = Contents::Bytes(vec![1, 2, 3]);
+    let table = DataObject { contents, relocations: Vec::new(), section: None };
+    let attributes = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        alignment,
+        ..DataAttributes::default()
+    };
+    let mut merger = Merger::after(emitted, Options::default());
+    merger.add(UserExternalName::new(0, number), &func, free()).expect("is added");
+    merger.add_data(UserExternalName::new(1, number), &table, attributes).expect("is added");
+    let plan = merger.plan(&mut One(func, table));
+    emitted.extend(&plan);
+    plan
+}
+
+#[test]
+fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_aligned() {
+    let mut emitted = Emitted::new();
+    let mut dispositions = Vec::new();
+    for (number, alignment) in [(1, 8), (2, 8), (3, 64), (4, 8), (5, 64)] {
+        let plan = table_user(&mut emitted, number, alignment);
+        let function = plan.entries().next().expect("one").1.disposition().name();
+        let data = plan.data_entries().next().expect("one").1.disposition().name();
+        dispositions.push((function, data));
+    }
+    let (keep, redirect) = (("keep", "keep"), ("redirect", "redirect"));
+    assert_eq!(dispositions, [keep, redirect, keep, redirect, redirect]);
+}

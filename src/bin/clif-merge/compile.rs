@@ -20,12 +20,13 @@ use cranelift_mergefunc::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use target_lexicon::BinaryFormat;
 
 /// Merge functions and make an object file of what is left
 ///
 /// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. What the unit does not
-/// define becomes an undefined symbol. ELF objects have unwind information; there is no debug
-/// information.
+/// define becomes an undefined symbol. The object has no debug information, and unwind information only
+/// with --unwind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -43,6 +44,13 @@ pub struct Opts {
     /// Never give two symbols one address: use thunks instead
     #[arg(long, help_heading = "Merging")]
     no_alias: bool,
+
+    /// Write unwind information, for ELF objects that are linked at fixed addresses
+    ///
+    /// It refers to functions by absolute addresses, which linkers do not accept in position-independent
+    /// programs and libraries.
+    #[arg(long, help_heading = "Code generation")]
+    unwind: bool,
 
     /// Compile the unit as it is, for comparison
     #[arg(long, help_heading = "Merging", conflicts_with_all = ["dispositions", "no_alias"])]
@@ -66,7 +74,7 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, no_alias, no_merge, common } = opts;
+    let Opts { input, output, dispositions, no_alias, unwind, no_merge, common } = opts;
     let output = Output::check(&output)?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
@@ -79,7 +87,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
         check(&unit, &merged, &options, &*isa)?;
     }
-    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa)?;
+    let elf = isa.triple().binary_format == BinaryFormat::Elf;
+    if unwind && !elf {
+        return Err(usage("--unwind is for ELF objects only"));
+    }
+    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind)?;
     let mut messages = Vec::new();
     if let Some(Outcome { stats, pass, rows }) = &object.merged {
         messages.push(summary(&counts(&unit, stats)));

@@ -35,7 +35,6 @@ use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use target_lexicon::BinaryFormat;
 
 /// An object file, and how it came about.
 #[derive(Debug)]
@@ -93,15 +92,21 @@ pub struct Outcome {
     pub rows: Vec<[String; 4]>,
 }
 
-/// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none.
+/// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none,
+/// with or without unwind information.
 ///
 /// # Errors
 ///
 /// Functions that cannot be compiled, and relocations that the object format does not have.
-pub fn emit(unit: &Unit, options: Option<ModuleOptions>, isa: &OwnedTargetIsa) -> Result<Object> {
+pub fn emit(
+    unit: &Unit,
+    options: Option<ModuleOptions>,
+    isa: &OwnedTargetIsa,
+    unwind: bool,
+) -> Result<Object> {
     let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
-    builder.unwind_info(isa.triple().binary_format == BinaryFormat::Elf);
+    builder.unwind_info(unwind);
     let module = ObjectModule::new(builder);
     match options {
         Some(options) => {
