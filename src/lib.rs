@@ -39,7 +39,8 @@
 //!
 //! # Guarantees
 //!
-//! * A hash decides nothing: functions merge only if their encodings are equal byte by byte.
+//! * Within a unit, a hash decides nothing: functions merge only if their encodings are equal byte by
+//!   byte. Against what earlier units emitted ([`Emitted`]), BLAKE3 digests of 256 bits decide.
 //! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
