@@ -22,8 +22,6 @@ mod later;
 mod memory;
 #[path = "module/objects.rs"]
 mod objects;
-#[path = "module/other_targets.rs"]
-mod other_targets;
 #[path = "module/support.rs"]
 mod support;
 #[path = "module/wrapper.rs"]
