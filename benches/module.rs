@@ -10,26 +10,10 @@
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_SET` a setting of Cranelift, such as
 //! `enable_verifier=true`.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod units;
 
-fn units() -> Vec<PathBuf> {
-    match std::env::var_os("CLIF_MERGE_UNITS") {
-        Some(directory) => {
-            let entries = std::fs::read_dir(&directory).expect("CLIF_MERGE_UNITS is a directory");
-            let mut units: Vec<PathBuf> = entries
-                .map(|entry| entry.expect("readable directory").path())
-                .filter(|path| path.extension().is_some_and(|extension| extension == "clif"))
-                .collect();
-            units.sort();
-            units
-        }
-        None => {
-            eprintln!("CLIF_MERGE_UNITS is not set: measuring the sample of the repository");
-            vec![PathBuf::from("samples/rust-generics.clif")]
-        }
-    }
-}
+use std::path::Path;
+use std::process::Command;
 
 /// What one run printed.
 #[derive(Clone, Copy)]
@@ -77,7 +61,7 @@ fn main() {
         false => 1,
     };
     println!("unit                 without      with     ratio   code saved   peak memory, KiB");
-    for unit in units() {
+    for unit in units::units() {
         let mut best: [Option<Figures>; 2] = [None, None];
         for round in 0..rounds {
             for merge in [round % 2 == 0, round % 2 == 1] {

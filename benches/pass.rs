@@ -4,6 +4,8 @@
 //! `.clif` file in it. All functions local, addresses insignificant. Compare the figures of one run
 //! with each other; `clif-merge report` prints them as shares of the time of compiling.
 
+mod units;
+
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
 use cranelift_mergefunc::cranelift_codegen::{Context, isa};
@@ -13,25 +15,6 @@ use cranelift_mergefunc::{
 };
 use criterion::{BatchSize, Criterion};
 use std::hint::black_box;
-use std::path::PathBuf;
-
-fn units() -> Vec<PathBuf> {
-    match std::env::var_os("CLIF_MERGE_UNITS") {
-        Some(directory) => {
-            let entries = std::fs::read_dir(&directory).expect("CLIF_MERGE_UNITS is a directory");
-            let mut units: Vec<PathBuf> = entries
-                .map(|entry| entry.expect("readable directory").path())
-                .filter(|path| path.extension().is_some_and(|extension| extension == "clif"))
-                .collect();
-            units.sort();
-            units
-        }
-        None => {
-            eprintln!("CLIF_MERGE_UNITS is not set: measuring the sample of the repository");
-            vec![PathBuf::from("samples/rust-generics.clif")]
-        }
-    }
-}
 
 fn visit(functions: &[Function]) {
     for func in functions {
@@ -85,7 +68,7 @@ fn compile(functions: &[Function]) {
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let options = Options { target: Target::x86_64(), ..Options::default() };
-    for path in units() {
+    for path in units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();

@@ -32,11 +32,13 @@ pub(crate) fn decide(
     options: &Options<'_>,
     unit: Unit,
     observed: &Observed,
-    classified: &Classified,
+    mut classified: Classified,
     emitted: Option<&Emitted>,
     bodies: &mut dyn Bodies,
     stats: Stats,
 ) -> Plan {
+    let beyond = core::mem::take(&mut classified.beyond);
+    let classified = &classified;
     let Unit { functions, data: data_objects, by_symbol } = unit;
     let numbering = classified.numbering;
     let mut entries = PrimaryMap::with_capacity(functions.len());
@@ -112,7 +114,6 @@ pub(crate) fn decide(
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
     let classes = classified.partition.len() as u32;
-    let beyond = classified.beyond.clone();
     Plan { entries, data, by_symbol, beyond, classes, numbering, shared, record, stats }
 }
 

@@ -372,7 +372,7 @@ impl<'a> Merger<'a> {
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
         let Merger { options, emitted, unit, observed, stats, .. } = self;
-        decide(&options, unit, &observed, &classified, emitted, bodies, stats)
+        decide(&options, unit, &observed, classified, emitted, bodies, stats)
     }
 
     /// Catches up on the functions whose uses of addresses were not looked at.

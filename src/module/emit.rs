@@ -6,21 +6,19 @@
 
 use super::flush::{CALL_THUNKS, Unit};
 use super::{
-    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, data_symbol, symbol,
+    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
+    symbol,
 };
-use crate::apply::{call_thunk, redirect};
+use crate::apply::{call_thunk, redirect, user_symbol};
 use crate::data::Contents;
 use crate::plan::Plan;
 use crate::summary::address_uses;
-use crate::target::Target;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
-};
+use cranelift_codegen::ir::{Function, GlobalValueData, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
@@ -33,25 +31,18 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn emit_functions(
         &mut self,
         plan: &Plan,
-        functions: Vec<(FuncId, Definition)>,
+        pending: &mut Pending,
         unit: &Unit,
         back_end: BackEnd,
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let shared: Vec<(FunctionIndex, FunctionIndex, Option<Box<Function>>)> = plan
+        let shared: Vec<(FunctionIndex, Function)> = plan
             .shared_bodies()
             .iter()
-            .map(|shared| {
-                let (_, definition) = &functions[unit.place[shared.body_of.index()]];
-                let func = match definition {
-                    Definition::Body { func, .. } => Some(func.clone()),
-                    Definition::Bytes { .. } => None,
-                };
-                (shared.function, shared.body_of, func)
-            })
+            .map(|shared| (shared.function, pending.func(unit, shared.body_of).clone()))
             .collect();
         let mut next = 0;
-        for (function, definition) in functions {
+        for (function, definition) in core::mem::take(&mut pending.functions) {
             let emitted = match definition {
                 Definition::Bytes { alignment, bytes, relocs } => {
                     self.emit_bytes(function, alignment, &bytes, &relocs)
@@ -65,12 +56,11 @@ impl<M: Module> MergingModule<M> {
             };
             emitted.inspect_err(|_| self.failed = Some(function))?;
         }
-        for (index, _, func) in shared {
-            let func = func.expect("a shared body is made of a body");
+        for (index, func) in shared {
             let function = self.id_of(plan.entry(index).symbol());
             let with =
                 With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
-            self.emit_body(plan, index, function, *func, back_end, with)
+            self.emit_body(plan, index, function, func, back_end, with)
                 .inspect_err(|_| self.failed = Some(function))?;
         }
         // Sizes of bodies are known by now.
@@ -184,27 +174,21 @@ impl<M: Module> MergingModule<M> {
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its
     /// symbol when it comes.
     fn observe_references(&mut self, func: &Function) {
-        let names = func.params.user_named_funcs();
-        let index_of = |name: &ExternalName| match name {
-            ExternalName::User(name_ref) => names.get(*name_ref),
-            _ => None,
-        };
         let mut undefined = false;
         for callee in func.dfg.ext_funcs.values() {
-            if let Some(UserExternalName { namespace: 0, index }) = index_of(&callee.name) {
+            if let Some(UserExternalName { namespace: 0, index }) = user_symbol(func, &callee.name)
+            {
                 let state = &mut self.functions[FuncId::from_u32(*index)];
-                if !state.defined {
-                    state.called = true;
-                    undefined = true;
-                }
+                state.called |= !state.defined;
+                undefined |= !state.defined;
             }
         }
         if undefined {
             for used in address_uses(func) {
-                let callee = func.dfg.ext_funcs.get(used).and_then(|callee| index_of(&callee.name));
-                if let Some(UserExternalName { namespace: 0, index }) = callee {
-                    self.functions[FuncId::from_u32(*index)].address_held |=
-                        !self.functions[FuncId::from_u32(*index)].defined;
+                let callee = func.dfg.ext_funcs.get(used);
+                let symbol = callee.and_then(|callee| user_symbol(func, &callee.name));
+                if let Some(UserExternalName { namespace, index }) = symbol {
+                    self.observe_pointer(*namespace, *index);
                 }
             }
         }
@@ -212,7 +196,7 @@ impl<M: Module> MergingModule<M> {
             let GlobalValueData::Symbol { name, .. } = gv else {
                 continue;
             };
-            if let Some(UserExternalName { namespace, index }) = index_of(name) {
+            if let Some(UserExternalName { namespace, index }) = user_symbol(func, name) {
                 self.observe_pointer(*namespace, *index);
             }
         }
@@ -240,7 +224,7 @@ impl<M: Module> MergingModule<M> {
         to: FuncId,
     ) -> ModuleResult<()> {
         let isa = self.inner.isa();
-        let size = match Target::of(isa).jump_thunk {
+        let size = match self.target.jump_thunk {
             Some(jump) => {
                 let own = self.attributes_of(function).alignment;
                 let alignment = u64::from(own.max(isa.function_alignment().minimum));

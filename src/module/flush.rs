@@ -15,9 +15,7 @@ use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
 use crate::summary::address_uses;
-use crate::target::Target;
 use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -57,14 +55,8 @@ impl<M: Module> MergingModule<M> {
         ctx: &mut Context,
         control_plane: &mut ControlPlane,
     ) -> ModuleResult<()> {
-        let func = Box::new(core::mem::replace(&mut ctx.func, Function::new()));
-        let definition = Definition::Body {
-            func,
-            want_disasm: ctx.want_disasm,
-            control_plane: control_plane.clone(),
-        };
-        self.pending.functions.push((function, definition));
-        self.functions[function].defined = true;
+        let func = core::mem::replace(&mut ctx.func, Function::new());
+        self.hold_back(function, Definition::body(func, ctx, control_plane));
         let defined = self.flush_with(self.options.back_end, true, Some(ctx));
         if self.failed == Some(function) && self.functions[function].body.is_none() {
             // It was all that was held back, and nothing refers to it: it is as if it never came.
@@ -108,7 +100,7 @@ impl<M: Module> MergingModule<M> {
         if remember && back_end == BackEnd::Object {
             self.prepare_for_later_ones(&plan, &pending, &unit)?;
         }
-        self.emit_functions(&plan, pending.functions, &unit, back_end, context)?;
+        self.emit_functions(&plan, &mut pending, &unit, back_end, context)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         self.emitted.extend(&plan);
         self.pass_stats = *plan.stats();
@@ -247,7 +239,6 @@ impl<M: Module> MergingModule<M> {
         isa: &'a dyn TargetIsa,
         back_end: BackEnd,
     ) -> Options<'a> {
-        let target = Target::of(isa);
         let merged = self.stats.merged() + self.stats.merged_data_objects;
         Options {
             compare: self.options.compare,
@@ -257,8 +248,8 @@ impl<M: Module> MergingModule<M> {
                 false => Canonicalize::None,
             },
             target: match back_end {
-                BackEnd::Jit => target.in_jit(),
-                BackEnd::Any | BackEnd::Object => target,
+                BackEnd::Jit => self.target.in_jit(),
+                BackEnd::Any | BackEnd::Object => self.target,
             },
             aliases: back_end != BackEnd::Any && self.options.aliases,
             call_thunks: Some(CALL_THUNKS),
@@ -525,7 +516,7 @@ fn object_of(description: &mut DataDescription) -> (DataObject, bool) {
 }
 
 impl Pending {
-    fn func(&self, unit: &Unit, function: FunctionIndex) -> &Function {
+    pub(super) fn func(&self, unit: &Unit, function: FunctionIndex) -> &Function {
         match &self.functions[unit.place[function.index()]].1 {
             Definition::Body { func, .. } => func,
             Definition::Bytes { .. } => unreachable!("only functions with IR are in the unit"),

@@ -8,6 +8,7 @@
 //!
 //! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
 //! * `flush` is the list of phases: plan, place, and `emit`;
+//! * `options` is what is decided by the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
 //! It does not look into the wrapped module. What that cannot do (give two symbols one address) it
@@ -21,16 +22,21 @@ mod flush;
 mod jit;
 #[cfg(feature = "object")]
 mod object;
+mod options;
+
+pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
 use crate::data::DataAttributes;
 use crate::emitted::Emitted;
 use crate::map::{MergeMap, Original};
-use crate::options::{Addresses, Attributes, ComparePolicy, Linkage, Prebucket};
+use crate::options::{Addresses, Attributes, Linkage};
 use crate::plan::Disposition;
 use crate::remarks::Reason;
 use crate::stats::Stats;
+use crate::target::Target;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::Context;
@@ -45,124 +51,6 @@ use cranelift_module::{
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-
-/// When functions are compiled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// When the module is flushed. Functions that are merged away are never compiled; after
-    /// `define_function`, the context holds no compiled code.
-    #[default]
-    Deferred,
-    /// At once, as `Module` promises: after `define_function`, `ctx.compiled_code()` is there, also
-    /// for functions that are merged away. Each function is merged into those that were defined
-    /// before it. This saves bytes and no time, and finds no mutual recursion.
-    Eager,
-}
-
-/// What the wrapped module can do beyond `Module`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackEnd {
-    /// Nothing is known of it. Every function gets code of its own, if only a jump, and data objects
-    /// are left alone. (A jump to an exported function names its symbol, which can be interposed in a
-    /// shared library of ELF. `Object` does not have this limit.)
-    #[default]
-    Any,
-    /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
-    /// address of their representative: [`Aliases::place`] must be called on what its `finish`
-    /// returns. `MergingModule<ObjectModule>::finish` does all that.
-    Object,
-    /// There is a `JITModule` in it, and all addresses are asked of the wrapper. Functions that are
-    /// merged away have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does
-    /// all that.
-    Jit,
-}
-
-/// Options of a [`MergingModule`].
-#[derive(Clone, Copy, Debug)]
-pub struct ModuleOptions {
-    /// When functions are compiled.
-    pub mode: Mode,
-    /// What the wrapped module can do.
-    pub back_end: BackEnd,
-    /// Whether `define_function` takes the function out of the context instead of copying it, in
-    /// [`Mode::Deferred`]. For embedders that clear the context next: it saves copying every function.
-    /// Default: no, the context is left as it is.
-    pub take: bool,
-    /// Whether addresses of functions matter of which nothing else is said. Default: they do.
-    pub functions: Addresses,
-    /// The same for data objects that cannot be written. Default: they do, so that none is merged.
-    pub data: Addresses,
-    /// Whether two visible symbols may get one address where nobody compares addresses and the back
-    /// end has aliases. Default: yes.
-    pub aliases: bool,
-    /// Whether functions that are flushed are remembered, so that later ones can be merged into
-    /// them. Costs a walk of every function and the memory that
-    /// [`MergingModule::remembered_bytes`] tells. Default: yes. What comes with the last flush
-    /// (`finish`, `into_inner`) is never remembered.
-    pub remember: bool,
-    /// See [`Options::compare`](crate::Options::compare).
-    pub compare: ComparePolicy,
-    /// See [`Options::prebucket`](crate::Options::prebucket).
-    pub prebucket: Prebucket,
-    /// Whether functions are optimised before they are compared; see
-    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
-    pub optimize: bool,
-    /// Perform only the first so many merges, over all flushes. For bisecting.
-    pub merge_limit: Option<u32>,
-}
-
-impl Default for ModuleOptions {
-    fn default() -> Self {
-        ModuleOptions {
-            mode: Mode::default(),
-            back_end: BackEnd::default(),
-            take: false,
-            functions: Addresses::Significant,
-            data: Addresses::Significant,
-            aliases: true,
-            remember: true,
-            compare: ComparePolicy::default(),
-            prebucket: Prebucket::default(),
-            optimize: false,
-            merge_limit: None,
-        }
-    }
-}
-
-/// What merging did so far, over all flushes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ModuleStats {
-    /// Flushes that had something to do.
-    pub flushes: usize,
-    /// Functions that were defined from IR and flushed.
-    pub functions: usize,
-    /// Functions that were compiled.
-    pub compiled: usize,
-    /// Functions that became nothing, an alias, or a thunk.
-    pub redirects: usize,
-    /// See `redirects`.
-    pub aliases: usize,
-    /// See `redirects`.
-    pub thunks: usize,
-    /// Functions that were added, because all of a class are preemptible.
-    pub shared_bodies: usize,
-    /// Data objects that were merged away.
-    pub merged_data_objects: usize,
-    /// Bytes of code in the wrapped module, without padding.
-    pub code_bytes: u64,
-    /// Bytes of code that would be there beside them without merging.
-    pub saved_code_bytes: u64,
-    /// Bytes of data that would be there.
-    pub saved_data_bytes: u64,
-}
-
-impl ModuleStats {
-    /// Functions that lost their bodies.
-    pub fn merged(&self) -> usize {
-        self.redirects + self.aliases + self.thunks
-    }
-}
 
 /// Symbols that are to get the place of another one, in an object file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -253,6 +141,17 @@ enum Definition {
     Bytes { alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
 }
 
+impl Definition {
+    /// `func`, to be compiled as `ctx` says.
+    fn body(func: Function, ctx: &Context, control_plane: &ControlPlane) -> Definition {
+        Definition::Body {
+            func: Box::new(func),
+            want_disasm: ctx.want_disasm,
+            control_plane: control_plane.clone(),
+        }
+    }
+}
+
 /// Definitions that are held back, in the order in which they came.
 #[derive(Default)]
 struct Pending {
@@ -280,6 +179,8 @@ struct Pending {
 /// loses what is held back.
 pub struct MergingModule<M> {
     inner: M,
+    /// That of the wrapped module.
+    target: Target,
     options: ModuleOptions,
     attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
     data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
@@ -310,6 +211,7 @@ impl<M: Module> MergingModule<M> {
     /// Wraps `inner`. What is already defined in it stays as it is.
     pub fn with_options(inner: M, options: ModuleOptions) -> Self {
         MergingModule {
+            target: Target::of(inner.isa()),
             inner,
             options,
             attributes: HashMap::default(),
@@ -498,16 +400,24 @@ impl<M: Module> MergingModule<M> {
         body.expand().filter(|_| *gone || *became == Became::Redirected)
     }
 
+    fn hold_back(&mut self, function: FuncId, definition: Definition) {
+        self.pending.functions.push((function, definition));
+        self.functions[function].defined = true;
+    }
+
     /// Whether a definition of `function` may come now.
     fn check_definition(&self, function: FuncId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(function);
         let name = || declaration.linkage_name(function).into_owned();
-        if !declaration.linkage.is_definable() {
-            return Err(ModuleError::InvalidImportDefinition(name()));
-        }
-        if self.functions[function].defined {
-            return Err(ModuleError::DuplicateDefinition(name()));
-        }
+        check_definition(declaration.linkage, self.functions[function].defined, name)?;
+        self.check_usable()
+    }
+
+    /// The same for a data object.
+    fn check_data_definition(&self, data: DataId) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        let name = || declaration.linkage_name(data).into_owned();
+        check_definition(declaration.linkage, self.data[data].defined, name)?;
         self.check_usable()
     }
 
@@ -522,6 +432,21 @@ impl<M: Module> MergingModule<M> {
         let at = at.unwrap_or_default();
         Err(ModuleError::Backend(anyhow::anyhow!("a flush failed before{at}")))
     }
+}
+
+/// Whether something of this linkage may be defined, as every module answers it.
+fn check_definition(
+    linkage: cranelift_module::Linkage,
+    defined: bool,
+    name: impl FnOnce() -> String,
+) -> ModuleResult<()> {
+    if !linkage.is_definable() {
+        return Err(ModuleError::InvalidImportDefinition(name()));
+    }
+    if defined {
+        return Err(ModuleError::DuplicateDefinition(name()));
+    }
+    Ok(())
 }
 
 /// The symbol of a function in IR.
@@ -652,13 +577,7 @@ impl<M: Module> Module for MergingModule<M> {
                     true => core::mem::replace(&mut ctx.func, Function::new()),
                     false => ctx.func.clone(),
                 };
-                let definition = Definition::Body {
-                    func: Box::new(func),
-                    want_disasm: ctx.want_disasm,
-                    control_plane: ctrl_plane.clone(),
-                };
-                self.pending.functions.push((function, definition));
-                self.functions[function].defined = true;
+                self.hold_back(function, Definition::body(func, ctx, ctrl_plane));
                 Ok(())
             }
             Mode::Eager => self.define_at_once(function, ctx, ctrl_plane),
@@ -674,9 +593,7 @@ impl<M: Module> Module for MergingModule<M> {
     ) -> ModuleResult<()> {
         self.check_definition(function)?;
         let relocs = relocs.to_owned();
-        let definition = Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs };
-        self.pending.functions.push((function, definition));
-        self.functions[function].defined = true;
+        self.hold_back(function, Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs });
         match self.options.mode {
             Mode::Deferred => Ok(()),
             Mode::Eager => self.flush(),
@@ -684,15 +601,7 @@ impl<M: Module> Module for MergingModule<M> {
     }
 
     fn define_data(&mut self, data: DataId, description: &DataDescription) -> ModuleResult<()> {
-        let declaration = self.inner.declarations().get_data_decl(data);
-        let name = || declaration.linkage_name(data).into_owned();
-        if !declaration.linkage.is_definable() {
-            return Err(ModuleError::InvalidImportDefinition(name()));
-        }
-        if self.data[data].defined {
-            return Err(ModuleError::DuplicateDefinition(name()));
-        }
-        self.check_usable()?;
+        self.check_data_definition(data)?;
         if !self.must_wait(data, description) {
             self.inner.define_data(data, description)?;
             self.data[data].defined = true;

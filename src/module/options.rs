@@ -1,0 +1,122 @@
+//! What an embedder decides about a [`MergingModule`](super::MergingModule), and what it is told. Plain
+//! data: nothing is decided here.
+
+use crate::options::{Addresses, ComparePolicy, Prebucket};
+
+/// When functions are compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// When the module is flushed. Functions that are merged away are never compiled; after
+    /// `define_function`, the context holds no compiled code.
+    #[default]
+    Deferred,
+    /// At once, as `Module` promises: after `define_function`, `ctx.compiled_code()` is there, also
+    /// for functions that are merged away. Each function is merged into those that were defined
+    /// before it. This saves bytes and no time, and finds no mutual recursion.
+    Eager,
+}
+
+/// What the wrapped module can do beyond `Module`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackEnd {
+    /// Nothing is known of it. Every function gets code of its own, if only a jump, and data objects
+    /// are left alone. (A jump to an exported function names its symbol, which can be interposed in a
+    /// shared library of ELF. `Object` does not have this limit.)
+    #[default]
+    Any,
+    /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
+    /// address of their representative: [`Aliases::place`] must be called on what its `finish`
+    /// returns. `MergingModule<ObjectModule>::finish` does all that.
+    Object,
+    /// There is a `JITModule` in it, and all addresses are asked of the wrapper. Functions that are
+    /// merged away have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does
+    /// all that.
+    Jit,
+}
+
+/// Options of a [`MergingModule`].
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleOptions {
+    /// When functions are compiled.
+    pub mode: Mode,
+    /// What the wrapped module can do.
+    pub back_end: BackEnd,
+    /// Whether `define_function` takes the function out of the context instead of copying it, in
+    /// [`Mode::Deferred`]. For embedders that clear the context next: it saves copying every function.
+    /// Default: no, the context is left as it is.
+    pub take: bool,
+    /// Whether addresses of functions matter of which nothing else is said. Default: they do.
+    pub functions: Addresses,
+    /// The same for data objects that cannot be written. Default: they do, so that none is merged.
+    pub data: Addresses,
+    /// Whether two visible symbols may get one address where nobody compares addresses and the back
+    /// end has aliases. Default: yes.
+    pub aliases: bool,
+    /// Whether functions that are flushed are remembered, so that later ones can be merged into
+    /// them. Costs a walk of every function and the memory that
+    /// [`MergingModule::remembered_bytes`] tells. Default: yes. What comes with the last flush
+    /// (`finish`, `into_inner`) is never remembered.
+    pub remember: bool,
+    /// See [`Options::compare`](crate::Options::compare).
+    pub compare: ComparePolicy,
+    /// See [`Options::prebucket`](crate::Options::prebucket).
+    pub prebucket: Prebucket,
+    /// Whether functions are optimised before they are compared; see
+    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
+    pub optimize: bool,
+    /// Perform only the first so many merges, over all flushes. For bisecting.
+    pub merge_limit: Option<u32>,
+}
+
+impl Default for ModuleOptions {
+    fn default() -> Self {
+        ModuleOptions {
+            mode: Mode::default(),
+            back_end: BackEnd::default(),
+            take: false,
+            functions: Addresses::Significant,
+            data: Addresses::Significant,
+            aliases: true,
+            remember: true,
+            compare: ComparePolicy::default(),
+            prebucket: Prebucket::default(),
+            optimize: false,
+            merge_limit: None,
+        }
+    }
+}
+
+/// What merging did so far, over all flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleStats {
+    /// Flushes that had something to do.
+    pub flushes: usize,
+    /// Functions that were defined from IR and flushed.
+    pub functions: usize,
+    /// Functions that were compiled.
+    pub compiled: usize,
+    /// Functions that became nothing, an alias, or a thunk.
+    pub redirects: usize,
+    /// See `redirects`.
+    pub aliases: usize,
+    /// See `redirects`.
+    pub thunks: usize,
+    /// Functions that were added, because all of a class are preemptible.
+    pub shared_bodies: usize,
+    /// Data objects that were merged away.
+    pub merged_data_objects: usize,
+    /// Bytes of code in the wrapped module, without padding.
+    pub code_bytes: u64,
+    /// Bytes of code that would be there beside them without merging.
+    pub saved_code_bytes: u64,
+    /// Bytes of data that would be there.
+    pub saved_data_bytes: u64,
+}
+
+impl ModuleStats {
+    /// Functions that lost their bodies.
+    pub fn merged(&self) -> usize {
+        self.redirects + self.aliases + self.thunks
+    }
+}
