@@ -25,8 +25,8 @@ pub enum BackEnd {
     #[default]
     Any,
     /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
-    /// address of their representative: [`Aliases::place`] must be called on what its `finish`
-    /// returns. `MergingModule<ObjectModule>::finish` does all that.
+    /// address of their representative: [`Aliases::place`](super::Aliases::place) must be called on
+    /// what its `finish` returns. `MergingModule<ObjectModule>::finish` does all that.
     Object,
     /// There is a `JITModule` in it, and all addresses are asked of the wrapper. Functions that are
     /// merged away have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does
@@ -34,7 +34,7 @@ pub enum BackEnd {
     Jit,
 }
 
-/// Options of a [`MergingModule`].
+/// Options of a [`MergingModule`](super::MergingModule).
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleOptions {
     /// When functions are compiled.
@@ -54,8 +54,8 @@ pub struct ModuleOptions {
     pub aliases: bool,
     /// Whether functions that are flushed are remembered, so that later ones can be merged into
     /// them. Costs a walk of every function and the memory that
-    /// [`MergingModule::remembered_bytes`] tells. Default: yes. What comes with the last flush
-    /// (`finish`, `into_inner`) is never remembered.
+    /// [`MergingModule::remembered_bytes`](super::MergingModule::remembered_bytes) tells. Default: yes.
+    /// What comes with the last flush (`finish`, `into_inner`) is never remembered.
     pub remember: bool,
     /// See [`Options::compare`](crate::Options::compare).
     pub compare: ComparePolicy,
