@@ -224,7 +224,7 @@ impl Emitted {
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.
     ///
-    /// About 25 bytes for each function, and for each class 150 bytes and 12 for each block and
+    /// About 25 bytes for each function, and for each class 160 bytes and 12 for each block and
     /// memory access of its body.
     pub fn size(&self) -> usize {
         let Emitted { symbols, classes, by_key, cyclic, cycles } = self;
