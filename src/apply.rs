@@ -11,6 +11,8 @@
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
 use crate::encoding::Encoding;
 use crate::facts::Fact;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::{CallThunks, Canonicalize, Options};
 use crate::plan::{Entry, Plan};
 use crate::summary::address_uses;
@@ -48,7 +50,10 @@ impl Plan {
         let changed = self.settle(function, func, options);
         let call = |symbol: &UserExternalName| other(symbol, self.call_symbol(symbol));
         let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
-        redirect(func, &call, &address) || changed
+        let changed = redirect(func, &call, &address) || changed;
+        #[cfg(feature = "fuzzing")]
+        sabotage::applied(func);
+        changed
     }
 
     /// Gives `func` the body that stands for its class, without sending references anywhere.
@@ -61,7 +66,7 @@ impl Plan {
         let entry = self.entry(function);
         let mut changed = false;
         if let Canonicalize::Optimize(_) = options.canonicalize
-            && entry.reason() == crate::Reason::Representative
+            && entry.gets_compared_body()
         {
             // The class was found on the optimised bodies; so were the promises that fit all.
             *func = canonicalized(func, options.canonicalize).into_owned();
@@ -76,10 +81,13 @@ impl Plan {
 
     /// The symbol that a direct call to `symbol` should use.
     pub fn call_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
-        match self.function(symbol) {
+        let right = match self.function(symbol) {
             None => symbol,
             Some(function) => self.entry(self.call_target(function)).symbol(),
-        }
+        };
+        #[cfg(feature = "fuzzing")]
+        let right = sabotage::redirected(self, symbol, right, true);
+        right
     }
 }
 
@@ -173,7 +181,7 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
 fn weaken(func: &mut Function, entry: &Entry, facts: &[Fact], options: &Options<'_>) {
     let context = Context {
         policy: options.compare,
-        endianness: options.target.endianness,
+        target: options.target,
         key: entry.attributes.key,
         symbols: &NoUnit,
     };
@@ -262,10 +270,10 @@ fn with_promises(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> 
 
 /// The table of memory flags is full.
 #[derive(Debug)]
-struct TooManyFlags;
+pub(crate) struct TooManyFlags;
 
 /// Gives every instruction the flags that `new` makes of its old ones, in a new table.
-fn rebuild_flags(
+pub(crate) fn rebuild_flags(
     func: &mut Function,
     new: impl Fn(&Function, Inst, MemFlagsData) -> MemFlagsData,
 ) -> Result<(), TooManyFlags> {
@@ -324,6 +332,8 @@ pub fn call_thunk(
     for param in &signature.params {
         args.push(func.dfg.append_block_param(block, param.value_type));
     }
+    #[cfg(feature = "fuzzing")]
+    sabotage::passed(&mut args);
     let mut cursor = FuncCursor::new(&mut func);
     cursor.insert_block(block);
     if tail_calls && signature.call_conv == CallConv::Tail {

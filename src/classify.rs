@@ -135,12 +135,8 @@ impl Kept {
 impl Classifier {
     /// The bucket of a function by its hash alone, before the unit is known.
     pub fn hash_alone(&mut self, func: &Function, key: u64, options: &Options<'_>) -> u128 {
-        let context = Context {
-            policy: options.compare,
-            endianness: options.target.endianness,
-            key,
-            symbols: &NoUnit,
-        };
+        let context =
+            Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
         match canon::encode(func, &context, &mut self.scratch, &mut self.encoding) {
             // Which symbols are functions of the unit is not known yet, so no symbol counts.
             Ok(()) => {
@@ -306,7 +302,7 @@ impl Classes<'_> {
             Item::Function(function) => {
                 let context = Context {
                     policy: self.options.compare,
-                    endianness: self.options.target.endianness,
+                    target: self.options.target,
                     key: self.unit.functions[function].attributes.key,
                     symbols: self.symbols,
                 };

@@ -15,6 +15,8 @@
 
 use crate::canon::ResolveSymbol;
 use crate::encoding::Encoding;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::{Addresses, Linkage};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -119,6 +121,8 @@ impl DataAttributes {
 
 /// A digest of what is constant in a data object: those that differ in it are not compared.
 pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
+    #[cfg(feature = "fuzzing")]
+    let data = &*sabotage::blinded_data(data);
     let DataObject { contents, relocations, section } = data;
     let mut hasher = Xxh3::new();
     for number in [DATA as u64, key, contents.size(), relocations.len() as u64] {
@@ -139,6 +143,8 @@ const DATA: u32 = 0xffff;
 
 /// Writes the encoding of `data` into `out`, which is cleared first. Linear in its size.
 pub(crate) fn encode(data: &DataObject, key: u64, symbols: &dyn ResolveSymbol, out: &mut Encoding) {
+    #[cfg(feature = "fuzzing")]
+    let data = &*sabotage::blinded_data(data);
     out.clear();
     let DataObject { contents, relocations, section } = data;
     out.shape_word(DATA);
@@ -165,7 +171,10 @@ pub(crate) fn encode(data: &DataObject, key: u64, symbols: &dyn ResolveSymbol, o
     for DataReloc { offset, target, addend } in relocations {
         out.shape_word(*offset);
         out.constant_i64(*addend);
-        let node = symbols.resolve(target).and_then(|resolved| resolved.address);
+        let node = symbols.resolve(target).and_then(|resolved| match addend {
+            0 => resolved.address,
+            _ => resolved.inside,
+        });
         out.reference(target, node);
     }
 }

@@ -14,7 +14,7 @@ use crate::data::{DataAttributes, DataIndex};
 use crate::emitted::{Emitted, EmittedClass, Graph};
 use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
-use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody, body_of};
+use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
 use crate::remarks::Reason;
 use crate::stats::Stats;
 use crate::summary::Observed;
@@ -22,7 +22,7 @@ use crate::unit::{Bodies, DataSummary, FunctionIndex, Item, Summary, Unit, resol
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -94,8 +94,10 @@ pub(crate) fn decide(
     }
     decision.limit();
     let shared = decision.add_shared_bodies();
-    decision.weaken(&shared);
+    // Members first: what they get their representatives need.
     decision.align(&alignments);
+    decision.align_representatives();
+    decision.weaken(&shared);
     decision.lonely_representatives();
     let record = graph.map(|graph| decision.record(&graph, &shared));
     let Decision { entries, data, mut stats, .. } = decision;
@@ -114,7 +116,27 @@ pub(crate) fn decide(
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
     let classes = classified.partition.len() as u32;
-    Plan { entries, data, by_symbol, beyond, classes, numbering, shared, record, stats }
+    Plan {
+        entries,
+        data,
+        by_symbol,
+        beyond,
+        classes,
+        numbering,
+        shared,
+        record,
+        proof: None,
+        stats,
+    }
+}
+
+/// Whether a function can tell who called it. Linear in its size.
+fn observes_its_frame(func: &Function) -> bool {
+    let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    insts.any(|inst| {
+        let opcode = func.dfg.insts[inst].opcode();
+        matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
+    })
 }
 
 /// Whether the address of a function is compared by its class.
@@ -491,7 +513,12 @@ impl Decision<'_> {
     /// The size of a function that calls `to`, where such thunks are wanted and do what a jump does.
     fn call_thunk_size(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<u32> {
         let call_thunks = self.options.call_thunks?;
-        let signature = self.bodies.body(function).signature.clone();
+        let body = self.bodies.body(function);
+        if observes_its_frame(body) {
+            // It would see that of the thunk.
+            return None;
+        }
+        let signature = body.signature.clone();
         if signature.call_conv == CallConv::Tail && !call_thunks.tail_calls {
             // Tail calls promise that the stack does not grow.
             return None;
@@ -621,41 +648,98 @@ impl Decision<'_> {
         }
     }
 
-    /// Gives every representative the promises and the alignment that fit all whose place it takes.
-    fn weaken(&mut self, shared: &[SharedBody]) {
-        let added = self.classified.numbering.functions;
-        let mut merges: Vec<(FunctionIndex, FunctionIndex, bool)> = self
-            .entries
-            .iter()
-            .filter_map(|(function, entry)| {
-                let to = entry.disposition.representative()?;
-                let own_address = matches!(entry.disposition, Disposition::Thunk { to: _ });
-                Some((function, to, own_address))
-            })
-            .collect();
-        merges.sort_unstable_by_key(|&(function, _, _)| self.order(function));
-        for (function, to, own_address) in merges {
-            if !own_address {
-                let alignment = self.entries[function].alignment;
-                self.entries[to].alignment = self.entries[to].alignment.max(alignment);
+    /// Gives every representative the alignment that fits all whose place it takes.
+    fn align_representatives(&mut self) {
+        for function in self.entries.keys() {
+            let Entry { disposition, alignment, .. } = self.entries[function];
+            match disposition {
+                Disposition::Redirect { to } | Disposition::Alias { to } => {
+                    self.entries[to].alignment = self.entries[to].alignment.max(alignment);
+                }
+                // A thunk has an address of its own.
+                Disposition::Keep | Disposition::Thunk { to: _ } => {}
             }
-            let Some(body_of) = body_of(to, added, shared) else {
-                // It was emitted before, and the function was chosen to fit.
-                continue;
-            };
-            let node = |function| self.classified.numbering.node(Item::Function(function));
-            let kept = self.classified.facts_of[node(body_of)];
-            let other = self.classified.facts_of[node(function)];
-            if kept == other {
-                continue;
-            }
-            let facts = |facts: Option<u32>| {
-                &self.classified.facts[facts.expect("members have facts") as usize]
-            };
-            let before = facts(kept);
-            let mut weakened = self.entries[to].weakened.take().unwrap_or_else(|| before.clone());
-            meet(&mut weakened, facts(other));
-            self.entries[to].weakened = (weakened != *before).then_some(weakened);
         }
+    }
+
+    /// Gives every body the promises that hold for all functions whose place it takes.
+    ///
+    /// That is not only what becomes of representatives: callers that are equal because they call
+    /// two functions of a class share a body that calls one of the two, even if both are kept.
+    fn weaken(&mut self, shared: &[SharedBody]) {
+        let Classified { partition, numbering, facts_of, facts, .. } = self.classified;
+        let shared_by: BTreeMap<FunctionIndex, FunctionIndex> =
+            shared.iter().map(|shared| (shared.body_of, shared.function)).collect();
+        let referred_to = self.classes_referred_to();
+        for (class, referred_to) in referred_to.into_iter().enumerate() {
+            let emitted = self.found.get(class).copied().flatten().zip(self.emitted);
+            let emitted = emitted.and_then(|(class, emitted)| emitted.promises(class));
+            let nodes = partition.members(class);
+            if nodes.len() < 2 && emitted.is_none() {
+                continue;
+            }
+            let mut members: Vec<(FunctionIndex, u32)> = Vec::with_capacity(nodes.len());
+            for &node in nodes {
+                let node = Node::new(node as usize);
+                if let (Item::Function(function), Some(own)) =
+                    (numbering.item(node), facts_of[node])
+                    && self.counts_for_promises(function, referred_to)
+                {
+                    members.push((function, own));
+                }
+            }
+            members.sort_unstable_by_key(|&(function, _)| self.order(function));
+            let mut distinct: Vec<u32> = members.iter().map(|&(_, own)| own).collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            let Some((&first, others)) = distinct.split_first() else {
+                continue;
+            };
+            if others.is_empty() && emitted.is_none() {
+                continue;
+            }
+            // What all promise is the same from whichever of them it is told, up to the numbers of
+            // regions. So each meets that, not every other one.
+            let mut common = facts[first as usize].clone();
+            for &other in others {
+                meet(&mut common, &facts[other as usize]);
+            }
+            if let Some(emitted) = emitted {
+                meet(&mut common, emitted);
+            }
+            for (function, own) in members {
+                let before = &facts[own as usize];
+                let kept = (self.entries[function].disposition == Disposition::Keep)
+                    .then_some(function)
+                    .into_iter();
+                for function in kept.chain(shared_by.get(&function).copied()) {
+                    let mut weakened = before.clone();
+                    meet(&mut weakened, &common);
+                    self.entries[function].weakened = (weakened != *before).then_some(weakened);
+                }
+            }
+        }
+    }
+
+    /// Whether a caller that means `function` may reach the body of another of its class, or the
+    /// other way round.
+    fn counts_for_promises(&self, function: FunctionIndex, referred_to: bool) -> bool {
+        let Entry { attributes, disposition, reason, .. } = &self.entries[function];
+        let by_class = resolved(Node::new(0), attributes).call.is_some();
+        *disposition != Disposition::Keep
+            || *reason == Reason::Representative
+            || referred_to && by_class
+    }
+
+    /// The classes that functions refer to which have equals, or may get some in later units.
+    fn classes_referred_to(&self) -> Vec<bool> {
+        let Classified { partition, nodes, references, .. } = self.classified;
+        let mut referred_to = alloc::vec![self.emitted.is_some(); partition.len()];
+        for row in 0..nodes.len() {
+            for target in references.of(row) {
+                referred_to[partition.class_of(target.index())] = true;
+            }
+        }
+        referred_to
     }
 }

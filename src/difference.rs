@@ -219,7 +219,7 @@ fn walk(
 ) -> Option<Walked> {
     let context = Context {
         policy: options.compare,
-        endianness: options.target.endianness,
+        target: options.target,
         key: plan.entry(function).attributes.key,
         symbols: plan as &dyn ResolveSymbol,
     };

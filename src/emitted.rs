@@ -13,8 +13,9 @@
 //! if walking both in step never meets two that differ, which is the greatest fixpoint again.
 //!
 //! What it does *not* find: a function whose callee was not yet defined when the function was
-//! emitted, if that callee later turns out to equal another one; and a body that promises more than
-//! a later function does cannot stand for it, since what is emitted cannot be weakened.
+//! emitted, if that callee later turns out to equal another one; and a class of which a body promises
+//! more than a later function does, since what is emitted cannot be weakened. Such a function begins
+//! a class of its own, which is what later ones find.
 
 use crate::classes::{Node, Partition};
 use crate::classify::Classified;
@@ -63,10 +64,11 @@ struct Class {
     alignment: u64,
 }
 
-/// A body that others can be merged into.
+/// A body that callers of equal functions may reach.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub symbol: UserExternalName,
+    /// In bytes; 0 if nothing can be merged into it.
     pub alignment: u64,
     promises: Box<[Fact]>,
 }
@@ -136,6 +138,8 @@ pub(crate) struct Graph<'a> {
     classified: &'a Classified,
     /// The row of one member, by class.
     row: Vec<Option<u32>>,
+    /// The distinct facts of the members, by class.
+    facts: Vec<Vec<u32>>,
     /// Strongly connected components, callees first.
     components: Vec<Vec<u32>>,
     /// The component of each class.
@@ -149,12 +153,19 @@ impl<'a> Graph<'a> {
     /// member relies on, by class.
     pub fn new(classified: &'a Classified, alignment: &'a [u64]) -> Self {
         let mut row = alloc::vec![None; classified.partition.len()];
+        let mut facts: Vec<Vec<u32>> = alloc::vec![Vec::new(); row.len()];
         for (at, node) in classified.nodes.iter().enumerate() {
             let class = classified.partition.class_of(node.index());
             row[class].get_or_insert(at as u32);
+            if let Some(own) = classified.facts_of[*node]
+                && !facts[class].contains(&own)
+            {
+                facts[class].push(own);
+            }
         }
         let component = alloc::vec![u32::MAX; row.len()];
-        let mut graph = Graph { classified, row, components: Vec::new(), component, alignment };
+        let mut graph =
+            Graph { classified, row, facts, components: Vec::new(), component, alignment };
         graph.components = components(graph.row.len(), |class| graph.classes_used(class));
         graph.components.retain(|component| graph.row[component[0] as usize].is_some());
         for (index, component) in graph.components.iter().enumerate() {
@@ -257,6 +268,15 @@ impl Emitted {
         }
     }
 
+    /// By what an address behind that of `symbol` is compared.
+    pub(crate) fn atom_inside(&self, symbol: &UserExternalName) -> Atom {
+        match self.symbols.get(symbol) {
+            // Data: nobody calls it.
+            Some(Known { calls: false, .. }) => self.atom(symbol, false),
+            Some(Known { calls: true, .. }) | None => Atom::Symbol(symbol.clone()),
+        }
+    }
+
     /// What references to the class are compared by, if there can be any: functions that may be
     /// preempted are referred to by their symbols.
     fn leader(&self, class: Option<EmittedClass>) -> Option<&UserExternalName> {
@@ -313,7 +333,7 @@ impl Emitted {
                 })
                 .collect();
             if let Some(&class) = self.by_key.get(&key(&digest, &references))
-                && self.is_aligned(graph, first, class)
+                && self.fits(graph, first, class)
             {
                 found[first as usize] = Some(class);
                 return;
@@ -329,9 +349,23 @@ impl Emitted {
         }
     }
 
-    /// Whether code that takes an address in a class of the unit can do with one of an emitted class.
-    fn is_aligned(&self, graph: &Graph<'_>, class: u32, emitted: EmittedClass) -> bool {
+    /// Whether references to a class of the unit can do with what was emitted of another: the
+    /// addresses are aligned as much, and no body promises what a member does not. (Who calls the
+    /// one may be merged into who calls the other, whatever becomes of the members themselves.)
+    fn fits(&self, graph: &Graph<'_>, class: u32, emitted: EmittedClass) -> bool {
+        let promised = self.promises(emitted).unwrap_or(&[]);
+        let promises_hold = |facts: &u32| {
+            let facts = &graph.classified.facts[*facts as usize];
+            promised.is_empty() || promises_hold(promised, facts)
+        };
         graph.alignment[class as usize] <= self.classes[emitted].alignment
+            && graph.facts[class as usize].iter().all(promises_hold)
+    }
+
+    /// The promises that all bodies of an emitted class make: later ones give up what the first does
+    /// not promise.
+    pub(crate) fn promises(&self, class: EmittedClass) -> Option<&[Fact]> {
+        self.classes[class].bodies.first().map(|body| &*body.promises)
     }
 
     /// What code that takes the address of a member of an emitted class may rely on, in bytes.
@@ -353,7 +387,7 @@ impl Emitted {
         let mut waiting = alloc::vec![(first, candidate)];
         while let Some((class, emitted)) = waiting.pop() {
             let Cycle { digest, references } = self.cycles.get(&emitted)?;
-            if *digest != graph.digest(class as usize) || !self.is_aligned(graph, class, emitted) {
+            if *digest != graph.digest(class as usize) || !self.fits(graph, class, emitted) {
                 return None;
             }
             let targets: Vec<Target> = graph.targets(class as usize).collect();
@@ -490,7 +524,8 @@ pub(crate) struct RememberedBody<'a> {
     pub symbol: &'a UserExternalName,
     /// The node whose body it is.
     pub node: Node,
-    pub alignment: u64,
+    /// In bytes, if functions can be merged into it.
+    pub alignment: Option<u64>,
     pub promises: &'a [Fact],
 }
 
@@ -538,6 +573,7 @@ impl Record {
         }
         for RememberedBody { symbol, node, alignment, promises } in bodies {
             if let Some(of) = of(node) {
+                let alignment = alignment.unwrap_or(0);
                 let body = Body { symbol: symbol.clone(), alignment, promises: promises.into() };
                 record.bodies.push((of, body));
             }

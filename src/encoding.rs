@@ -51,12 +51,8 @@ impl Encoding {
     /// Within a unit, use [`Merger`](crate::Merger), which knows whose callees are equal.
     pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
         let mut encoding = Encoding::default();
-        let context = Context {
-            policy: options.compare,
-            endianness: options.target.endianness,
-            key: 0,
-            symbols: &NoUnit,
-        };
+        let context =
+            Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
         let body = canonicalized(func, options.canonicalize);
         canon::encode(&body, &context, &mut Scratch::default(), &mut encoding).ok()?;
         Some(encoding)

@@ -18,6 +18,8 @@
 //!
 //! This module knows no IR; `canon` finds facts, `apply` puts them into a function.
 
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -54,8 +56,19 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
     for (kept, other) in kept.iter_mut().zip(other) {
         match (kept, other) {
             (Fact::Block { cold }, Fact::Block { cold: other }) => *cold &= *other,
-            (Fact::Access { flags, region }, Fact::Access { flags: other, region: _ }) => {
+            #[cfg_attr(not(feature = "fuzzing"), expect(unused_variables, reason = "for a fault"))]
+            (
+                Fact::Access { flags, region },
+                Fact::Access { flags: other, region: other_region },
+            ) => {
                 *flags &= *other;
+                #[cfg(feature = "fuzzing")]
+                if sabotage::is(Fault::RegionPerAccess) {
+                    *region = region.filter(|region| {
+                        other_region.is_some_and(|other| other.user_id == region.user_id)
+                    });
+                    continue;
+                }
                 *region = region.filter(|region| survives[region.number as usize]);
             }
             (Fact::Block { .. }, Fact::Access { .. })

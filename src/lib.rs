@@ -21,7 +21,7 @@
 //!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
 //!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
 //!
-//! [`recheck`] compares everything a plan calls equal a second time; [`first_difference`] and
+//! [`prove`] proves a plan by means of its own ([`Options::prove`]); [`first_difference`] and
 //! [`nearest`] answer "why not?".
 //!
 //! # What is equal
@@ -66,9 +66,10 @@
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
+//! | `fuzzing` | generators and oracles for tests; may change in any version | `std` |
 //! | `cli` | the program `clif-merge` | `std` |
 
-#![no_std]
+#![cfg_attr(not(feature = "fuzzing"), no_std)]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -86,6 +87,7 @@ struct Embedding;
 
 mod apply;
 mod canon;
+mod checker;
 mod classes;
 mod classify;
 mod data;
@@ -94,13 +96,14 @@ mod difference;
 mod emitted;
 mod encoding;
 mod facts;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hash;
 mod map;
 #[cfg(feature = "module")]
 mod module;
 mod options;
 mod plan;
-mod recheck;
 mod remarks;
 mod stats;
 mod summary;
@@ -108,6 +111,7 @@ mod target;
 mod unit;
 
 pub use apply::call_thunk;
+pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
@@ -121,10 +125,9 @@ pub use map::{Code, MergeMap, Original, PerfMap};
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 pub use options::{
     Addresses, Attributes, CallThunks, Canonicalize, Compare, ComparePolicy, Linkage, Options,
-    Prebucket,
+    Prebucket, Prove,
 };
 pub use plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
-pub use recheck::{Disagreement, RecheckError, recheck};
 pub use remarks::Reason;
 pub use stats::Stats;
 pub use target::{JumpThunk, Target};

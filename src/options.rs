@@ -36,6 +36,10 @@ pub struct Options<'a> {
     /// thunk are left alone.
     pub call_thunks: Option<CallThunks>,
 
+    /// Whether every plan is proved by the independent checker before it is handed out. Default:
+    /// in builds with debug assertions.
+    pub prove: Prove,
+
     /// Perform only the first so many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
@@ -50,6 +54,7 @@ impl Default for Options<'_> {
             target: Target::generic(),
             aliases: false,
             call_thunks: None,
+            prove: Prove::default(),
             merge_limit: None,
         }
     }
@@ -57,8 +62,16 @@ impl Default for Options<'_> {
 
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { compare, prebucket, canonicalize, target, aliases, call_thunks, merge_limit } =
-            self;
+        let Options {
+            compare,
+            prebucket,
+            canonicalize,
+            target,
+            aliases,
+            call_thunks,
+            prove,
+            merge_limit,
+        } = self;
         f.debug_struct("Options")
             .field("compare", compare)
             .field("prebucket", prebucket)
@@ -66,9 +79,26 @@ impl fmt::Debug for Options<'_> {
             .field("target", target)
             .field("aliases", aliases)
             .field("call_thunks", call_thunks)
+            .field("prove", prove)
             .field("merge_limit", merge_limit)
             .finish()
     }
+}
+
+/// When [`Merger::plan`](crate::Merger::plan) has the independent checker prove its plan (see
+/// [`prove`](crate::prove)), which asks for the bodies again and takes about as long as a second
+/// walk and a clone of every kept function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prove {
+    /// In builds with debug assertions. A plan that does not hold is a panic.
+    #[default]
+    Debug,
+    /// In every build. Of a plan that does not hold nothing is done: every function is kept, with
+    /// the reason [`NotProved`](crate::Reason::NotProved), and
+    /// [`Plan::proof`](crate::Plan::proof) tells what was wrong.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 /// How thunks are made that call (see [`call_thunk`](crate::call_thunk)).

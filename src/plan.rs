@@ -17,10 +17,13 @@
 //! alias where the back end has aliases, else left alone.
 
 use crate::canon::{ResolveSymbol, Resolved};
+use crate::checker::{Proof, Refutation};
 use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
 use crate::emitted::Record;
 use crate::facts::Fact;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::{Attributes, Linkage};
 use crate::remarks::Reason;
 use crate::stats::Stats;
@@ -120,6 +123,12 @@ impl Entry {
         self.class
     }
 
+    /// Whether a kept function gets the body that was compared, which is not its own with
+    /// `Canonicalize::Optimize`: promises that several functions share are those of such bodies.
+    pub(crate) fn gets_compared_body(&self) -> bool {
+        self.reason == Reason::Representative || self.weakened.is_some()
+    }
+
     /// The alignment in bytes that the function's code needs: the largest of all functions that
     /// end up at its address.
     pub fn alignment(&self) -> u32 {
@@ -195,6 +204,8 @@ pub struct Plan {
     pub(crate) shared: Vec<SharedBody>,
     /// What later units may be merged into, if the unit comes after others.
     pub(crate) record: Option<Record>,
+    /// What the checker says, if it was asked.
+    pub(crate) proof: Option<Result<Proof, Refutation>>,
     pub(crate) stats: Stats,
 }
 
@@ -249,6 +260,11 @@ impl Plan {
         }
     }
 
+    /// What a symbol of the unit is.
+    pub(crate) fn item(&self, symbol: &UserExternalName) -> Option<Item> {
+        self.by_symbol.get(symbol).copied()
+    }
+
     /// The function that a direct call to `function` reaches at best.
     pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
         let entry = &self.entries[function];
@@ -275,14 +291,17 @@ impl Plan {
     /// The symbol whose address stands for the address of `symbol`, of a function or a data object:
     /// what pointers in data objects, and in everything else that the IR does not show, must use.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
-        match self.by_symbol.get(symbol) {
+        let right = match self.by_symbol.get(symbol) {
             None => symbol,
             Some(Item::Function(function)) => &self.entries[self.address_target(*function)].symbol,
             Some(Item::Data(data)) => match self.data[*data].disposition {
                 Disposition::Redirect { to } => &self.data[to].symbol,
                 Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
             },
-        }
+        };
+        #[cfg(feature = "fuzzing")]
+        let right = sabotage::redirected(self, symbol, right, false);
+        right
     }
 
     /// The number of functions that were added.
@@ -314,6 +333,56 @@ impl Plan {
         body_of(function, self.added(), &self.shared)
     }
 
+    /// What the independent checker says of this plan, if [`Options::prove`](crate::Options::prove)
+    /// asks for it: what it proved, or why nothing is merged.
+    pub fn proof(&self) -> Option<&Result<Proof, Refutation>> {
+        self.proof.as_ref()
+    }
+
+    /// The plan of the same unit that merges nothing.
+    pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
+        let Plan { entries, data, by_symbol, beyond, numbering, stats, .. } = self;
+        let Numbering { functions, data: objects } = numbering;
+        let entries = entries.into_iter().take(functions).map(|(function, entry)| Entry {
+            disposition: Disposition::Keep,
+            reason: Reason::NotProved,
+            class: function.as_u32(),
+            alignment: entry.attributes.alignment,
+            weakened: None,
+            ..entry
+        });
+        let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
+            disposition: Disposition::Keep,
+            reason: Reason::NotProved,
+            class: functions as u32 + index.as_u32(),
+            alignment: entry.attributes.alignment,
+            ..entry
+        });
+        let within = |item: &Item| match item {
+            Item::Function(function) => function.index() < functions,
+            Item::Data(data) => data.index() < objects,
+        };
+        Plan {
+            entries: entries.collect(),
+            data: data.collect(),
+            by_symbol: by_symbol.into_iter().filter(|(_, item)| within(item)).collect(),
+            beyond,
+            classes: (functions + objects) as u32,
+            numbering,
+            shared: Vec::new(),
+            record: None,
+            proof: Some(Err(refutation)),
+            stats: Stats {
+                plan_members: 0,
+                plan_merged: 0,
+                plan_merged_data_objects: 0,
+                plan_merged_data_bytes: 0,
+                plan_weakened: 0,
+                ..stats
+            },
+        }
+    }
+
     /// Counters of the run.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -329,7 +398,9 @@ pub(crate) fn body_of(
     if function.index() < added {
         return Some(function);
     }
-    shared.iter().find(|shared| shared.function == function).map(|shared| shared.body_of)
+    // They were added one after the other.
+    let at = shared.binary_search_by_key(&function, |shared| shared.function).ok()?;
+    Some(shared[at].body_of)
 }
 
 impl ResolveSymbol for Plan {

@@ -47,6 +47,8 @@ pub enum Reason {
     Preemptible,
     /// Thunk or alias: something that the pass does not see calls it by its symbol.
     SymbolUsed,
+    /// Kept: the independent checker refused the plan.
+    NotProved,
     /// Data object, kept: it can be written.
     Writable,
     /// Data object, kept: each thread has its own.
@@ -59,7 +61,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 24] = [
         Reason::NothingAlike,
         Reason::Different,
         Reason::ReferencesDiffer,
@@ -79,6 +81,7 @@ impl Reason {
         Reason::PatchableCalls,
         Reason::Preemptible,
         Reason::SymbolUsed,
+        Reason::NotProved,
         Reason::Writable,
         Reason::ThreadLocal,
         Reason::AddressSignificant,
@@ -107,6 +110,7 @@ impl Reason {
             Reason::PatchableCalls => "patchable-calls",
             Reason::Preemptible => "preemptible",
             Reason::SymbolUsed => "symbol-used",
+            Reason::NotProved => "not-proved",
             Reason::Writable => "writable",
             Reason::ThreadLocal => "thread-local",
             Reason::AddressSignificant => "address-significant",
@@ -142,6 +146,7 @@ impl Reason {
             Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",
             Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
             Reason::SymbolUsed => "something else calls it by its symbol: its symbol jumps",
+            Reason::NotProved => "the plan of the unit could not be proved: a bug of this crate",
             Reason::Writable => "it can be written",
             Reason::ThreadLocal => "each thread has its own",
             Reason::AddressSignificant => "its address matters, and data has no thunks",

@@ -67,8 +67,11 @@ impl Observed {
     /// Adds what the tables of `func` say. Linear in their sizes.
     pub fn add_tables(&mut self, func: &Function) {
         for gv in func.global_values.values() {
-            if let GlobalValueData::Symbol { name, offset: _, colocated: _, tls: _ } = gv {
+            if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv {
                 insert(&mut self.addresses, func, name);
+                if offset.bits() != 0 {
+                    insert(&mut self.interior, func, name);
+                }
             }
         }
         for callee in func.dfg.ext_funcs.values() {
@@ -100,7 +103,7 @@ impl Observed {
         }
     }
 
-    /// Whether a data object points into it, or behind it: only its own code will do there.
+    /// Whether something points into it, or behind it: only its own code will do there.
     pub fn points_inside(&self, symbol: &UserExternalName) -> bool {
         self.interior.contains(symbol)
     }

@@ -16,6 +16,9 @@ pub struct Target {
     /// The byte order of loads and stores that do not say theirs; `None` if it is not known, and
     /// then such an access equals only another one that does not say.
     pub endianness: Option<Endianness>,
+    /// Every stack slot is aligned to so many bytes, whatever it asks for: a power of two, 4 if it is
+    /// not known.
+    pub slot_alignment: u32,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
 }
@@ -55,7 +58,7 @@ impl Target {
     /// A target of which nothing is known. It has no jump thunks, so a function that would need
     /// one is left alone.
     pub const fn generic() -> Target {
-        Target { jump_thunk: None, endianness: None, smallest_function: 0 }
+        Target { jump_thunk: None, endianness: None, slot_alignment: 4, smallest_function: 0 }
     }
 
     /// x86-64: `jmp rel32`, 5 bytes.
@@ -70,6 +73,7 @@ impl Target {
                 addend: -4,
             }),
             endianness: Some(Endianness::Little),
+            slot_alignment: 8,
             // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret
             smallest_function: 9,
         }
@@ -92,6 +96,7 @@ impl Target {
                 addend: 0,
             }),
             endianness: Some(Endianness::Little),
+            slot_alignment: 8,
             // ret, after the same landing pad that the thunk has
             smallest_function: length as u32,
         }
@@ -109,7 +114,11 @@ impl Target {
                     .any(|flag| flag.name == "use_bti" && flag.as_bool() == Some(true));
                 Target::aarch64(use_bti)
             }
-            _ => Target { endianness: Some(isa.endianness()), ..Target::generic() },
+            _ => Target {
+                endianness: Some(isa.endianness()),
+                slot_alignment: u32::from(isa.pointer_bytes()),
+                ..Target::generic()
+            },
         }
     }
 

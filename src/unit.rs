@@ -10,12 +10,15 @@
 //! accepted by Cranelift's verifier, or they are left alone at best.
 
 use crate::canon::{ResolveSymbol, Resolved};
+use crate::checker::prove;
 use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
 use crate::emitted::{Atom, Emitted};
-use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
+use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::summary::{self, Observed};
@@ -365,6 +368,12 @@ impl<'a> Merger<'a> {
     /// Asks `bodies` for the functions that share a bucket with another one, and for those that
     /// were added before the first local function with a significant address. Linear in their
     /// sizes, up to a logarithm. The result does not depend on the order of the functions.
+    ///
+    /// What [`Options::prove`] costs comes on top.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, and only with [`Prove::Debug`], if the plan cannot be proved.
     pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
         self.observe(bodies);
         let mut classified = self.classify(bodies);
@@ -372,7 +381,13 @@ impl<'a> Merger<'a> {
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
         let Merger { options, emitted, unit, observed, stats, .. } = self;
-        decide(&options, unit, &observed, classified, emitted, bodies, stats)
+        let right = options;
+        #[cfg(feature = "fuzzing")]
+        let (given, unit, options) = sabotage::overlooked(unit, options);
+        let plan = decide(&options, unit, &observed, classified, emitted, bodies, stats);
+        #[cfg(feature = "fuzzing")]
+        let plan = sabotage::planned(plan, given);
+        proved(plan, bodies, &right)
     }
 
     /// Catches up on the functions whose uses of addresses were not looked at.
@@ -387,6 +402,23 @@ impl<'a> Merger<'a> {
     fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {
         let symbols = UnitSymbols::new(&self.unit, self.emitted);
         classify(symbols, &self.options, &mut self.classifier, bodies, &mut self.stats)
+    }
+}
+
+/// The plan, if it holds.
+fn proved(mut plan: Plan, bodies: &mut dyn Bodies, options: &Options<'_>) -> Plan {
+    match options.prove {
+        Prove::Never => return plan,
+        Prove::Debug if !cfg!(debug_assertions) => return plan,
+        Prove::Debug | Prove::Always => {}
+    }
+    match prove(&plan, bodies, options) {
+        Err(refutation) if options.prove == Prove::Debug => panic!("{refutation}"),
+        Err(refutation) => plan.without_merges(refutation),
+        Ok(proof) => {
+            plan.proof = Some(Ok(proof));
+            plan
+        }
     }
 }
 
@@ -449,16 +481,18 @@ impl ResolveSymbol for UnitSymbols<'_> {
         // The encoding must not say what is defined by now and what is not, or it would not be the
         // same in a later unit: every symbol is compared by a node.
         let resolved = match self.within(symbol) {
-            Some(Resolved { call, address }) => {
+            Some(Resolved { call, address, inside }) => {
                 let itself = || self.atom(Atom::Symbol(symbol.clone()));
                 Resolved {
                     call: Some(call.unwrap_or_else(itself)),
                     address: Some(address.unwrap_or_else(itself)),
+                    inside: Some(inside.unwrap_or_else(itself)),
                 }
             }
             None => Resolved {
                 call: Some(self.atom(emitted.atom(symbol, true))),
                 address: Some(self.atom(emitted.atom(symbol, false))),
+                inside: Some(self.atom(emitted.atom_inside(symbol))),
             },
         };
         self.atoms.borrow_mut().resolved.insert(symbol.clone(), resolved);
@@ -483,12 +517,15 @@ pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
     // must stay distinguishable: such a symbol equals only itself.
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
-    Resolved { call: call.then_some(node), address: address.then_some(node) }
+    #[cfg(feature = "fuzzing")]
+    let (call, address) = sabotage::by_class(attributes, call, address);
+    Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }
 }
 
 /// How references to a data object of the unit are compared.
 pub(crate) fn resolved_data(node: Node, attributes: &DataAttributes) -> Resolved {
-    Resolved { call: None, address: attributes.by_class().then_some(node) }
+    let address = attributes.by_class().then_some(node);
+    Resolved { call: None, address, inside: address }
 }
 
 /// The body that is compared.

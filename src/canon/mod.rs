@@ -29,17 +29,20 @@ mod tables;
 use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Compare, ComparePolicy};
+use crate::target::Target;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Endianness,
-    Function, Inst, StackSlotData, StackSlotKind, Type, UserExternalName, Value, types,
+    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Function, Inst,
+    StackSlotData, StackSlotKind, Type, UserExternalName, Value, types,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 
 /// Begins every shape stream. Changes with what the walk writes.
-const ENCODING_VERSION: u32 = 2;
+const ENCODING_VERSION: u32 = 3;
 
 /// The function cannot be encoded, because the verifier would refuse it (or there is no body).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub(crate) struct Malformed;
 /// What the walk must know beside the function.
 pub(crate) struct Context<'a> {
     pub policy: ComparePolicy,
-    pub endianness: Option<Endianness>,
+    pub target: Target,
     /// The function key of the function to be walked.
     pub key: u64,
     pub symbols: &'a dyn ResolveSymbol,
@@ -65,6 +68,9 @@ pub(crate) trait ResolveSymbol {
 pub(crate) struct Resolved {
     pub call: Option<Node>,
     pub address: Option<Node>,
+    /// For addresses so many bytes behind that of the symbol: equal functions need not have equal
+    /// code, so what points into one equals nothing that points into another.
+    pub inside: Option<Node>,
 }
 
 /// A resolver for walks that do not know the unit: every symbol is compared by name.
@@ -157,6 +163,13 @@ pub(crate) fn encode(
     scratch: &mut Scratch,
     out: &mut Encoding,
 ) -> Result<(), Malformed> {
+    #[cfg(feature = "fuzzing")]
+    let blinded = sabotage::blinded(func);
+    #[cfg(feature = "fuzzing")]
+    let (func, context) = (
+        &*blinded,
+        &Context { key: if sabotage::is(Fault::Key) { 0 } else { context.key }, ..*context },
+    );
     out.clear();
     scratch.marks.clear();
     reset(&mut scratch.values, func.dfg.num_values());
@@ -182,6 +195,8 @@ pub(crate) fn encode(
     if context.policy.value_labels == Compare::Compare {
         walk.value_labels()?;
     }
+    #[cfg(feature = "fuzzing")]
+    sabotage::encoded(out);
     Ok(())
 }
 
@@ -258,9 +273,9 @@ impl Walk<'_> {
         self.length(sized_stack_slots.len())?;
         for slot in sized_stack_slots.values() {
             let StackSlotData { kind, size, align_shift, key } = slot;
-            // A slot is aligned to a word in any case. 8 bytes is the largest word, so this may
-            // keep apart what a 32-bit target would not, never the reverse.
-            self.word(stack_slot_kind(*kind) | u32::from((*align_shift).max(3)) << 8);
+            let alignment = self.context.target.slot_alignment.trailing_zeros();
+            let alignment = u32::from(*align_shift).max(alignment);
+            self.word(stack_slot_kind(*kind) | alignment << 8);
             self.word(*size);
             if policy.stack_slot_keys == Compare::Compare {
                 self.word(u32::from(key.is_some()));

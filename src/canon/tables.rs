@@ -66,6 +66,8 @@ enum Use {
     /// A call that may be patched away: the symbol itself is observable.
     PatchableCall,
     Address,
+    /// An address behind that of the symbol.
+    Inside,
 }
 
 impl Walk<'_> {
@@ -159,7 +161,8 @@ impl Walk<'_> {
                     // `colocated` is a promise about the symbol, the same for all who name it.
                     self.word(3 | u32::from(*tls) << 8);
                     self.out.constant_i64(offset.bits());
-                    return self.reference(name, Use::Address);
+                    let usage = if offset.bits() == 0 { Use::Address } else { Use::Inside };
+                    return self.reference(name, usage);
                 }
                 GlobalValueData::DynScaleTargetConst { vector_type } => {
                     self.word(4);
@@ -190,7 +193,7 @@ impl Walk<'_> {
     fn trap_and_endianness(&self, data: MemFlagsData) -> u32 {
         // 0 is no trap code; it equals no trap code.
         let trap = data.trap_code().map_or(0, |code| u32::from(code.as_raw().get()));
-        let endianness = match (data.explicit_endianness(), self.context.endianness) {
+        let endianness = match (data.explicit_endianness(), self.context.target.endianness) {
             (Some(endianness), _) | (None, Some(endianness)) => match endianness {
                 Endianness::Little => 1,
                 Endianness::Big => 2,
@@ -230,6 +233,7 @@ impl Walk<'_> {
                     Use::Call => resolved.call,
                     Use::PatchableCall => None,
                     Use::Address => resolved.address,
+                    Use::Inside => resolved.inside,
                 });
                 self.out.reference(&self.func.params.user_named_funcs()[*name_ref], node);
             }

@@ -1,35 +1,45 @@
 //! Decisions that reach beyond the unit: merging into what was emitted before, and what later units
 //! may be merged into.
 
-use super::Decision;
+use super::{Decision, is_used_by_class};
 use crate::classify::Classified;
-use crate::data::DataIndex;
-use crate::emitted::{Graph, Record, Remembered, RememberedBody};
+use crate::data::{DataAttributes, DataIndex};
+use crate::emitted::{Body, Graph, Record, Remembered, RememberedBody};
 use crate::options::Linkage;
 use crate::plan::{DataEntry, Disposition, Entry, SharedBody};
 use crate::remarks::Reason;
 use crate::unit::{FunctionIndex, Item, resolved};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef;
 
 impl Decision<'_> {
     /// What was emitted before of the class of a node, and its promises allow to take its place.
-    fn emitted_body(&self, item: Item, alignment: u64) -> Option<UserExternalName> {
+    ///
+    /// It is aligned to `alignment`, and if its address is used by class, to what code relies on that
+    /// takes the address of any member: one such use can stand for another.
+    fn emitted_body(&self, item: Item, alignment: u64, by_class: bool) -> Option<&Body> {
         let node = self.classified.numbering.node(item);
-        let class = *self.found.get(self.classified.partition.class_of(node.index()))?;
+        let class = (*self.found.get(self.classified.partition.class_of(node.index()))?)?;
         let facts = &self.classified.facts[self.classified.facts_of[node]? as usize];
-        let body = self.emitted?.body(class?, facts, alignment)?;
-        Some(body.symbol.clone())
+        let emitted = self.emitted?;
+        let alignment = match by_class {
+            true => alignment.max(emitted.alignment(class)),
+            false => alignment,
+        };
+        emitted.body(class, facts, alignment)
     }
 
     /// The entry of a data object that was emitted before and equals `data`.
     pub(super) fn emitted_data(&mut self, data: DataIndex) -> Option<DataIndex> {
         let item = Item::Data(data);
-        let symbol = self.emitted_body(item, self.data[data].attributes.alignment)?;
+        let DataAttributes { alignment, .. } = self.data[data].attributes;
+        let by_class = self.data[data].attributes.by_class();
+        let Body { symbol, alignment, .. } = self.emitted_body(item, alignment, by_class)?;
+        let (symbol, alignment) = (symbol.clone(), *alignment);
         let entry = &self.data[data];
         let entry = DataEntry {
             symbol: symbol.clone(),
+            alignment,
             disposition: Disposition::Keep,
             reason: Reason::Representative,
             ..entry.clone()
@@ -41,10 +51,13 @@ impl Decision<'_> {
     /// The entry of a function that was emitted before and equals `function`.
     pub(super) fn emitted_function(&mut self, function: FunctionIndex) -> Option<FunctionIndex> {
         let item = Item::Function(function);
-        let alignment = u64::from(self.entries[function].attributes.alignment);
-        let symbol = self.emitted_body(item, alignment)?;
+        let attributes = &self.entries[function].attributes;
+        let (alignment, by_class) = (u64::from(attributes.alignment), is_used_by_class(attributes));
+        let Body { symbol, alignment, .. } = self.emitted_body(item, alignment, by_class)?;
+        let (symbol, alignment) = (symbol.clone(), *alignment);
         let entry = Entry {
             symbol: symbol.clone(),
+            alignment: u32::try_from(alignment).unwrap_or(u32::MAX),
             disposition: Disposition::Keep,
             reason: Reason::Representative,
             ..self.entries[function].clone()
@@ -69,8 +82,7 @@ impl Decision<'_> {
             };
             Remembered { symbol: self.symbol(item), node, calls, addresses }
         });
-        let own =
-            items.iter().filter(|&&item| self.stands_for_others(item)).map(|&item| (item, item));
+        let own = items.iter().filter(|&&item| self.is_referred_to(item)).map(|&item| (item, item));
         let shared = shared
             .iter()
             .map(|shared| (Item::Function(shared.function), Item::Function(shared.body_of)));
@@ -79,24 +91,24 @@ impl Decision<'_> {
             let facts = &facts[facts_of[node]? as usize];
             let (alignment, promises) = match item {
                 Item::Function(function) => {
-                    let Entry { alignment, weakened, .. } = &self.entries[function];
-                    (u64::from(*alignment), weakened.as_ref().unwrap_or(facts))
+                    let Entry { attributes, alignment, weakened, .. } = &self.entries[function];
+                    let alignment = (!attributes.pinned).then_some(u64::from(*alignment));
+                    (alignment, weakened.as_ref().unwrap_or(facts))
                 }
-                Item::Data(data) => (self.data[data].alignment, facts),
+                Item::Data(data) => (Some(self.data[data].alignment), facts),
             };
             Some(RememberedBody { symbol: self.symbol(item), node, alignment, promises })
         });
         Record::new(graph, self.found, symbols, bodies)
     }
 
-    /// Whether a function or data object is emitted and later ones can be merged into it.
-    fn stands_for_others(&self, item: Item) -> bool {
+    /// Whether a function or data object is emitted and references to equal ones may reach it.
+    fn is_referred_to(&self, item: Item) -> bool {
         match item {
             Item::Function(function) => {
                 let Entry { attributes, disposition, .. } = &self.entries[function];
                 *disposition == Disposition::Keep
                     && attributes.linkage != Linkage::Preemptible
-                    && !attributes.pinned
                     && !attributes.no_merge
             }
             Item::Data(data) => {

@@ -84,7 +84,7 @@ impl<M: Module> MergingModule<M> {
         with: With<'_>,
     ) -> ModuleResult<()> {
         self.stats.functions += 1;
-        let FunctionState { became, gone, body, .. } = self.functions[function];
+        let FunctionState { became, body, .. } = self.functions[function];
         let Some(body) = body.expand() else {
             return self.emit_body(plan, index, function, func, back_end, with);
         };
@@ -99,7 +99,8 @@ impl<M: Module> MergingModule<M> {
             Became::Kept => unreachable!("what keeps its body has no other"),
             Became::Thunk => {
                 self.stats.thunks += 1;
-                self.emit_thunk(function, &signature, self.local_name(body))
+                let alignment = plan.entry(index).alignment();
+                self.emit_thunk(function, &signature, alignment, self.local_name(body))
             }
             Became::Redirected => {
                 self.stats.redirects += 1;
@@ -107,12 +108,7 @@ impl<M: Module> MergingModule<M> {
             }
             Became::Alias => {
                 self.stats.aliases += 1;
-                if gone {
-                    return Ok(());
-                }
-                // The module wants a definition of everything that it was told to define.
-                self.aliases.functions.push((function, body));
-                self.inner.define_function_bytes(function, 1, &[], &[])
+                Ok(())
             }
         }
     }
@@ -221,13 +217,13 @@ impl<M: Module> MergingModule<M> {
         &mut self,
         function: FuncId,
         signature: &Signature,
+        alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
         let isa = self.inner.isa();
         let size = match self.target.jump_thunk {
             Some(jump) => {
-                let own = self.attributes_of(function).alignment;
-                let alignment = u64::from(own.max(isa.function_alignment().minimum));
+                let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
                 let reloc = ModuleReloc {
                     offset: jump.offset,
                     kind: jump.relocation,

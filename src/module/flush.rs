@@ -60,7 +60,9 @@ impl<M: Module> MergingModule<M> {
         let defined = self.flush_with(self.options.back_end, true, Some(ctx));
         if self.failed == Some(function) && self.functions[function].body.is_none() {
             // It was all that was held back, and nothing refers to it: it is as if it never came.
-            self.functions[function].defined = false;
+            let FunctionState { called, address_held, .. } = self.functions[function];
+            self.functions[function] =
+                FunctionState { called, address_held, ..FunctionState::default() };
             self.stats.functions -= 1;
             (self.failed, self.broken) = (None, false);
         }
@@ -104,6 +106,10 @@ impl<M: Module> MergingModule<M> {
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         self.emitted.extend(&plan);
         self.pass_stats = *plan.stats();
+        if let Some(Err(refutation)) = plan.proof() {
+            self.stats.refuted += 1;
+            self.refutation = Some(refutation.clone());
+        }
         Ok(())
     }
 
@@ -253,6 +259,7 @@ impl<M: Module> MergingModule<M> {
             },
             aliases: back_end != BackEnd::Any && self.options.aliases,
             call_thunks: Some(CALL_THUNKS),
+            prove: self.options.prove,
             merge_limit: self
                 .options
                 .merge_limit
@@ -319,10 +326,10 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Functions of which nothing was left, because nobody took their addresses, get code when what
-    /// is about to be emitted takes them.
+    /// Functions of which no code was left, because nobody took their addresses, get some when what is
+    /// about to be emitted takes them.
     fn keep_addresses(&mut self, pending: &Pending, unit: &Unit) -> ModuleResult<()> {
-        if self.stats.redirects == 0 {
+        if self.stats.redirects + self.stats.aliases == 0 {
             return Ok(());
         }
         let mut taken: Vec<u32> = Vec::new();
@@ -357,43 +364,47 @@ impl<M: Module> MergingModule<M> {
         taken.sort_unstable();
         taken.dedup();
         for function in taken.into_iter().map(FuncId::from_u32) {
-            let redirected = self.functions[function].became == Became::Redirected;
-            if redirected && self.attributes_of(function).addresses == Addresses::Significant {
+            let has_no_code = self.functions[function].became.has_no_code();
+            if has_no_code && self.attributes_of(function).addresses == Addresses::Significant {
                 self.thunk_after_all(function)?;
             }
         }
         Ok(())
     }
 
-    /// Makes a thunk of a function of which nothing was left.
+    /// Makes a thunk of a function of which no code was left.
     fn thunk_after_all(&mut self, function: FuncId) -> ModuleResult<()> {
         let state = &mut self.functions[function];
         let body = state.body.expand().expect("what is gone has a body elsewhere");
+        match state.became {
+            Became::Alias => self.stats.aliases -= 1,
+            _ => self.stats.redirects -= 1,
+        }
         (state.became, state.gone) = (Became::Thunk, false);
         state.reason = Some(Reason::AddressTaken);
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
-        self.emit_thunk(function, &signature, self.local_name(body))
+        let alignment = self.attributes_of(function).alignment;
+        self.emit_thunk(function, &signature, alignment, self.local_name(body))
             .inspect_err(|_| self.failed = Some(function))?;
-        self.stats.redirects -= 1;
         self.stats.thunks += 1;
         self.stats.saved_code_bytes -= u64::from(self.functions[function].size);
         Ok(())
     }
 
-    /// Defines functions of which nothing was left, because an object wants a definition of everything
-    /// that it was told to define. To be called once, after the last flush.
+    /// Defines functions of which no code was left, because an object wants a definition of everything
+    /// that it was told to define. To be called once, after the last flush: until then, each may need
+    /// code after all.
     pub(super) fn define_what_is_gone(&mut self, back_end: BackEnd) -> ModuleResult<()> {
         if back_end != BackEnd::Object {
             return Ok(());
         }
-        let is_redirected = |(function, state): (FuncId, &FunctionState)| {
-            let body = state.body.expand().filter(|_| state.became == Became::Redirected);
-            Some((function, body?))
+        let without_code = |(function, state): (FuncId, &FunctionState)| {
+            Some((function, state.body.expand().filter(|_| state.became.has_no_code())?))
         };
-        let redirected: Vec<(FuncId, FuncId)> =
-            self.functions.iter().filter_map(is_redirected).collect();
-        for (function, body) in redirected {
+        let without_code: Vec<(FuncId, FuncId)> =
+            self.functions.iter().filter_map(without_code).collect();
+        for (function, body) in without_code {
             let Attributes { linkage, addresses, .. } = self.attributes_of(function);
             // Its linkage can have widened since.
             if linkage.is_visible_outside() && addresses == Addresses::Significant {

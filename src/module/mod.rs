@@ -26,6 +26,7 @@ mod options;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
+use crate::checker::Refutation;
 use crate::data::DataAttributes;
 use crate::emitted::Emitted;
 use crate::map::{MergeMap, Original};
@@ -109,6 +110,11 @@ enum Became {
 }
 
 impl Became {
+    /// Whether its symbol, if it has one, is at the place of another function.
+    fn has_no_code(self) -> bool {
+        matches!(self, Became::Redirected | Became::Alias)
+    }
+
     fn disposition<I>(self, body: Option<I>) -> Disposition<I> {
         match (self, body) {
             (Became::Redirected, Some(to)) => Disposition::Redirect { to },
@@ -196,6 +202,7 @@ pub struct MergingModule<M> {
     stats: ModuleStats,
     /// Those of the last flush.
     pass_stats: Stats,
+    refutation: Option<Refutation>,
     context: Context,
     failed: Option<FuncId>,
     /// A flush failed, and what it had in hand is lost.
@@ -225,6 +232,7 @@ impl<M: Module> MergingModule<M> {
             emitted: Emitted::new(),
             stats: ModuleStats::default(),
             pass_stats: Stats::default(),
+            refutation: None,
             context: Context::new(),
             failed: None,
             broken: false,
@@ -291,6 +299,12 @@ impl<M: Module> MergingModule<M> {
     /// Counters of the pass in the last flush.
     pub fn pass_stats(&self) -> &Stats {
         &self.pass_stats
+    }
+
+    /// Why the plan of the last flush that was refused could not be proved. Symbols of functions
+    /// have namespace 0 and the number of their `FuncId`.
+    pub fn refutation(&self) -> Option<&Refutation> {
+        self.refutation.as_ref()
     }
 
     /// What became of a function, and why. `None` before it is flushed, and for functions that were

@@ -1,7 +1,7 @@
 //! What an embedder decides about a [`MergingModule`](super::MergingModule), and what it is told. Plain
 //! data: nothing is decided here.
 
-use crate::options::{Addresses, ComparePolicy, Prebucket};
+use crate::options::{Addresses, ComparePolicy, Prebucket, Prove};
 
 /// When functions are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub struct ModuleOptions {
     /// Whether functions are optimised before they are compared; see
     /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
     pub optimize: bool,
+    /// See [`Options::prove`](crate::Options::prove). A flush whose plan cannot be proved merges
+    /// nothing, and what it emits is not remembered.
+    pub prove: Prove,
     /// Perform only the first so many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,
 }
@@ -81,6 +84,7 @@ impl Default for ModuleOptions {
             compare: ComparePolicy::default(),
             prebucket: Prebucket::default(),
             optimize: false,
+            prove: Prove::default(),
             merge_limit: None,
         }
     }
@@ -92,6 +96,9 @@ impl Default for ModuleOptions {
 pub struct ModuleStats {
     /// Flushes that had something to do.
     pub flushes: usize,
+    /// Flushes of which nothing was merged, because the checker refused the plan: a bug of this
+    /// crate, and [`MergingModule::refutation`](super::MergingModule::refutation) tells more.
+    pub refuted: usize,
     /// Functions that were defined from IR and flushed.
     pub functions: usize,
     /// Functions that were compiled.

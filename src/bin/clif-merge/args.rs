@@ -125,7 +125,7 @@ pub struct Pass {
     #[arg(long, value_name = "N")]
     pub merge_limit: Option<u32>,
 
-    /// Check the result: compare all that was merged a second time, and run Cranelift's verifier
+    /// Check the result: prove every merge by independent means, and run Cranelift's verifier
     ///
     /// Exit code 4 if something is wrong, which is a bug in clif-merge.
     #[arg(long)]

@@ -1,12 +1,13 @@
 //! `--verify`: is the merged unit what it should be?
 //!
-//! All that was called equal is compared a second time, functions by the library, data objects here;
-//! and Cranelift's verifier looks at every function that is not the one that was read. What fails here is a bug of this program, unless
-//! the function was refused by the target's verifier before anything was done to it.
+//! The independent checker proves the plan, and Cranelift's verifier looks at every function that is
+//! not the one that was read. What fails here is a bug of this program, unless the function was
+//! refused by the target's verifier before anything was done to it.
 
-use crate::data::compare::{first_difference, is_compared};
+use crate::data::GivenData;
 use crate::exit::bug;
 use crate::pass::{Emit, Merged};
+use crate::table::thousands;
 use crate::unit::{Names, Unit};
 use anyhow::{Result, bail};
 use cranelift_codegen::ir::Function;
@@ -14,11 +15,11 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    DataIndex, Disposition, FunctionIndex, Options, cranelift_codegen, recheck,
+    Bodies, DataIndex, DataObject, FunctionIndex, Options, Proof, Refutation, cranelift_codegen,
+    prove,
 };
-use std::collections::BTreeMap;
 
-/// Checks `merged`, which was made of `unit` under `options`.
+/// Checks `merged`, which was made of `unit` under `options`, and tells what was checked.
 ///
 /// # Errors
 ///
@@ -28,8 +29,8 @@ pub fn check(
     merged: &Merged,
     options: &Options<'_>,
     isa: &dyn TargetIsa,
-) -> Result<()> {
-    second_comparison(unit, merged, options)?;
+) -> Result<String> {
+    let proof = proof(unit, merged, options)?;
     for (index, emit) in merged.emit.iter().enumerate() {
         if let Emit::Body(func) = emit
             && merged.changed[index]
@@ -37,57 +38,44 @@ pub fn check(
             valid(unit, &merged.names, merged, index, func, isa)?;
         }
     }
-    Ok(())
+    Ok(format!(
+        "proved: {} functions merged, {} rewritten, {} called in place of others, {} data objects merged",
+        thousands(proof.merged as u64),
+        thousands(proof.rewritten as u64),
+        thousands(proof.related as u64),
+        thousands(proof.data as u64),
+    ))
 }
 
-/// Compares the members of every class once more. References are compared by class, of functions
-/// and of data objects, so that each of the two comparisons relies on the other.
+/// Has the independent checker prove the plan.
 ///
 /// # Errors
 ///
-/// The first class that is none.
-pub fn second_comparison(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<()> {
-    let mut bodies = unit.functions.as_slice();
-    recheck(&merged.plan, &mut bodies, options).map_err(|error| {
-        let [one, other] = [&error.symbol, &error.other].map(|symbol| merged.names.display(symbol));
-        bug(format!("the second comparison of {one} and {other} failed: {error}"))
-    })?;
-    second_comparison_of_data(unit, merged)
+/// The first claim that does not hold.
+pub fn proof(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<Proof> {
+    let mut bodies = Given { functions: &unit.functions, data: &unit.data };
+    prove(&merged.plan, &mut bodies, options).map_err(|refutation| {
+        let Refutation { kept, original, mismatch, at } = refutation;
+        let [kept, original] = [kept, original].map(|symbol| merged.names.display(&symbol));
+        let at = at.map(|at| format!(", {at}")).unwrap_or_default();
+        bug(format!("the plan does not hold: {kept} does not stand for {original}: {mismatch}{at}"))
+    })
 }
 
-fn second_comparison_of_data(unit: &Unit, merged: &Merged) -> Result<()> {
-    let plan = &merged.plan;
-    let given = |data: DataIndex| &unit.data[data.index()];
-    let wrong = |one: DataIndex, other: DataIndex, what: &str| {
-        let [one, other] = [one, other].map(|data| merged.names.display(&given(data).symbol));
-        bug(format!("the second comparison of {one} and {other} failed: {what}"))
-    };
-    let mut classes: BTreeMap<u32, DataIndex> = BTreeMap::new();
-    for (data, entry) in plan.data_entries() {
-        let first = *classes.entry(entry.class()).or_insert(data);
-        if let Some(difference) = first_difference(unit, plan, data, first) {
-            return Err(wrong(data, first, &difference.explanation()));
-        }
-        let Some(to) = entry.disposition().representative() else {
-            continue;
-        };
-        let representative = plan.data_entry(to);
-        let what = if representative.class() != entry.class() {
-            "they are of two classes"
-        } else if representative.disposition() != Disposition::Keep {
-            "the representative is merged itself"
-        } else if !is_compared(given(data)) || !is_compared(given(to)) {
-            "one of them cannot merge"
-        } else if given(data).attributes.pinned || given(to).attributes.pinned {
-            "one of them is pinned"
-        } else if representative.alignment() < given(data).attributes.alignment {
-            "the representative has too small an alignment"
-        } else {
-            continue;
-        };
-        return Err(wrong(data, to, what));
+/// A unit as it was read.
+struct Given<'a> {
+    functions: &'a [Function],
+    data: &'a [GivenData],
+}
+
+impl Bodies for Given<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.index()]
     }
-    Ok(())
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.data[data.index()].object
+    }
 }
 
 fn valid(

@@ -85,7 +85,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
         let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
-        check(&unit, &merged, &options, &*isa)?;
+        let proof = check(&unit, &merged, &options, &*isa)?;
+        if common.general.verbose {
+            common.general.say(&proof);
+        }
     }
     let elf = isa.triple().binary_format == BinaryFormat::Elf;
     if unwind && !elf {
@@ -136,6 +139,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         target: _,
         aliases,
         call_thunks: _,
+        prove,
         merge_limit,
     } = *options;
     ModuleOptions {
@@ -143,6 +147,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         prebucket,
         optimize: matches!(canonicalize, Canonicalize::Optimize(_)),
         aliases,
+        prove,
         merge_limit,
         ..ModuleOptions::default()
     }

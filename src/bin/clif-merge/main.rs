@@ -14,8 +14,11 @@ mod emit_object;
 mod emit_text;
 mod exit;
 mod filetest;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod isa;
 mod jit;
+mod library;
 mod measure;
 mod merge;
 mod output;
@@ -96,7 +99,8 @@ enum Color {
 /// backed by memory only where it is used.
 const STACK_BYTES: usize = 256 << 20;
 
-fn main() -> ExitCode {
+/// Runs the program. (`pub` where it is a library: see `fuzz/Cargo.toml`.)
+pub fn main() -> ExitCode {
     exit::install_panic_hook();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     // Clap colours its own messages before it knows what the command line says about that.

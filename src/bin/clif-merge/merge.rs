@@ -71,7 +71,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
     if common.pass.verify {
-        check(&unit, &merged, &options, &*isa)?;
+        let proof = check(&unit, &merged, &options, &*isa)?;
+        if common.general.verbose {
+            common.general.say(&proof);
+        }
     }
     output.write(emit(&unit, &merged).as_bytes())?;
     if dispositions {

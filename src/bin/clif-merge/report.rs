@@ -255,7 +255,10 @@ fn measure(
     let plan = applied.plan.clone();
     if pass.verify {
         let merged = pass::merge(&unit, &options, &mut code_size)?;
-        check(&unit, &merged, &options, host)?;
+        let proof = check(&unit, &merged, &options, host)?;
+        if general.verbose {
+            general.say(&proof);
+        }
     }
     let compiled = measure::compile(&unit, applied, host, general.quiet)?;
 

@@ -1,13 +1,13 @@
 //! A function as text that Cranelift's reader reads back.
 //!
 //! Cranelift's own printer loses the names of symbols in global values (`userextname0` stands where
-//! `u1:2` should) and the table of dynamic types. This module puts both back and leaves everything
-//! else to that printer. It can also tell in which line a block or an instruction stands.
+//! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations. This module
+//! puts them back and leaves everything else to that printer. It can also tell in which line a block or an instruction stands.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
-use cranelift_codegen::ir::{Block, Function, GlobalValueData, Inst, Value};
-use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function};
+use cranelift_codegen::ir::{Block, Function, GlobalValueData, Inst, InstructionData, Value};
+use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function, write_operands};
 use cranelift_mergefunc::cranelift_codegen;
 use std::fmt::{self, Write};
 
@@ -70,6 +70,14 @@ impl FuncWriter for Writer {
     ) -> fmt::Result {
         let mut text = String::new();
         PlainWriter.write_instruction(&mut text, func, aliases, inst, indent)?;
+        if let InstructionData::AtomicRmw { flags, .. } | InstructionData::AtomicCas { flags, .. } =
+            func.dfg.insts[inst]
+        {
+            let mut operands = String::new();
+            write_operands(&mut operands, &func.dfg, inst)?;
+            let flags = func.dfg.mem_flags[flags];
+            text = text.replacen(&operands, &format!("{flags}{operands}"), 1);
+        }
         // The reader knows a dynamic type by its entry only. Entries that differ in the scale
         // alone are one and the same type in an instruction.
         for (dynamic, data) in &func.dfg.dynamic_types {
@@ -125,6 +133,8 @@ block0(v0: i64):
     v2 = load.dt0 v1
     v3 = extract_vector v2, 0
     v4 = extractlane v3, 1
+    v5 = atomic_rmw.i32 user3 little add v0, v4
+    v6 = atomic_cas notrap aligned v0, v4, v5
     return v4
 }
 ";

@@ -103,17 +103,17 @@ impl Header {
         }
     }
 
-    /// The command of that name, if the header has it.
+    /// The command of that name, if the header has it. `path` is for errors.
     ///
     /// # Errors
     ///
     /// If it has it twice.
-    pub fn command(&self, name: &str) -> Result<Option<&Command>> {
+    pub fn command(&self, path: &str, name: &str) -> Result<Option<&Command>> {
         let mut commands = self.commands.iter().filter(|command| command.name == name);
         let first = commands.next();
         match commands.next() {
             None => Ok(first),
-            Some(second) => bail!("line {}: a second 'test {name}'", second.line),
+            Some(second) => bail!("{path}:{}: a second 'test {name}'", second.line),
         }
     }
 }
@@ -237,5 +237,10 @@ mod tests {
             "f:2: a 'set' after the last 'target' has no effect",
         );
         assert_eq!(error("; ok\ntset run\n"), "f:2: expected 'function', found 'tset'");
+        // Said `f: line 3`, which no editor understands.
+        let header = Header::parse("f", "test merge\ntest run\ntest merge\n").unwrap();
+        assert_eq!(header.command("f", "run").unwrap().expect("a command").line, 2);
+        let error = header.command("f", "merge").unwrap_err().to_string();
+        assert_eq!(error, "f:3: a second 'test merge'");
     }
 }

@@ -143,7 +143,7 @@ fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
 /// The law that is broken.
 pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) -> Result<Merged> {
     let merged = pass::merge(unit, options, &mut |func| code_size(func, isa))?;
-    check::second_comparison(unit, &merged, options)?;
+    check::proof(unit, &merged, options)?;
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
     check_order(unit, &merged, options, isa)?;

@@ -86,6 +86,21 @@ pub fn check(path: &Path, settings: Settings) -> Report {
     report
 }
 
+/// Reads what a text says as a filetest, and does nothing of it. For fuzzing.
+#[cfg(feature = "fuzzing")]
+pub fn read(name: &str, text: &str, unit: Option<&Unit>) -> anyhow::Result<()> {
+    let lines = Lines::new(text);
+    wanted(name, &Header::parse(name, &lines.header())?)?;
+    if let Some(unit) = unit.filter(|unit| unit.functions.len() == lines.len()) {
+        let expectations = vec![vec!["; keep: representative".to_owned()]; lines.len()];
+        let blessed = lines.with_expectations(&expectations);
+        assert_eq!(Lines::new(&blessed).with_expectations(&expectations), blessed, "blessed twice");
+        contain(|| run::commands(name, &lines, unit, true))
+            .unwrap_or_else(|panic| Err(anyhow!("{name}: panic: {panic}")))?;
+    }
+    Ok(())
+}
+
 /// What a header asks for.
 struct Wanted {
     /// The options of `test merge`, if the file has it.
@@ -208,14 +223,14 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
 }
 
 fn wanted(name: &str, header: &Header) -> anyhow::Result<Wanted> {
-    let merge = match header.command("merge").with_context(|| name.to_owned())? {
+    let merge = match header.command(name, "merge")? {
         None => None,
         Some(command) => {
             let options = MergeOptions::parse(command);
             Some(options.with_context(|| format!("{name}:{}", command.line))?)
         }
     };
-    let run = header.command("run").with_context(|| name.to_owned())?;
+    let run = header.command(name, "run")?;
     if let Some(run) = run {
         ensure!(run.options.is_empty(), "{name}:{}: 'test run' has no options", run.line);
         ensure!(!header.targets.is_empty(), "{name}:{}: 'test run' needs a 'target'", run.line);

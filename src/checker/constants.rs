@@ -1,0 +1,95 @@
+//! Which values of a function are known, as far as branches hang on them.
+//!
+//! The simulation comes to definitions before uses, so what is known of a result follows from what
+//! is known of its operands: one step per instruction, forward. Only what conditions are made of is
+//! looked at: integers of up to 64 bits, a few instructions deep. The depth is part of what it means
+//! that a condition follows from constants: a branch on any other one is compared as it stands.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{BlockCall, DataFlowGraph, Inst, InstructionData, Opcode, Value};
+use cranelift_entity::SecondaryMap;
+
+/// The most instructions on a way from a constant to what is known, both included.
+const DEPTH: u32 = 8;
+
+/// The known values of one function and how deep they are; bits beyond the width of a value's type
+/// are 0.
+#[derive(Default)]
+pub(super) struct Known(SecondaryMap<Value, Option<(u64, u32)>>);
+
+impl Known {
+    fn of(&self, dfg: &DataFlowGraph, value: Value) -> Option<u64> {
+        self.0[dfg.resolve_aliases(value)].map(|(value, _)| value)
+    }
+
+    fn depth(&self, dfg: &DataFlowGraph, inst: Inst) -> u32 {
+        let operands = dfg.inst_args(inst).iter().map(|&arg| self.0[dfg.resolve_aliases(arg)]);
+        1 + operands.flatten().map(|(_, depth)| depth).max().unwrap_or(0)
+    }
+
+    /// Takes note of what `inst` computes.
+    pub fn learn(&mut self, dfg: &DataFlowGraph, inst: Inst) {
+        let &[result] = dfg.inst_results(inst) else {
+            return;
+        };
+        if let (Some(bits), Some(value)) = (width(dfg, result), self.evaluate(dfg, inst)) {
+            let depth = self.depth(dfg, inst);
+            let value = value as u64 & (u64::MAX >> (64 - bits));
+            self.0[result] = (depth <= DEPTH).then_some((value, depth));
+        }
+    }
+
+    /// What `inst` computes, as a number of which the low bits count.
+    fn evaluate(&self, dfg: &DataFlowGraph, inst: Inst) -> Option<i128> {
+        let unsigned = |value: Value| self.of(dfg, value).map(i128::from);
+        let signed = |value: Value| {
+            let unused = 64 - width(dfg, value)?;
+            Some(i128::from((self.of(dfg, value)? << unused) as i64 >> unused))
+        };
+        let data = &dfg.insts[inst];
+        match (data.opcode(), dfg.inst_args(inst)) {
+            (Opcode::Iconst, []) => match data {
+                InstructionData::UnaryImm { opcode: _, imm } => Some(i128::from(imm.bits())),
+                _ => None,
+            },
+            (Opcode::Uextend | Opcode::Ireduce, &[a]) => unsigned(a),
+            (Opcode::Sextend, &[a]) => signed(a),
+            (Opcode::Band, &[a, b]) => Some(unsigned(a)? & unsigned(b)?),
+            (Opcode::Bor, &[a, b]) => Some(unsigned(a)? | unsigned(b)?),
+            (Opcode::Bxor, &[a, b]) => Some(unsigned(a)? ^ unsigned(b)?),
+            (Opcode::Iadd, &[a, b]) => Some(unsigned(a)? + unsigned(b)?),
+            (Opcode::Isub, &[a, b]) => Some(unsigned(a)? - unsigned(b)?),
+            (Opcode::Icmp, &[a, b]) => {
+                let holds = match data.cond_code()? {
+                    IntCC::Equal => unsigned(a)? == unsigned(b)?,
+                    IntCC::NotEqual => unsigned(a)? != unsigned(b)?,
+                    IntCC::UnsignedLessThan => unsigned(a)? < unsigned(b)?,
+                    IntCC::UnsignedLessThanOrEqual => unsigned(a)? <= unsigned(b)?,
+                    IntCC::UnsignedGreaterThan => unsigned(a)? > unsigned(b)?,
+                    IntCC::UnsignedGreaterThanOrEqual => unsigned(a)? >= unsigned(b)?,
+                    IntCC::SignedLessThan => signed(a)? < signed(b)?,
+                    IntCC::SignedLessThanOrEqual => signed(a)? <= signed(b)?,
+                    IntCC::SignedGreaterThan => signed(a)? > signed(b)?,
+                    IntCC::SignedGreaterThanOrEqual => signed(a)? >= signed(b)?,
+                };
+                Some(i128::from(holds))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where `inst` always goes, if it is a branch on a condition that is known.
+    pub fn only_way(&self, dfg: &DataFlowGraph, inst: Inst) -> Option<BlockCall> {
+        let InstructionData::Brif { opcode: _, arg, blocks: [then, otherwise] } = dfg.insts[inst]
+        else {
+            return None;
+        };
+        Some(if self.of(dfg, arg)? != 0 { then } else { otherwise })
+    }
+}
+
+/// The width of a value in bits, if it is an integer that is looked at.
+fn width(dfg: &DataFlowGraph, value: Value) -> Option<u32> {
+    let ty = dfg.value_type(value);
+    (ty.is_int() && ty.bits() <= 64).then(|| ty.bits())
+}

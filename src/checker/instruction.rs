@@ -1,0 +1,316 @@
+//! Two instructions: every format, field by field.
+
+use super::refutation::Mismatch;
+use super::simulation::{Simulation, require};
+use super::{Claim, Use, tables};
+use crate::options::Compare;
+use cranelift_codegen::ir::{Inst, InstructionData, Opcode, UserStackMapEntry, Value};
+
+/// Operations of which the operands can change places.
+///
+/// Only operations on integers: of two NaNs, which one comes out of a float operation depends on
+/// the order of its operands.
+const COMMUTATIVE: &[Opcode] = &[
+    Opcode::AvgRound,
+    Opcode::Band,
+    Opcode::Bor,
+    Opcode::Bxor,
+    Opcode::Iadd,
+    Opcode::Imul,
+    Opcode::SaddOverflow,
+    Opcode::SaddSat,
+    Opcode::Smax,
+    Opcode::Smin,
+    Opcode::SmulOverflow,
+    Opcode::Smulhi,
+    Opcode::SqmulRoundSat,
+    Opcode::UaddOverflow,
+    Opcode::UaddOverflowTrap,
+    Opcode::UaddSat,
+    Opcode::Umax,
+    Opcode::Umin,
+    Opcode::UmulOverflow,
+    Opcode::Umulhi,
+];
+
+impl Simulation<'_> {
+    /// The same operation on operands that are bound to each other. Results are not looked at.
+    pub fn same_operation(&mut self, kept: Inst, original: Inst) -> Result<(), Mismatch> {
+        use InstructionData as I;
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let (x, y) = (&a.dfg.insts[kept], &b.dfg.insts[original]);
+        require(x.opcode() == y.opcode(), Mismatch::Opcode)?;
+        let same = |same: bool| require(same, Mismatch::Immediate);
+        let lists = (&a.dfg.value_lists, &b.dfg.value_lists);
+        match (x, y) {
+            (
+                I::AtomicCas { opcode: _, args: x, flags: p },
+                I::AtomicCas { opcode: _, args: y, flags: q },
+            ) => {
+                self.values(x, y)?;
+                tables::access(self, *p, *q)
+            }
+            (
+                I::AtomicRmw { opcode: _, args: x, flags: p, op: i },
+                I::AtomicRmw { opcode: _, args: y, flags: q, op: j },
+            ) => {
+                same(i == j)?;
+                self.values(x, y)?;
+                tables::access(self, *p, *q)
+            }
+            (I::Binary { opcode, args: x }, I::Binary { opcode: _, args: y }) => {
+                self.either_order(*opcode, x, y)
+            }
+            (
+                I::BinaryImm8 { opcode: _, arg: x, imm: i },
+                I::BinaryImm8 { opcode: _, arg: y, imm: j },
+            ) => {
+                same(i == j)?;
+                self.value(*x, *y)
+            }
+            (
+                I::BranchTable { opcode: _, arg: x, table: i },
+                I::BranchTable { opcode: _, arg: y, table: j },
+            ) => {
+                self.value(*x, *y)?;
+                tables::jump_table(self, *i, *j)
+            }
+            (
+                I::Brif { opcode: _, arg: x, blocks: i },
+                I::Brif { opcode: _, arg: y, blocks: j },
+            ) => {
+                self.value(*x, *y)?;
+                self.branch(&i[0], &j[0])?;
+                self.branch(&i[1], &j[1])
+            }
+            (
+                I::Call { opcode: _, args: x, func_ref: f },
+                I::Call { opcode: _, args: y, func_ref: g },
+            ) => {
+                tables::callee(self, Use::Call, *f, *g)?;
+                self.stack_maps(kept, original)?;
+                self.values(x.as_slice(lists.0), y.as_slice(lists.1))
+            }
+            (
+                I::CallIndirect { opcode: _, args: x, sig_ref: i },
+                I::CallIndirect { opcode: _, args: y, sig_ref: j },
+            ) => {
+                tables::callee_signature(self, *i, *j)?;
+                self.stack_maps(kept, original)?;
+                self.values(x.as_slice(lists.0), y.as_slice(lists.1))
+            }
+            (
+                I::CondTrap { opcode: _, arg: x, code: i },
+                I::CondTrap { opcode: _, arg: y, code: j },
+            ) => {
+                require(i == j, Mismatch::TrapCode)?;
+                self.value(*x, *y)
+            }
+            (
+                I::DynamicStackAddr { opcode: _, dynamic_stack_slot: i },
+                I::DynamicStackAddr { opcode: _, dynamic_stack_slot: j },
+            ) => require(i == j, Mismatch::DynamicSlots),
+            (
+                I::ExceptionHandlerAddress { opcode: _, block: x, imm: i },
+                I::ExceptionHandlerAddress { opcode: _, block: y, imm: j },
+            ) => {
+                same(i == j)?;
+                self.address_of_block(*x, *y)
+            }
+            (
+                I::FloatCompare { opcode: _, args: x, cond: i },
+                I::FloatCompare { opcode: _, args: y, cond: j },
+            ) => {
+                same(i == j)?;
+                self.values(x, y)
+            }
+            (I::FuncAddr { opcode: _, func_ref: f }, I::FuncAddr { opcode: _, func_ref: g }) => {
+                tables::callee(self, Use::Address, *f, *g)
+            }
+            (
+                I::IntAddTrap { opcode, args: x, code: i },
+                I::IntAddTrap { opcode: _, args: y, code: j },
+            ) => {
+                require(i == j, Mismatch::TrapCode)?;
+                self.either_order(*opcode, x, y)
+            }
+            (
+                I::IntCompare { opcode: _, args: x, cond: i },
+                I::IntCompare { opcode: _, args: y, cond: j },
+            ) => {
+                same(i == j)?;
+                self.values(x, y)
+            }
+            (I::Jump { opcode: _, destination: x }, I::Jump { opcode: _, destination: y }) => {
+                self.branch(x, y)
+            }
+            (
+                I::Load { opcode: _, arg: x, flags: p, offset: i },
+                I::Load { opcode: _, arg: y, flags: q, offset: j },
+            ) => {
+                same(i == j)?;
+                self.value(*x, *y)?;
+                tables::access(self, *p, *q)
+            }
+            (
+                I::LoadNoOffset { opcode: _, arg: x, flags: p },
+                I::LoadNoOffset { opcode: _, arg: y, flags: q },
+            ) => {
+                self.value(*x, *y)?;
+                tables::access(self, *p, *q)
+            }
+            (I::MultiAry { opcode: _, args: x }, I::MultiAry { opcode: _, args: y }) => {
+                self.values(x.as_slice(lists.0), y.as_slice(lists.1))
+            }
+            (I::NullAry { opcode: _ }, I::NullAry { opcode: _ }) => Ok(()),
+            (
+                I::Shuffle { opcode: _, args: x, imm: i },
+                I::Shuffle { opcode: _, args: y, imm: j },
+            ) => {
+                same(a.dfg.immediates.get(*i) == b.dfg.immediates.get(*j))?;
+                self.values(x, y)
+            }
+            (
+                I::StackAddr { opcode: _, stack_slot: x, offset: i },
+                I::StackAddr { opcode: _, stack_slot: y, offset: j },
+            ) => {
+                same(i == j)?;
+                require(x == y, Mismatch::StackSlots)
+            }
+            (
+                I::Store { opcode: _, args: x, flags: p, offset: i },
+                I::Store { opcode: _, args: y, flags: q, offset: j },
+            ) => {
+                same(i == j)?;
+                self.values(x, y)?;
+                tables::access(self, *p, *q)
+            }
+            (
+                I::StoreNoOffset { opcode: _, args: x, flags: p },
+                I::StoreNoOffset { opcode: _, args: y, flags: q },
+            ) => {
+                self.values(x, y)?;
+                tables::access(self, *p, *q)
+            }
+            (I::Ternary { opcode: _, args: x }, I::Ternary { opcode: _, args: y }) => {
+                self.values(x, y)
+            }
+            (
+                I::TernaryImm8 { opcode: _, args: x, imm: i },
+                I::TernaryImm8 { opcode: _, args: y, imm: j },
+            ) => {
+                same(i == j)?;
+                self.values(x, y)
+            }
+            (I::Trap { opcode: _, code: i }, I::Trap { opcode: _, code: j }) => {
+                require(i == j, Mismatch::TrapCode)
+            }
+            (
+                I::TryCall { opcode: _, args: x, func_ref: f, exception: i },
+                I::TryCall { opcode: _, args: y, func_ref: g, exception: j },
+            ) => {
+                tables::callee(self, Use::Call, *f, *g)?;
+                self.stack_maps(kept, original)?;
+                self.values(x.as_slice(lists.0), y.as_slice(lists.1))?;
+                tables::exception_table(self, *i, *j)
+            }
+            (
+                I::TryCallIndirect { opcode: _, args: x, exception: i },
+                I::TryCallIndirect { opcode: _, args: y, exception: j },
+            ) => {
+                self.stack_maps(kept, original)?;
+                self.values(x.as_slice(lists.0), y.as_slice(lists.1))?;
+                tables::exception_table(self, *i, *j)
+            }
+            (I::Unary { opcode: _, arg: x }, I::Unary { opcode: _, arg: y }) => self.value(*x, *y),
+            (
+                I::UnaryConst { opcode: _, constant_handle: i },
+                I::UnaryConst { opcode: _, constant_handle: j },
+            ) => self.constant(*i, *j),
+            (
+                I::UnaryGlobalValue { opcode: _, global_value: x },
+                I::UnaryGlobalValue { opcode: _, global_value: y },
+            ) => tables::global_value(self, *x, *y),
+            (I::UnaryIeee16 { opcode: _, imm: i }, I::UnaryIeee16 { opcode: _, imm: j }) => {
+                same(i.bits() == j.bits())
+            }
+            (I::UnaryIeee32 { opcode: _, imm: i }, I::UnaryIeee32 { opcode: _, imm: j }) => {
+                same(i.bits() == j.bits())
+            }
+            (I::UnaryIeee64 { opcode: _, imm: i }, I::UnaryIeee64 { opcode: _, imm: j }) => {
+                same(i.bits() == j.bits())
+            }
+            (I::UnaryImm { opcode: _, imm: i }, I::UnaryImm { opcode: _, imm: j }) => {
+                same(i.bits() == j.bits())
+            }
+            // Two formats. All are named, so that a new one must be given its arm.
+            (
+                I::AtomicCas { .. }
+                | I::AtomicRmw { .. }
+                | I::Binary { .. }
+                | I::BinaryImm8 { .. }
+                | I::BranchTable { .. }
+                | I::Brif { .. }
+                | I::Call { .. }
+                | I::CallIndirect { .. }
+                | I::CondTrap { .. }
+                | I::DynamicStackAddr { .. }
+                | I::ExceptionHandlerAddress { .. }
+                | I::FloatCompare { .. }
+                | I::FuncAddr { .. }
+                | I::IntAddTrap { .. }
+                | I::IntCompare { .. }
+                | I::Jump { .. }
+                | I::Load { .. }
+                | I::LoadNoOffset { .. }
+                | I::MultiAry { .. }
+                | I::NullAry { .. }
+                | I::Shuffle { .. }
+                | I::StackAddr { .. }
+                | I::Store { .. }
+                | I::StoreNoOffset { .. }
+                | I::Ternary { .. }
+                | I::TernaryImm8 { .. }
+                | I::Trap { .. }
+                | I::TryCall { .. }
+                | I::TryCallIndirect { .. }
+                | I::Unary { .. }
+                | I::UnaryConst { .. }
+                | I::UnaryGlobalValue { .. }
+                | I::UnaryIeee16 { .. }
+                | I::UnaryIeee32 { .. }
+                | I::UnaryIeee64 { .. }
+                | I::UnaryImm { .. },
+                _,
+            ) => Err(Mismatch::Opcode),
+        }
+    }
+
+    /// Two operands, which may have changed places if the operation allows it.
+    fn either_order(
+        &mut self,
+        opcode: Opcode,
+        kept: &[Value; 2],
+        original: &[Value; 2],
+    ) -> Result<(), Mismatch> {
+        let as_written = self.values(kept, original);
+        let commutes =
+            self.claim.policy.operand_order == Compare::Ignore && COMMUTATIVE.contains(&opcode);
+        match as_written {
+            Err(_) if commutes => self.values(kept, &[original[1], original[0]]),
+            as_written => as_written,
+        }
+    }
+
+    fn stack_maps(&mut self, kept: Inst, original: Inst) -> Result<(), Mismatch> {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let maps = [(a, kept), (b, original)]
+            .map(|(func, inst)| func.dfg.user_stack_map_entries(inst).unwrap_or(&[]));
+        let same = |(x, y): (&UserStackMapEntry, &UserStackMapEntry)| {
+            let UserStackMapEntry { ty, slot, offset } = x;
+            (*ty, *slot, *offset) == (y.ty, y.slot, y.offset)
+        };
+        let all = maps[0].len() == maps[1].len() && maps[0].iter().zip(maps[1]).all(same);
+        require(all, Mismatch::StackMap)
+    }
+}

@@ -1,0 +1,115 @@
+//! The independent checker: a proof, merge by merge, that a plan changes nothing.
+//!
+//! A *claim* says that the code of one function, as it is after [`Plan::apply`], may run wherever
+//! another function was meant to. A claim is proved by *simulation*: both functions are walked in
+//! step from their entries, and whatever is defined or reached at the same place is bound to each
+//! other, values to values and blocks to blocks, one to one; every operation must be the same, its
+//! operands must be bound to each other, and what the kept code promises to the optimiser the
+//! original must have promised too. Nothing is encoded, hashed or put into an order. So it fails
+//! for other reasons than the canonical walk does, and it shares no code with it (a test sees to
+//! that); it looks at what `apply` made of the functions, not at what the pass thought of them.
+//!
+//! Where the kept code refers to one function and the original to another, the first must stand
+//! for the second: another claim. [`prove`] follows claims until there are no new ones. Then all
+//! of them hold together, because each rests on places that are equal and on claims that are proved
+//! in the same way (coinduction, as for bisimulations: Park 1981). Around them it checks that every
+//! symbol and every address that can be observed is still there.
+//!
+//! What it does *not* do: it does not verify IR, does not look at code that a back end makes of
+//! thunks and aliases, and takes what was merged into the body of an earlier unit on trust, because
+//! that body is gone ([`Proof::trusted`] counts). It proves merges, not that everything equal was
+//! found. When functions with parameters come, a value of the kept code will be bound to a constant
+//! of the original in the same way in which it is bound to a value now.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `simulation` | which blocks and values belong together |
+//! | `instruction` | whether two instructions do the same: every format, field by field |
+//! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
+//! | `constants` | which branches always go the same way |
+//! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
+//! | `refutation` | how a failure is told |
+
+mod constants;
+mod instruction;
+mod refutation;
+mod simulation;
+mod tables;
+mod unit;
+
+pub use refutation::{Mismatch, Place, Refutation};
+pub use unit::{Proof, prove};
+
+use crate::options::{ComparePolicy, Options};
+use crate::target::Target;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use simulation::{Failure, Simulation};
+
+/// Proves that `kept` may run wherever `original` was meant to, if every symbol that they refer to
+/// stands for itself and for nothing else. Of `options`, the policy of comparison and the target's
+/// byte order count.
+///
+/// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
+/// logarithm in the number of alias regions.
+///
+/// # Errors
+///
+/// The first place, in the order of a walk from the entry, at which they do not do the same.
+pub fn stands_for(
+    kept: &Function,
+    original: &Function,
+    options: &Options<'_>,
+) -> Result<(), Refutation> {
+    let claim = Claim::new(kept, original, options);
+    Simulation::new(&claim, &mut Themselves).run().map_err(|failure| {
+        let Failure { mismatch, at } = failure;
+        let name = |func: &Function| func.name.get_user().cloned().unwrap_or_default();
+        Refutation { kept: name(kept), original: name(original), mismatch, at: Some(at) }
+    })
+}
+
+/// That one function may run in place of another.
+pub(crate) struct Claim<'a> {
+    pub kept: &'a Function,
+    pub original: &'a Function,
+    pub policy: ComparePolicy,
+    pub target: Target,
+    /// Whether `kept` is `original` after rewriting.
+    pub own: bool,
+}
+
+impl<'a> Claim<'a> {
+    fn new(kept: &'a Function, original: &'a Function, options: &Options<'_>) -> Self {
+        Claim { kept, original, policy: options.compare, target: options.target, own: false }
+    }
+}
+
+/// What a symbol is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Call,
+    /// A call that may be patched, so that its symbol is observable.
+    PatchableCall,
+    Address,
+    /// An address behind that of the symbol, in the code of a function or in a data object.
+    Inside,
+}
+
+/// Decides whether a reference to one symbol may stand where there was one to another.
+pub(crate) trait Symbols {
+    fn stands_for(
+        &mut self,
+        usage: Use,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> bool;
+}
+
+/// Every symbol stands for itself.
+struct Themselves;
+
+impl Symbols for Themselves {
+    fn stands_for(&mut self, _: Use, kept: &UserExternalName, original: &UserExternalName) -> bool {
+        kept == original
+    }
+}

@@ -1,0 +1,221 @@
+//! How a claim that does not hold is told: which functions, where, and what differs there.
+
+use core::fmt;
+use cranelift_codegen::ir::{Block, Inst, UserExternalName};
+
+/// A claim of a plan that does not hold: a bug in this crate, or in the caller's
+/// [`Bodies`](crate::Bodies).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refutation {
+    /// The function or data object that is kept.
+    pub kept: UserExternalName,
+    /// The one whose place it takes.
+    pub original: UserExternalName,
+    /// What is wrong.
+    pub mismatch: Mismatch,
+    /// Where, if it is a matter of bodies.
+    pub at: Option<Place>,
+}
+
+/// A place in two functions that are walked in step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The block of the kept function; none in the header.
+    pub kept_block: Option<Block>,
+    /// The instruction of the kept function; none in the header, at the head of a block, and where
+    /// there is none left.
+    pub kept_inst: Option<Inst>,
+    /// The block of the original.
+    pub original_block: Option<Block>,
+    /// The instruction of the original.
+    pub original_inst: Option<Inst>,
+}
+
+/// What makes a claim false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mismatch {
+    /// Signatures differ.
+    Signature,
+    /// Stack slots differ in number, size, alignment, or order.
+    StackSlots,
+    /// Dynamic stack slots differ.
+    DynamicSlots,
+    /// One has a stack limit and the other has none, or another one.
+    StackLimit,
+    /// Function keys differ.
+    Key,
+    /// A block has other parameters.
+    BlockParams,
+    /// A block ends before the other does.
+    Length,
+    /// Another operation.
+    Opcode,
+    /// Another type of a result.
+    ResultType,
+    /// An operand that is not bound to the other's.
+    Operand,
+    /// Another constant, offset, lane, mask, or condition.
+    Immediate,
+    /// Another trap code, or one only on one side.
+    TrapCode,
+    /// Another byte order.
+    ByteOrder,
+    /// A promise that the original does not make.
+    Promise,
+    /// A branch to another block, or with other arguments.
+    Target,
+    /// Other targets of a `br_table`.
+    JumpTable,
+    /// Other handlers of a `try_call`.
+    ExceptionTable,
+    /// Another signature of a callee.
+    CalleeSignature,
+    /// A reference to something that does not stand for what the original refers to.
+    Reference,
+    /// Another global value.
+    GlobalValue,
+    /// Another user stack map.
+    StackMap,
+    /// Source locations, debug tags or value labels differ, and the policy compares them.
+    Metadata,
+    /// A value is used that is not defined.
+    Undefined,
+    /// A promise about a callee that the original did not make.
+    Colocated,
+
+    /// A symbol that is gone is still referred to.
+    Dangling,
+    /// A symbol is gone that can be seen.
+    LostSymbol,
+    /// An address is another function's now, and somebody may notice.
+    LostAddress,
+    /// A function that must be left alone takes part.
+    LeftAlone,
+    /// A function stands for others whose place another definition may take.
+    Preemptible,
+    /// A thunk, an alias or a shared body that the target or the options do not allow.
+    NotAllowed,
+    /// The code that should stand for others is not kept.
+    NoBody,
+    /// The alignment is too small.
+    Alignment,
+    /// Data objects differ in contents, section, pointers, or attributes.
+    Data,
+}
+
+impl Mismatch {
+    /// Every one, those of bodies first.
+    pub const ALL: [Mismatch; 33] = [
+        Mismatch::Signature,
+        Mismatch::StackSlots,
+        Mismatch::DynamicSlots,
+        Mismatch::StackLimit,
+        Mismatch::Key,
+        Mismatch::BlockParams,
+        Mismatch::Length,
+        Mismatch::Opcode,
+        Mismatch::ResultType,
+        Mismatch::Operand,
+        Mismatch::Immediate,
+        Mismatch::TrapCode,
+        Mismatch::ByteOrder,
+        Mismatch::Promise,
+        Mismatch::Target,
+        Mismatch::JumpTable,
+        Mismatch::ExceptionTable,
+        Mismatch::CalleeSignature,
+        Mismatch::Reference,
+        Mismatch::GlobalValue,
+        Mismatch::StackMap,
+        Mismatch::Metadata,
+        Mismatch::Undefined,
+        Mismatch::Colocated,
+        Mismatch::Dangling,
+        Mismatch::LostSymbol,
+        Mismatch::LostAddress,
+        Mismatch::LeftAlone,
+        Mismatch::Preemptible,
+        Mismatch::NotAllowed,
+        Mismatch::NoBody,
+        Mismatch::Alignment,
+        Mismatch::Data,
+    ];
+
+    /// Whether it is found in two bodies that are walked in step, and not in what a plan says of
+    /// symbols, addresses and data.
+    pub fn is_of_bodies(self) -> bool {
+        self < Mismatch::Dangling
+    }
+
+    /// One sentence for a person.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Mismatch::Signature => "the signatures differ",
+            Mismatch::StackSlots => "the stack slots differ",
+            Mismatch::DynamicSlots => "the dynamic stack slots differ",
+            Mismatch::StackLimit => "the stack limits differ",
+            Mismatch::Key => "the function keys differ",
+            Mismatch::BlockParams => "the parameters of a block differ",
+            Mismatch::Length => "one block has more instructions",
+            Mismatch::Opcode => "the operations differ",
+            Mismatch::ResultType => "the types of a result differ",
+            Mismatch::Operand => "an operand is another value",
+            Mismatch::Immediate => "a constant differs",
+            Mismatch::TrapCode => "the trap codes differ",
+            Mismatch::ByteOrder => "the byte orders differ",
+            Mismatch::Promise => "the kept code promises more",
+            Mismatch::Target => "a branch goes elsewhere or passes other arguments",
+            Mismatch::JumpTable => "the jump tables differ",
+            Mismatch::ExceptionTable => "the exception handlers differ",
+            Mismatch::CalleeSignature => "the signatures of a callee differ",
+            Mismatch::Reference => "they refer to what does not stand for each other",
+            Mismatch::GlobalValue => "the global values differ",
+            Mismatch::StackMap => "the user stack maps differ",
+            Mismatch::Metadata => "what the policy compares differs",
+            Mismatch::Undefined => "a value is used that is not defined",
+            Mismatch::Colocated => "a callee became colocated",
+            Mismatch::Dangling => "what is gone is still referred to",
+            Mismatch::LostSymbol => "a symbol is gone that can be seen",
+            Mismatch::LostAddress => "an address that can be observed is gone",
+            Mismatch::LeftAlone => "one of them must be left alone",
+            Mismatch::Preemptible => "another definition may take the place of the kept one",
+            Mismatch::NotAllowed => "the options do not allow what became of it",
+            Mismatch::NoBody => "the code that should run is not kept",
+            Mismatch::Alignment => "the alignment is too small",
+            Mismatch::Data => "the data objects differ",
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.explanation())
+    }
+}
+
+impl fmt::Display for Refutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refutation { kept, original, mismatch, at } = self;
+        write!(f, "{kept} does not stand for {original}: {mismatch}")?;
+        match at {
+            Some(place) => write!(f, ", {place}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { kept_block, kept_inst, original_block, original_inst } = self;
+        let mut side = |name: &str, block: &Option<Block>, inst: &Option<Inst>| match (block, inst)
+        {
+            (_, Some(inst)) => write!(f, "{name} {inst}"),
+            (Some(block), None) => write!(f, "{name} {block}"),
+            (None, None) => write!(f, "{name} the header"),
+        };
+        side("at", kept_block, kept_inst)?;
+        side(" and at", original_block, original_inst)
+    }
+}
+
+impl core::error::Error for Refutation {}

@@ -1,0 +1,379 @@
+//! The walk of two functions in step.
+//!
+//! It starts from the two entries and comes to every pair of blocks that control flow leads to, and
+//! then to those of which only the address is taken. Blocks are bound when control is first seen to
+//! lead to both, values when both are defined. Blocks are visited in the order in which they are
+//! bound: a dominator comes before what it dominates, since every path to that leads over it, so in
+//! verified IR an operand is bound before it is used.
+
+use super::constants::Known;
+use super::refutation::{Mismatch, Place};
+use super::tables;
+use super::{Claim, Symbols};
+use crate::options::Compare;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    AliasRegion, Block, BlockArg, BlockCall, Constant, DebugTag, Function, Inst, InstructionData,
+    Opcode, Value, ValueLabelAssignments,
+};
+use cranelift_codegen::packed_option::{PackedOption, ReservedValue};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+
+/// Where a simulation failed, and how.
+pub(super) struct Failure {
+    pub mismatch: Mismatch,
+    pub at: Place,
+}
+
+/// Entities of the kept function and of the original, bound to each other one to one.
+struct Bijection<T: EntityRef + ReservedValue> {
+    original: SecondaryMap<T, PackedOption<T>>,
+    kept: SecondaryMap<T, PackedOption<T>>,
+}
+
+impl<T: EntityRef + ReservedValue> Bijection<T> {
+    fn new() -> Self {
+        Bijection { original: SecondaryMap::new(), kept: SecondaryMap::new() }
+    }
+
+    fn is_bound(&self, kept: T, original: T) -> bool {
+        self.original[kept].expand() == Some(original) && self.kept[original].expand() == Some(kept)
+    }
+
+    fn is_free(&self, kept: T, original: T) -> bool {
+        self.original[kept].is_none() && self.kept[original].is_none()
+    }
+
+    /// Binds the two to each other, unless one of them is bound to something else.
+    fn bind(&mut self, kept: T, original: T) -> bool {
+        if self.is_free(kept, original) {
+            self.original[kept] = original.into();
+            self.kept[original] = kept.into();
+        }
+        self.is_bound(kept, original)
+    }
+}
+
+/// Two functions on their way.
+pub(super) struct Simulation<'a> {
+    pub claim: &'a Claim<'a>,
+    pub symbols: &'a mut dyn Symbols,
+    values: Bijection<Value>,
+    blocks: Bijection<Block>,
+    /// The region of the kept function at each region of the original, or at none.
+    regions: BTreeMap<Option<AliasRegion>, Option<AliasRegion>>,
+    known: [Known; 2],
+    /// The constants that there are on either side: the pool has gaps, and panics there.
+    constants: [EntitySet<Constant>; 2],
+    /// Pairs of blocks that control flow leads to; those already visited remain.
+    queue: Vec<(Block, Block)>,
+    /// The kept blocks of `queue`.
+    queued: EntitySet<Block>,
+    /// Pairs of blocks whose addresses are taken.
+    addressed: Vec<(Block, Block)>,
+    /// No control flow leads to what is visited now.
+    dead: bool,
+    at: Place,
+}
+
+type Checked = Result<(), Mismatch>;
+
+/// `Ok` if `holds`.
+pub(super) fn require(holds: bool, mismatch: Mismatch) -> Checked {
+    if holds { Ok(()) } else { Err(mismatch) }
+}
+
+impl<'a> Simulation<'a> {
+    pub fn new(claim: &'a Claim<'a>, symbols: &'a mut dyn Symbols) -> Self {
+        Simulation {
+            claim,
+            symbols,
+            values: Bijection::new(),
+            blocks: Bijection::new(),
+            regions: BTreeMap::new(),
+            known: Default::default(),
+            constants: [claim.kept, claim.original].map(constants),
+            queue: Vec::new(),
+            queued: EntitySet::new(),
+            addressed: Vec::new(),
+            dead: false,
+            at: Place::default(),
+        }
+    }
+
+    /// Walks both functions to their ends.
+    pub fn run(mut self) -> Result<(), Failure> {
+        self.walk().map_err(|mismatch| Failure { mismatch, at: self.at })
+    }
+
+    fn walk(&mut self) -> Checked {
+        tables::headers(self)?;
+        let Claim { kept, original, .. } = *self.claim;
+        let entry = |func: &Function| func.layout.entry_block().ok_or(Mismatch::Undefined);
+        self.lead_to(entry(kept)?, entry(original)?)?;
+        let (mut visited, mut addressed) = (0, 0);
+        loop {
+            if let Some(&(a, b)) = self.queue.get(visited) {
+                visited += 1;
+                self.block(a, b)?;
+            } else if let Some(&(a, b)) = self.addressed.get(addressed) {
+                addressed += 1;
+                self.dead = true;
+                self.lead_to(a, b)?;
+            } else {
+                break;
+            }
+        }
+        self.value_labels()
+    }
+
+    /// Control goes to both.
+    fn lead_to(&mut self, kept: Block, original: Block) -> Checked {
+        self.block_pair(kept, original)?;
+        if self.queued.insert(kept) {
+            self.queue.push((kept, original));
+        }
+        Ok(())
+    }
+
+    fn block_pair(&mut self, kept: Block, original: Block) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let exist = a.layout.is_block_inserted(kept) && b.layout.is_block_inserted(original);
+        require(exist && self.blocks.bind(kept, original), Mismatch::Target)
+    }
+
+    /// The addresses of both are taken at the same place.
+    pub fn address_of_block(&mut self, kept: Block, original: Block) -> Checked {
+        self.block_pair(kept, original)?;
+        self.addressed.push((kept, original));
+        Ok(())
+    }
+
+    /// Two branches: the same target, the same arguments.
+    pub fn branch(&mut self, kept: &BlockCall, original: &BlockCall) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let (a, b) = (&a.dfg.value_lists, &b.dfg.value_lists);
+        self.lead_to(kept.block(a), original.block(b))?;
+        require(kept.args(a).count() == original.args(b).count(), Mismatch::Target)?;
+        for args in kept.args(a).zip(original.args(b)) {
+            match args {
+                (BlockArg::Value(a), BlockArg::Value(b)) => {
+                    self.value(a, b).map_err(|_| Mismatch::Target)?;
+                }
+                (BlockArg::TryCallRet(a), BlockArg::TryCallRet(b))
+                | (BlockArg::TryCallExn(a), BlockArg::TryCallExn(b)) => {
+                    require(a == b, Mismatch::Target)?;
+                }
+                (BlockArg::Value(_) | BlockArg::TryCallRet(_) | BlockArg::TryCallExn(_), _) => {
+                    return Err(Mismatch::Target);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Two uses: of values that are bound to each other.
+    pub fn value(&mut self, kept: Value, original: Value) -> Checked {
+        let (a, b) = (resolve(self.claim.kept, kept), resolve(self.claim.original, original));
+        let (Some(a), Some(b)) = (a, b) else {
+            return Err(Mismatch::Undefined);
+        };
+        if self.values.is_bound(a, b) {
+            return Ok(());
+        }
+        match self.values.is_free(a, b) {
+            // The verifier lets code that is never executed use what nothing computes.
+            true if self.dead => Ok(()),
+            true => Err(Mismatch::Undefined),
+            false => Err(Mismatch::Operand),
+        }
+    }
+
+    pub fn values(&mut self, kept: &[Value], original: &[Value]) -> Checked {
+        require(kept.len() == original.len(), Mismatch::Operand)?;
+        kept.iter().zip(original).try_for_each(|(&a, &b)| self.value(a, b))
+    }
+
+    /// Two definitions, of the same type.
+    fn define(&mut self, kept: &[Value], original: &[Value], mismatch: Mismatch) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        require(kept.len() == original.len(), mismatch)?;
+        for (&kept, &original) in kept.iter().zip(original) {
+            require(a.dfg.value_type(kept) == b.dfg.value_type(original), mismatch)?;
+            require(self.values.is_free(kept, original), Mismatch::Undefined)?;
+            self.values.bind(kept, original);
+        }
+        Ok(())
+    }
+
+    /// An access of each with these regions.
+    ///
+    /// In Cranelift two accesses of different regions do not alias, and a load without one is taken
+    /// not to alias a store that has one. So what the kept code tells apart the original must tell
+    /// apart, too, and a region stays what the embedder said it is.
+    pub fn regions(&mut self, kept: Option<AliasRegion>, original: Option<AliasRegion>) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
+        let one = *self.regions.entry(original).or_insert(kept) == kept;
+        let same = match (kept, original) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(kept), Some(original)) => user_id(a, kept) == user_id(b, original),
+        };
+        require(one && same, Mismatch::Promise)
+    }
+
+    /// Two constants of the pools.
+    pub fn constant(&self, kept: Constant, original: Constant) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let exist = self.constants[0].contains(kept) && self.constants[1].contains(original);
+        require(exist, Mismatch::Undefined)?;
+        let same = a.dfg.constants.get(kept) == b.dfg.constants.get(original);
+        require(same, Mismatch::Immediate)
+    }
+
+    fn block(&mut self, kept: Block, original: Block) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        self.at = Place {
+            kept_block: Some(kept),
+            kept_inst: None,
+            original_block: Some(original),
+            original_inst: None,
+        };
+        let params = (a.dfg.block_params(kept), b.dfg.block_params(original));
+        self.define(params.0, params.1, Mismatch::BlockParams)?;
+        require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Promise)?;
+        let mut steps = (effects(a, kept), effects(b, original));
+        loop {
+            let step = (steps.0.next(), steps.1.next());
+            (self.at.kept_inst, self.at.original_inst) = step;
+            match step {
+                (Some(kept), Some(original)) => self.step(kept, original)?,
+                (None, None) => return Ok(()),
+                (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Length),
+            }
+        }
+    }
+
+    /// Two instructions.
+    fn step(&mut self, kept: Inst, original: Inst) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        match (self.only_way(0, kept), self.only_way(1, original)) {
+            (Some(a), Some(b)) => self.branch(&a, &b)?,
+            (None, None) => {
+                self.same_operation(kept, original)?;
+                let results = (a.dfg.inst_results(kept), b.dfg.inst_results(original));
+                self.define(results.0, results.1, Mismatch::ResultType)?;
+                self.known[0].learn(&a.dfg, kept);
+                self.known[1].learn(&b.dfg, original);
+            }
+            (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Opcode),
+        }
+        self.metadata(kept, original)
+    }
+
+    /// Where an instruction always goes, if it is a jump, or a branch that amounts to one.
+    fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
+        let func = [self.claim.kept, self.claim.original][side];
+        match &func.dfg.insts[inst] {
+            InstructionData::Jump { opcode: _, destination } => Some(*destination),
+            _ if self.claim.policy.constant_branches == Compare::Compare || self.dead => None,
+            _ => self.known[side].only_way(&func.dfg, inst),
+        }
+    }
+
+    /// What does not change what is computed, where the policy compares it.
+    fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
+        let Claim { kept: a, original: b, policy, .. } = *self.claim;
+        if policy.source_locations == Compare::Compare {
+            require(a.srcloc(kept) == b.srcloc(original), Mismatch::Metadata)?;
+        }
+        if policy.debug_tags == Compare::Compare {
+            let tags = (a.debug_tags.get(kept), b.debug_tags.get(original));
+            let same = |(a, b): (&DebugTag, &DebugTag)| match (a, b) {
+                (DebugTag::User(a), DebugTag::User(b)) => a == b,
+                // Slots are bound in order.
+                (DebugTag::StackSlot(a), DebugTag::StackSlot(b)) => a == b,
+                (DebugTag::User(_) | DebugTag::StackSlot(_), _) => false,
+            };
+            let all = tags.0.len() == tags.1.len() && tags.0.iter().zip(tags.1).all(same);
+            require(all, Mismatch::Metadata)?;
+        }
+        Ok(())
+    }
+
+    /// The labels of all values that are bound, if the policy compares them.
+    fn value_labels(&mut self) -> Checked {
+        let Claim { kept: a, original: b, policy, .. } = *self.claim;
+        if policy.value_labels == Compare::Ignore {
+            return Ok(());
+        }
+        let labels = match (&a.dfg.values_labels, &b.dfg.values_labels) {
+            (None, None) => return Ok(()),
+            (Some(a), Some(b)) => (a, b),
+            (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Metadata),
+        };
+        let (base, other_base) = (a.params.base_srcloc(), b.params.base_srcloc());
+        for index in 0..a.dfg.num_values() {
+            let mut kept = Value::new(index);
+            let Some(mut original) = self.values.original[kept].expand() else {
+                continue;
+            };
+            // Labels are taken over from other values; a chain longer than the table is a cycle.
+            for step in 0.. {
+                require(step <= labels.0.len(), Mismatch::Metadata)?;
+                match (labels.0.get(&kept), labels.1.get(&original)) {
+                    (None, None) => break,
+                    (
+                        Some(ValueLabelAssignments::Starts(starts)),
+                        Some(ValueLabelAssignments::Starts(others)),
+                    ) => {
+                        let same = starts.len() == others.len()
+                            && starts.iter().zip(others).all(|(a, b)| {
+                                a.label == b.label
+                                    && a.from.expand(base) == b.from.expand(other_base)
+                            });
+                        require(same, Mismatch::Metadata)?;
+                        break;
+                    }
+                    (
+                        Some(ValueLabelAssignments::Alias { from, value }),
+                        Some(ValueLabelAssignments::Alias { from: other_from, value: other }),
+                    ) => {
+                        let same = from.expand(base) == other_from.expand(other_base);
+                        require(same, Mismatch::Metadata)?;
+                        kept = resolve(a, *value).ok_or(Mismatch::Metadata)?;
+                        original = resolve(b, *other).ok_or(Mismatch::Metadata)?;
+                        if self.values.is_bound(kept, original) {
+                            // Compared at its own place.
+                            break;
+                        }
+                        require(self.values.is_free(kept, original), Mismatch::Metadata)?;
+                    }
+                    _ => return Err(Mismatch::Metadata),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn constants(func: &Function) -> EntitySet<Constant> {
+    let mut constants = EntitySet::new();
+    for (&constant, _) in func.dfg.constants.iter() {
+        constants.insert(constant);
+    }
+    constants
+}
+
+/// The instructions of a block that do something.
+fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
+    let insts = func.layout.block_insts(block);
+    insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop)
+}
+
+/// The value that `value` is another name for.
+fn resolve(func: &Function, value: Value) -> Option<Value> {
+    func.dfg.value_is_valid(value).then(|| func.dfg.resolve_aliases(value))
+}

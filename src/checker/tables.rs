@@ -1,0 +1,284 @@
+//! What instructions and headers refer to, compared by content.
+
+use super::refutation::Mismatch;
+use super::simulation::{Simulation, require};
+use super::{Claim, Use};
+use crate::options::Compare;
+use cranelift_codegen::ir::function::FunctionStencil;
+use cranelift_codegen::ir::{
+    AliasRegion, AliasRegionData, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
+    ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData,
+    JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData,
+};
+
+type Checked = Result<(), Mismatch>;
+
+/// What stands before the first block.
+pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
+    let Claim { kept, original, policy, .. } = *simulation.claim;
+    let FunctionStencil {
+        version_marker: _,
+        signature,
+        sized_stack_slots,
+        dynamic_stack_slots,
+        global_values: _, // where they are used
+        dfg: _,           // where it is used
+        layout: _,        // the order of the simulation
+        srclocs: _,       // by instruction
+        debug_tags: _,    // by instruction
+        stack_limit,
+    } = &kept.stencil;
+    require(*signature == original.signature, Mismatch::Signature)?;
+
+    // All of them take their place in the frame, so they are bound in order, used or not.
+    let others = &original.sized_stack_slots;
+    require(sized_stack_slots.len() == others.len(), Mismatch::StackSlots)?;
+    for (slot, other) in sized_stack_slots.values().zip(others.values()) {
+        let StackSlotData { kind, size, align_shift, key } = slot;
+        let least = simulation.claim.target.slot_alignment;
+        let alignment = |shift: u8| (1_u64 << shift.min(63)).max(u64::from(least));
+        let same = *kind == other.kind
+            && *size == other.size
+            && alignment(*align_shift) == alignment(other.align_shift)
+            && (policy.stack_slot_keys == Compare::Ignore || *key == other.key);
+        require(same, Mismatch::StackSlots)?;
+    }
+
+    let others = &original.dynamic_stack_slots;
+    require(dynamic_stack_slots.len() == others.len(), Mismatch::DynamicSlots)?;
+    for (slot, other) in dynamic_stack_slots.values().zip(others.values()) {
+        let DynamicStackSlotData { kind, dyn_ty } = slot;
+        let types =
+            (kept.dfg.dynamic_types.get(*dyn_ty), original.dfg.dynamic_types.get(other.dyn_ty));
+        let (Some(ty), Some(other_ty)) = types else {
+            return Err(Mismatch::DynamicSlots);
+        };
+        let DynamicTypeData { base_vector_ty, dynamic_scale } = ty;
+        let same = *kind == other.kind && *base_vector_ty == other_ty.base_vector_ty;
+        require(same, Mismatch::DynamicSlots)?;
+        global_value(simulation, *dynamic_scale, other_ty.dynamic_scale)?;
+    }
+
+    match (*stack_limit, original.stack_limit) {
+        (None, None) => Ok(()),
+        (Some(limit), Some(other)) => global_value(simulation, limit, other),
+        (Some(_), None) | (None, Some(_)) => Err(Mismatch::StackLimit),
+    }
+}
+
+/// Two global values, followed to their bases.
+pub(super) fn global_value(
+    simulation: &mut Simulation<'_>,
+    mut kept: GlobalValue,
+    mut original: GlobalValue,
+) -> Checked {
+    use GlobalValueData as G;
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let same = |same: bool| require(same, Mismatch::GlobalValue);
+    // A chain longer than the table is a cycle.
+    for _ in 0..a.global_values.len() {
+        let (Some(x), Some(y)) = (a.global_values.get(kept), b.global_values.get(original)) else {
+            return Err(Mismatch::GlobalValue);
+        };
+        match (x, y) {
+            (G::VMContext, G::VMContext) => return Ok(()),
+            (
+                G::Load { base, offset, global_type, flags },
+                G::Load { base: other_base, offset: i, global_type: j, flags: other_flags },
+            ) => {
+                same(offset == i && global_type == j)?;
+                let (Some(p), Some(q)) = (mem_flags(a, *flags), mem_flags(b, *other_flags)) else {
+                    return Err(Mismatch::GlobalValue);
+                };
+                // Nothing weakens the promises of such a load.
+                same(promises(p) == promises(q) && region_id(a, p) == region_id(b, q))?;
+                behaviour(simulation, p, q)?;
+                (kept, original) = (*base, *other_base);
+            }
+            (
+                G::IAddImm { base, offset, global_type },
+                G::IAddImm { base: other_base, offset: i, global_type: j },
+            ) => {
+                same(offset == i && global_type == j)?;
+                (kept, original) = (*base, *other_base);
+            }
+            (
+                G::Symbol { name, offset, colocated, tls },
+                G::Symbol { name: other, offset: i, colocated: other_colocated, tls: j },
+            ) => {
+                same(offset == i && tls == j)?;
+                let gained = simulation.claim.own && *colocated && !other_colocated;
+                require(!gained, Mismatch::Colocated)?;
+                let usage = if offset.bits() == 0 { Use::Address } else { Use::Inside };
+                return symbol(simulation, usage, name, other);
+            }
+            (
+                G::DynScaleTargetConst { vector_type },
+                G::DynScaleTargetConst { vector_type: other },
+            ) => return same(vector_type == other),
+            (
+                G::VMContext
+                | G::Load { .. }
+                | G::IAddImm { .. }
+                | G::Symbol { .. }
+                | G::DynScaleTargetConst { .. },
+                _,
+            ) => return Err(Mismatch::GlobalValue),
+        }
+    }
+    Err(Mismatch::GlobalValue)
+}
+
+fn mem_flags(func: &Function, flags: MemFlags) -> Option<MemFlagsData> {
+    func.dfg.mem_flags.is_valid(flags).then(|| func.dfg.mem_flags[flags])
+}
+
+/// `aligned`, `readonly`, `can_move`.
+fn promises(flags: MemFlagsData) -> [bool; 3] {
+    [flags.aligned(), flags.readonly(), flags.can_move()]
+}
+
+fn region_id(func: &Function, flags: MemFlagsData) -> Option<u32> {
+    let AliasRegionData { user_id, description: _ } =
+        &func.dfg.alias_regions[valid_region(func, flags)?];
+    Some(*user_id)
+}
+
+fn valid_region(func: &Function, flags: MemFlagsData) -> Option<AliasRegion> {
+    flags.alias_region().filter(|&region| func.dfg.alias_regions.is_valid(region))
+}
+
+/// What an access does: how it traps, and in which order it takes its bytes.
+fn behaviour(simulation: &Simulation<'_>, kept: MemFlagsData, original: MemFlagsData) -> Checked {
+    require(kept.trap_code() == original.trap_code(), Mismatch::TrapCode)?;
+    let native = simulation.claim.target.endianness;
+    let order = |flags: MemFlagsData| flags.explicit_endianness().or(native);
+    require(order(kept) == order(original), Mismatch::ByteOrder)
+}
+
+/// Two memory accesses: the same behaviour, and no promise that the original does not make.
+pub(super) fn access(
+    simulation: &mut Simulation<'_>,
+    kept: MemFlags,
+    original: MemFlags,
+) -> Checked {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let (Some(p), Some(q)) = (mem_flags(a, kept), mem_flags(b, original)) else {
+        return Err(Mismatch::Undefined);
+    };
+    behaviour(simulation, p, q)?;
+    let made = promises(p).into_iter().zip(promises(q)).all(|(kept, made)| !kept || made);
+    require(made, Mismatch::Promise)?;
+    let regions = (valid_region(a, p), valid_region(b, q));
+    let valid = regions.0 == p.alias_region() && regions.1 == q.alias_region();
+    require(valid, Mismatch::Undefined)?;
+    simulation.regions(regions.0, regions.1)
+}
+
+/// Two functions used by name.
+pub(super) fn callee(
+    simulation: &mut Simulation<'_>,
+    usage: Use,
+    kept: FuncRef,
+    original: FuncRef,
+) -> Checked {
+    let Claim { kept: a, original: b, own, .. } = *simulation.claim;
+    let (Some(x), Some(y)) = (a.dfg.ext_funcs.get(kept), b.dfg.ext_funcs.get(original)) else {
+        return Err(Mismatch::Reference);
+    };
+    let ExtFuncData { name, signature, colocated, patchable } = x;
+    callee_signature(simulation, *signature, y.signature)?;
+    require(*patchable == y.patchable, Mismatch::Reference)?;
+    require(!own || !colocated || y.colocated, Mismatch::Colocated)?;
+    let usage = match usage {
+        Use::Call if *patchable => Use::PatchableCall,
+        Use::Call | Use::PatchableCall | Use::Address | Use::Inside => usage,
+    };
+    symbol(simulation, usage, name, &y.name)
+}
+
+pub(super) fn callee_signature(
+    simulation: &Simulation<'_>,
+    kept: SigRef,
+    original: SigRef,
+) -> Checked {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    match (a.dfg.signatures.get(kept), b.dfg.signatures.get(original)) {
+        (Some(x), Some(y)) => require(x == y, Mismatch::CalleeSignature),
+        (_, None) | (None, _) => Err(Mismatch::CalleeSignature),
+    }
+}
+
+fn symbol(
+    simulation: &mut Simulation<'_>,
+    usage: Use,
+    kept: &ExternalName,
+    original: &ExternalName,
+) -> Checked {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let stands = match (kept, original) {
+        (ExternalName::User(x), ExternalName::User(y)) => {
+            let names = (a.params.user_named_funcs().get(*x), b.params.user_named_funcs().get(*y));
+            let (Some(x), Some(y)) = names else {
+                return Err(Mismatch::Reference);
+            };
+            simulation.symbols.stands_for(usage, x, y)
+        }
+        (ExternalName::TestCase(x), ExternalName::TestCase(y)) => x == y,
+        (ExternalName::LibCall(x), ExternalName::LibCall(y)) => x == y,
+        (ExternalName::KnownSymbol(x), ExternalName::KnownSymbol(y)) => x == y,
+        (
+            ExternalName::User(_)
+            | ExternalName::TestCase(_)
+            | ExternalName::LibCall(_)
+            | ExternalName::KnownSymbol(_),
+            _,
+        ) => false,
+    };
+    require(stands, Mismatch::Reference)
+}
+
+/// Two jump tables, default first.
+pub(super) fn jump_table(
+    simulation: &mut Simulation<'_>,
+    kept: JumpTable,
+    original: JumpTable,
+) -> Checked {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let (Some(x), Some(y)) = (a.dfg.jump_tables.get(kept), b.dfg.jump_tables.get(original)) else {
+        return Err(Mismatch::JumpTable);
+    };
+    let (x, y) = (x.all_branches(), y.all_branches());
+    require(x.len() == y.len(), Mismatch::JumpTable)?;
+    x.iter().zip(y).try_for_each(|(x, y)| simulation.branch(x, y))
+}
+
+pub(super) fn exception_table(
+    simulation: &mut Simulation<'_>,
+    kept: ExceptionTable,
+    original: ExceptionTable,
+) -> Checked {
+    use ExceptionTableItem as H;
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
+    let (Some(x), Some(y)) = tables else {
+        return Err(Mismatch::ExceptionTable);
+    };
+    callee_signature(simulation, x.signature(), y.signature())?;
+    simulation.branch(x.normal_return(), y.normal_return())?;
+    require(x.items().count() == y.items().count(), Mismatch::ExceptionTable)?;
+    for items in x.items().zip(y.items()) {
+        match items {
+            (H::Tag(i, x), H::Tag(j, y)) => {
+                require(i == j, Mismatch::ExceptionTable)?;
+                simulation.branch(&x, &y)?;
+            }
+            (H::Default(x), H::Default(y)) => simulation.branch(&x, &y)?,
+            (H::Context(x), H::Context(y)) => simulation.value(x, y)?,
+            (H::Tag(..) | H::Default(_) | H::Context(_), _) => {
+                return Err(Mismatch::ExceptionTable);
+            }
+        }
+    }
+    Ok(())
+}

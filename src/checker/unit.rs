@@ -1,0 +1,625 @@
+//! Which claims a plan makes, and what must still be there afterwards.
+
+use super::refutation::{Mismatch, Refutation};
+use super::simulation::{Failure, Simulation};
+use super::{Claim, Symbols, Use, stands_for};
+use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
+use crate::options::{Addresses, Attributes, Linkage, Options};
+use crate::plan::{Disposition, Entry, Plan};
+use crate::unit::{Bodies, FunctionIndex, canonicalized};
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Opcode, UserExternalName, UserFuncName,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::EntityRef;
+
+/// What was proved of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Functions that were merged away, each proved to be replaced by one that does the same.
+    pub merged: usize,
+    /// Functions that were kept and changed, each proved to do what it did.
+    pub rewritten: usize,
+    /// Further pairs of functions, of which a caller of one now calls the other.
+    pub related: usize,
+    /// Data objects that were merged away.
+    pub data: usize,
+    /// Functions and data objects that were merged into what earlier units emitted: taken on trust.
+    pub trusted: usize,
+}
+
+/// Proves that the unit does after `plan` what it did before.
+///
+/// `bodies` are those that were planned, and `options` those of the run. Every function that is
+/// kept is cloned and rewritten by [`Plan::apply`], and compared with every function whose place
+/// its code takes. Linear in the sizes of the functions that are kept or merged, and of those that
+/// callers use in place of each other: usually few, but as many as pairs if m functions of one class
+/// are all kept, refer to each other, and m merged callers each refer to another one of them.
+///
+/// # Errors
+///
+/// The first claim that does not hold, in the order of functions and claims.
+///
+/// # Panics
+///
+/// If the bodies are not those that were planned, it may panic.
+pub fn prove(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Result<Proof, Refutation> {
+    let mut prover = Prover {
+        plan,
+        emitted: EmittedBodies::of(plan),
+        options,
+        bodies,
+        pending: Pending::default(),
+        proof: Proof::default(),
+    };
+    prover.functions()?;
+    prover.data()?;
+    prover.related()?;
+    Ok(prover.proof)
+}
+
+/// A pair that has to be proved: what is kept, and what it stands for.
+type Pair<T> = (T, T);
+
+/// Claims that came up on the way.
+#[derive(Default)]
+struct Pending {
+    /// By the kept one, so that each is rewritten once for many.
+    functions: BTreeMap<FunctionIndex, BTreeSet<FunctionIndex>>,
+    data: BTreeSet<Pair<DataIndex>>,
+    /// All that were ever pending.
+    known_functions: BTreeSet<Pair<FunctionIndex>>,
+    known_data: BTreeSet<Pair<DataIndex>>,
+}
+
+/// The entries that a plan has for what earlier units emitted, by symbol, and the classes of the
+/// unit that are merged into each. These merges are taken on trust; several classes can be one there.
+struct EmittedBodies {
+    functions: BTreeMap<(u32, u32), FunctionIndex>,
+    data: BTreeMap<(u32, u32), DataIndex>,
+    function_classes: BTreeSet<(FunctionIndex, u32)>,
+    data_classes: BTreeSet<(DataIndex, u32)>,
+}
+
+impl EmittedBodies {
+    fn of(plan: &Plan) -> EmittedBodies {
+        let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
+        let functions = plan.entries().filter(|&(function, _)| plan.is_emitted(function));
+        let data = plan.data_entries().skip(plan.numbering.data);
+        let function_classes = plan.entries().filter_map(|(_, entry)| {
+            let to = entry.disposition().representative()?;
+            plan.is_emitted(to).then_some((to, entry.class()))
+        });
+        let data_classes = plan.data_entries().filter_map(|(_, entry)| {
+            let to = entry.disposition().representative()?;
+            (to.index() >= plan.numbering.data).then_some((to, entry.class()))
+        });
+        EmittedBodies {
+            functions: functions.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
+            data: data.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
+            function_classes: function_classes.collect(),
+            data_classes: data_classes.collect(),
+        }
+    }
+}
+
+struct Prover<'a> {
+    plan: &'a Plan,
+    emitted: EmittedBodies,
+    options: &'a Options<'a>,
+    bodies: &'a mut dyn Bodies,
+    pending: Pending,
+    proof: Proof,
+}
+
+impl Prover<'_> {
+    /// What the plan says of each function, and the code of all that are kept.
+    fn functions(&mut self) -> Result<(), Refutation> {
+        let mut members: BTreeMap<FunctionIndex, Vec<FunctionIndex>> = BTreeMap::new();
+        for (function, entry) in self.plan.entries() {
+            self.disposition(function)?;
+            match entry.disposition().representative() {
+                Some(to) => members.entry(to).or_default().push(function),
+                None => drop(members.entry(function).or_default()),
+            }
+        }
+        let moved = self.plan.entries().any(|(_, entry)| is_moved(entry));
+        for (kept, members) in members {
+            let Some(body_of) = self.plan.body_of(kept) else {
+                self.proof.trusted += members.len();
+                continue;
+            };
+            let body = self.rewritten(kept);
+            self.names(kept, &body)?;
+            let original = self.bodies.body(body_of);
+            let renamed = body.stencil == original.stencil && body.params == original.params;
+            // Its references mean what they meant, unless an address is elsewhere now.
+            if !renamed || moved {
+                match self.claim(kept, &body, body_of, true) {
+                    Ok(()) => self.proof.rewritten += 1,
+                    // The verifier refuses it: it was left alone, and its references follow.
+                    Err(_) if self.is_malformed(body_of) => {}
+                    Err(refutation) => return Err(refutation),
+                }
+            }
+            for member in members {
+                self.claim(kept, &body, member, false)?;
+                self.proof.merged += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a function does not even stand for itself.
+    fn is_malformed(&mut self, function: FunctionIndex) -> bool {
+        let func = self.bodies.body(function);
+        stands_for(func, func, self.options).is_err()
+    }
+
+    /// The code of a kept function as it will be compiled.
+    fn rewritten(&mut self, kept: FunctionIndex) -> Function {
+        let body_of = self.plan.body_of(kept).expect("not emitted before");
+        let mut body = self.bodies.body(body_of).clone();
+        body.name = UserFuncName::User(self.plan.entry(kept).symbol().clone());
+        self.plan.apply(kept, &mut body, self.options);
+        body
+    }
+
+    /// No import of `body` is gone, whether it is used or not, and what it points into is there.
+    fn names(&self, function: FunctionIndex, body: &Function) -> Result<(), Refutation> {
+        let callees = body.dfg.ext_funcs.values().map(|callee| &callee.name);
+        let globals = body.global_values.values().filter_map(|gv| match gv {
+            GlobalValueData::Symbol { name, offset, .. } => Some((name, offset.bits() != 0)),
+            GlobalValueData::VMContext
+            | GlobalValueData::Load { .. }
+            | GlobalValueData::IAddImm { .. }
+            | GlobalValueData::DynScaleTargetConst { .. } => None,
+        });
+        for (name, inside) in callees.map(|name| (name, false)).chain(globals) {
+            let ExternalName::User(name) = name else {
+                continue;
+            };
+            let Some(symbol) = body.params.user_named_funcs().get(*name) else {
+                continue;
+            };
+            let mismatch = if is_gone(self.plan, symbol) {
+                Mismatch::Dangling
+            } else if inside && has_other_code(self.plan, symbol) {
+                Mismatch::LostAddress
+            } else {
+                continue;
+            };
+            let kept = self.plan.entry(function).symbol().clone();
+            return Err(refuted(kept, symbol.clone(), mismatch));
+        }
+        Ok(())
+    }
+
+    /// Proves that `body`, the code of `kept`, stands for `original`.
+    fn claim(
+        &mut self,
+        kept: FunctionIndex,
+        body: &Function,
+        original: FunctionIndex,
+        own: bool,
+    ) -> Result<(), Refutation> {
+        let symbol = |function| self.plan.entry(function).symbol().clone();
+        let keys = [kept, original].map(|at| self.plan.entry(at).attributes.key);
+        if keys[0] != keys[1] {
+            return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
+        }
+        let Prover { plan, emitted, options, bodies, pending, proof: _ } = self;
+        let meant = bodies.body(original);
+        // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
+        // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
+        let optimised = plan.entry(kept).gets_compared_body();
+        let (body, meant) = match (optimised, own) {
+            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(meant)),
+            (true, _) => (Cow::Borrowed(body), canonicalized(meant, options.canonicalize)),
+            (false, false) => (
+                canonicalized(body, options.canonicalize),
+                canonicalized(meant, options.canonicalize),
+            ),
+        };
+        let claim = Claim { own, ..Claim::new(&body, &meant, options) };
+        let mut symbols = InUnit { plan, emitted, pending };
+        Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
+            let Failure { mismatch, at } = failure;
+            let symbol = |function| plan.entry(function).symbol().clone();
+            Refutation { kept: symbol(kept), original: symbol(original), mismatch, at: Some(at) }
+        })
+    }
+
+    /// Claims that other claims rest on.
+    fn related(&mut self) -> Result<(), Refutation> {
+        loop {
+            if let Some((kept, originals)) = self.pending.functions.pop_first() {
+                let body = self.rewritten(kept);
+                for original in originals {
+                    self.claim(kept, &body, original, false)?;
+                    self.proof.related += 1;
+                }
+            } else if let Some((kept, original)) = self.pending.data.pop_first() {
+                self.data_claim(kept, original)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What must be true of a function that is merged away, whatever its code is.
+    fn disposition(&mut self, function: FunctionIndex) -> Result<(), Refutation> {
+        let entry = self.plan.entry(function);
+        let Attributes {
+            linkage,
+            addresses,
+            address_taken,
+            key: _, // with the code
+            alignment,
+            symbol_used,
+            pinned,
+            no_merge,
+        } = entry.attributes;
+        let Some(to) = entry.disposition().representative() else {
+            return require_alignment(
+                entry.alignment() >= alignment,
+                entry.symbol(),
+                entry.symbol(),
+            );
+        };
+        let kept = self.plan.entry(to);
+        let wrong =
+            |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
+        if kept.disposition() != Disposition::Keep {
+            return wrong(Mismatch::NoBody);
+        }
+        let emitted = self.plan.is_emitted(to);
+        if pinned || no_merge || !emitted && (kept.attributes.pinned || kept.attributes.no_merge) {
+            // A shared body is a new function, whoever it was cloned from.
+            return wrong(Mismatch::LeftAlone);
+        }
+        if !emitted && kept.attributes.linkage == Linkage::Preemptible {
+            return wrong(Mismatch::Preemptible);
+        }
+        let own_address = addresses == Addresses::Significant;
+        match entry.disposition() {
+            Disposition::Keep => unreachable!("has a representative"),
+            Disposition::Redirect { to: _ } => {
+                if linkage.is_visible_outside() || symbol_used {
+                    return wrong(Mismatch::LostSymbol);
+                }
+                // Uses in functions and data are found where they are.
+                if own_address && address_taken {
+                    return wrong(Mismatch::LostAddress);
+                }
+            }
+            Disposition::Alias { to: _ } => {
+                if !self.options.aliases {
+                    return wrong(Mismatch::NotAllowed);
+                }
+                // Who takes the address of a function that nobody else can see is found where it is.
+                if own_address && (linkage.is_visible_outside() || address_taken) {
+                    return wrong(Mismatch::LostAddress);
+                }
+            }
+            Disposition::Thunk { to: _ } => {
+                let call = self.options.call_thunks.is_some_and(|thunks| {
+                    let body = self.bodies.body(function);
+                    let mut insts =
+                        body.layout.blocks().flat_map(|block| body.layout.block_insts(block));
+                    // Behind a call it would see the frame of the thunk.
+                    let sees_its_caller = insts.any(|inst| {
+                        let opcode = body.dfg.insts[inst].opcode();
+                        matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
+                    });
+                    let grows = body.signature.call_conv == CallConv::Tail && !thunks.tail_calls;
+                    !sees_its_caller && !grows
+                });
+                if self.options.target.jump_thunk.is_none() && !call {
+                    return wrong(Mismatch::NotAllowed);
+                }
+                // It has a place of its own.
+                return require_alignment(
+                    entry.alignment() >= alignment,
+                    entry.symbol(),
+                    entry.symbol(),
+                );
+            }
+        }
+        require_alignment(kept.alignment() >= alignment, kept.symbol(), entry.symbol())
+    }
+
+    /// What the plan says of each data object, and the contents of all that are kept.
+    fn data(&mut self) -> Result<(), Refutation> {
+        for (data, entry) in self.plan.data_entries().take(self.plan.numbering.data) {
+            match entry.disposition().representative() {
+                None => self.data_claim(data, data)?,
+                Some(to) => {
+                    self.data_disposition(data, to)?;
+                    match to.index() < self.plan.numbering.data {
+                        true => {
+                            self.data_claim(to, data)?;
+                            self.proof.data += 1;
+                        }
+                        false => self.proof.trusted += 1,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn data_disposition(&self, data: DataIndex, to: DataIndex) -> Result<(), Refutation> {
+        let (entry, kept) = (self.plan.data_entry(data), self.plan.data_entry(to));
+        let DataAttributes {
+            linkage,
+            addresses,
+            writable,
+            tls,
+            pinned,
+            symbol_used,
+            key: _,       // with the contents
+            alignment: _, // with the contents
+        } = entry.attributes;
+        let wrong =
+            |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
+        if kept.disposition() != Disposition::Keep {
+            return wrong(Mismatch::NoBody);
+        }
+        if writable || tls || pinned || kept.attributes.pinned {
+            return wrong(Mismatch::LeftAlone);
+        }
+        if linkage == Linkage::Preemptible || kept.attributes.linkage == Linkage::Preemptible {
+            return wrong(Mismatch::Preemptible);
+        }
+        if addresses == Addresses::Significant {
+            return wrong(Mismatch::LostAddress);
+        }
+        match entry.disposition() {
+            Disposition::Redirect { to: _ } if linkage.is_visible_outside() || symbol_used => {
+                wrong(Mismatch::LostSymbol)
+            }
+            Disposition::Alias { to: _ } if !self.options.aliases => wrong(Mismatch::NotAllowed),
+            Disposition::Thunk { to: _ } => wrong(Mismatch::NotAllowed),
+            Disposition::Keep | Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Proves that `kept`, with the pointers that it gets, stands for `original`.
+    fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
+        let Prover { plan, emitted, options: _, bodies, pending, proof: _ } = self;
+        let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
+        let wrong = |mismatch| Err(refuted(a.symbol().clone(), b.symbol().clone(), mismatch));
+        let (x, y) = (a.attributes, b.attributes);
+        if a.alignment() < y.alignment {
+            return wrong(Mismatch::Alignment);
+        }
+        if (x.writable, x.tls, x.key) != (y.writable, y.tls, y.key) {
+            return wrong(Mismatch::Data);
+        }
+        let x = bodies.data(kept).clone();
+        let y = bodies.data(original);
+        let DataObject { contents, relocations, section } = &x;
+        if *contents != y.contents || *section != y.section {
+            return wrong(Mismatch::Data);
+        }
+        let (mut pointers, mut others) = (sorted(relocations), sorted(&y.relocations));
+        let mut symbols = InUnit { plan, emitted, pending };
+        loop {
+            match (pointers.next(), others.next()) {
+                (None, None) => return Ok(()),
+                (Some(pointer), Some(other)) => {
+                    let DataReloc { offset, target, addend } = pointer;
+                    if (*offset, *addend) != (other.offset, other.addend) {
+                        return wrong(Mismatch::Data);
+                    }
+                    let target = plan.address_symbol(target);
+                    let usage = if *addend == 0 { Use::Address } else { Use::Inside };
+                    if !symbols.stands_for(usage, target, &other.target) {
+                        return wrong(Mismatch::Reference);
+                    }
+                }
+                (Some(_), None) | (None, Some(_)) => return wrong(Mismatch::Data),
+            }
+        }
+    }
+}
+
+/// Pointers by their place. Of two at one place the later one wins, so their order stays.
+fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
+    let mut pointers: Vec<&DataReloc> = relocations.iter().collect();
+    pointers.sort_by_key(|pointer| pointer.offset);
+    pointers.into_iter()
+}
+
+/// Whether nothing is emitted under a symbol any more.
+fn is_gone(plan: &Plan, symbol: &UserExternalName) -> bool {
+    let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
+    let data = plan.data(symbol).map(|at| plan.data_entry(at).disposition());
+    matches!(function, Some(Disposition::Redirect { to: _ }))
+        || matches!(data, Some(Disposition::Redirect { to: _ }))
+}
+
+/// Whether a symbol has the address of another function, although its own matters.
+fn is_elsewhere(plan: &Plan, symbol: &UserExternalName) -> bool {
+    plan.function(symbol).is_some_and(|function| is_moved(plan.entry(function)))
+}
+
+/// Whether what is behind the address of a function is not its own code any more.
+fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
+    plan.function(symbol).is_some_and(|at| plan.entry(at).disposition() != Disposition::Keep)
+}
+
+fn is_moved(entry: &Entry) -> bool {
+    matches!(entry.disposition(), Disposition::Alias { to: _ })
+        && entry.attributes.addresses == Addresses::Significant
+}
+
+fn refuted(kept: UserExternalName, original: UserExternalName, mismatch: Mismatch) -> Refutation {
+    Refutation { kept, original, mismatch, at: None }
+}
+
+fn require_alignment(
+    holds: bool,
+    kept: &UserExternalName,
+    original: &UserExternalName,
+) -> Result<(), Refutation> {
+    match holds {
+        true => Ok(()),
+        false => Err(refuted(kept.clone(), original.clone(), Mismatch::Alignment)),
+    }
+}
+
+/// Symbols as a plan has them.
+struct InUnit<'a> {
+    plan: &'a Plan,
+    emitted: &'a EmittedBodies,
+    pending: &'a mut Pending,
+}
+
+impl Symbols for InUnit<'_> {
+    fn stands_for(
+        &mut self,
+        usage: Use,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> bool {
+        let plan = self.plan;
+        if kept == original {
+            let moved = match usage {
+                Use::Call | Use::PatchableCall => false,
+                Use::Address => is_elsewhere(plan, kept),
+                Use::Inside => has_other_code(plan, kept),
+            };
+            return !is_gone(plan, kept) && !moved;
+        }
+        let key = (kept.namespace, kept.index);
+        let function = plan.function(kept).or(self.emitted.functions.get(&key).copied());
+        if let (Some(kept), Some(original)) = (function, plan.function(original)) {
+            return self.function(usage, kept, original);
+        }
+        let data = plan.data(kept).or(self.emitted.data.get(&key).copied());
+        if let (Some(kept), Some(original)) = (data, plan.data(original)) {
+            return matches!(usage, Use::Address | Use::Inside) && self.data(kept, original);
+        }
+        self.both_emitted(usage, kept, original)
+    }
+}
+
+impl InUnit<'_> {
+    /// Two symbols of earlier units, which were found to be of one class then: taken on trust.
+    fn both_emitted(
+        &self,
+        usage: Use,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> bool {
+        let node = |symbol: &UserExternalName| match self.plan.item(symbol) {
+            Some(_) => None,
+            None => {
+                let resolved = self.plan.beyond.get(symbol)?;
+                match usage {
+                    Use::Call => resolved.call,
+                    Use::PatchableCall => None,
+                    Use::Address => resolved.address,
+                    Use::Inside => resolved.inside,
+                }
+            }
+        };
+        node(kept).is_some_and(|class| node(original) == Some(class))
+    }
+
+    fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
+        let (a, b) = (self.plan.entry(kept), self.plan.entry(original));
+        // A symbol that something else may define, or that must stay distinguishable, stands for
+        // itself only; so does one that is observed.
+        let by_name = |attributes: &Attributes| {
+            attributes.linkage == Linkage::Preemptible || attributes.no_merge
+        };
+        let emitted = self.plan.is_emitted(kept);
+        if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
+            return false;
+        }
+        match usage {
+            Use::Call => {}
+            Use::PatchableCall | Use::Inside => return false,
+            // Whose address takes its place does not matter: nobody compares this one with it.
+            Use::Address => {
+                let insignificant = b.attributes.addresses == Addresses::Insignificant;
+                let place = match a.disposition() {
+                    Disposition::Alias { to } => self.plan.entry(to),
+                    _ => a,
+                };
+                if !insignificant || place.alignment() < b.attributes.alignment {
+                    return false;
+                }
+            }
+        }
+        // The code behind both symbols.
+        let code = |function: FunctionIndex| {
+            self.plan.entry(function).disposition().representative().unwrap_or(function)
+        };
+        let code = (code(kept), code(original));
+        if matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { to: _ }) {
+            return false;
+        }
+        if code.0 == code.1 {
+            // Proved with the original itself.
+            return true;
+        }
+        if self.plan.body_of(code.0).is_none() {
+            return self.emitted.function_classes.contains(&(code.0, b.class()));
+        }
+        if self.pending.known_functions.insert((code.0, original)) {
+            self.pending.functions.entry(code.0).or_default().insert(original);
+        }
+        true
+    }
+
+    fn data(&mut self, kept: DataIndex, original: DataIndex) -> bool {
+        let (a, b) = (self.plan.data_entry(kept), self.plan.data_entry(original));
+        let comparable = |attributes: &DataAttributes| {
+            attributes.addresses == Addresses::Insignificant
+                && attributes.linkage != Linkage::Preemptible
+                && !attributes.writable
+                && !attributes.tls
+        };
+        let place = match a.disposition() {
+            Disposition::Alias { to } => self.plan.data_entry(to),
+            _ => a,
+        };
+        if !comparable(&b.attributes) || place.alignment() < b.attributes.alignment {
+            return false;
+        }
+        if matches!(a.disposition(), Disposition::Redirect { to: _ }) {
+            return false;
+        }
+        let code = (
+            a.disposition().representative().unwrap_or(kept),
+            b.disposition().representative().unwrap_or(original),
+        );
+        if code.0 == code.1 {
+            return true;
+        }
+        if code.0.index() >= self.plan.numbering.data {
+            return self.emitted.data_classes.contains(&(code.0, b.class()));
+        }
+        if !comparable(&a.attributes) {
+            return false;
+        }
+        if self.pending.known_data.insert((code.0, original)) {
+            self.pending.data.insert((code.0, original));
+        }
+        true
+    }
+}
