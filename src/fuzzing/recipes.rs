@@ -1,0 +1,424 @@
+//! Random units of functions that call each other, and a caller's side for them.
+//!
+//! Uniformly random functions are never equal, so a unit is drawn from few recipes: a shape and a
+//! constant each. Two functions of one recipe differ in whom they refer to, in promises, and in
+//! nothing else, so whether they are equal depends on the rest of the unit. Every function has the
+//! signature `(i64, i64) -> i64 tail`, passes the verifier, and is called `u0:0`, `u0:1`, …;
+//! `u1:0` and its like are outside of the unit.
+
+use crate::fuzzing::permute::{Facts, permuted};
+pub use crate::fuzzing::program::DataMember;
+use crate::fuzzing::program::Parts;
+use crate::fuzzing::support::{Rng, free, parse_one};
+use crate::{
+    Addresses, Attributes, Bodies, DataIndex, DataObject, FunctionIndex, Linkage, Options, Plan,
+    Prebucket, Target,
+};
+use arbitrary::{Result, Unstructured};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use std::fmt::Write;
+
+/// Functions with their attributes, and the options to plan them with.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// In the order in which they are added.
+    pub functions: Vec<Member>,
+    /// Data objects, which are added after the functions. Recipes have none.
+    pub data: Vec<DataMember>,
+    /// What the unit is planned with.
+    pub options: Options<'static>,
+    /// What the caller says of the native size of every function.
+    pub code_size: Option<u32>,
+}
+
+/// A function of a unit. Its symbol is in `body.name`.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// What the caller says of it.
+    pub attributes: Attributes,
+    /// The function, under its symbol.
+    pub body: Function,
+}
+
+impl Member {
+    /// The symbol by which the others refer to it.
+    pub fn symbol(&self) -> UserExternalName {
+        self.body.name.get_user().expect("named by number").clone()
+    }
+}
+
+/// What a function of a unit does, up to its references.
+#[derive(Clone, Copy)]
+struct Recipe {
+    shape: Shape,
+    constant: u8,
+    /// The recipes of the functions that it refers to, mostly.
+    targets: [usize; 3],
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    /// A single instruction, so that no thunk is smaller.
+    Trap,
+    Leaf,
+    TwoCalls,
+    Diamond,
+    Loop,
+    AddressOnly,
+    Memory,
+    Handlers,
+    Symbol,
+    Patchable,
+    TailCall,
+    CallAndAddress,
+}
+
+/// Some more often than others: without functions that call nobody, few are equal.
+const SHAPES: [Shape; 16] = [
+    Shape::Trap,
+    Shape::Leaf,
+    Shape::Leaf,
+    Shape::Leaf,
+    Shape::TwoCalls,
+    Shape::TwoCalls,
+    Shape::Diamond,
+    Shape::Loop,
+    Shape::AddressOnly,
+    Shape::Memory,
+    Shape::Handlers,
+    Shape::Symbol,
+    Shape::Patchable,
+    Shape::Patchable,
+    Shape::TailCall,
+    Shape::CallAndAddress,
+];
+
+impl Unit {
+    /// A unit of two to ten functions, with random attributes and options.
+    pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
+        let count: usize = u.int_in_range(2..=10)?;
+        let recipe_count = u.int_in_range(1..=3)?;
+        let mut recipes = Vec::new();
+        for _ in 0..recipe_count {
+            let mut target = || u.int_in_range(0..=recipe_count - 1);
+            let targets = [target()?, target()?, target()?];
+            recipes.push(Recipe {
+                shape: *u.choose(&SHAPES)?,
+                constant: u.int_in_range(1..=2)?,
+                targets,
+            });
+        }
+        let mut kinds = Vec::new();
+        for _ in 0..count {
+            kinds.push(u.int_in_range(0..=recipe_count - 1)?);
+        }
+        let style = u.int_in_range(0..=5)?;
+        let mut functions = Vec::new();
+        for own in 0..count {
+            let body = parse_one(&text(recipes[kinds[own]], own, &kinds, u)?);
+            let attributes = match style {
+                0 | 1 => free(),
+                2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
+                _ => random_attributes(u)?,
+            };
+            functions.push(Member { attributes, body });
+        }
+        let options = Options {
+            prebucket: Prebucket::WalkAll,
+            aliases: u.arbitrary()?,
+            target: *u.choose(&[
+                Target::generic(),
+                Target::x86_64(),
+                Target::aarch64(false),
+                Target::aarch64(true),
+            ])?,
+            merge_limit: match u.ratio(1, 6)? {
+                true => Some(u.int_in_range(0..=4)?),
+                false => None,
+            },
+            ..Options::default()
+        };
+        let code_size = *u.choose(&[None, Some(8), Some(64)])?;
+        Ok(Unit { functions, data: Vec::new(), options, code_size })
+    }
+
+    /// The unit in which every function may go without a trace unless a call to it can be patched,
+    /// without thunks, aliases and limits: a function is redirected or kept.
+    pub fn redirect_only(mut self) -> Unit {
+        for member in &mut self.functions {
+            member.attributes = free();
+        }
+        self.options.target = Target::generic();
+        self.options.aliases = false;
+        self.options.merge_limit = None;
+        self
+    }
+
+    /// The same unit with every body in another form.
+    pub fn permuted(&self, facts: Facts, seed: u64) -> Unit {
+        let mut unit = self.clone();
+        let mut rng = Rng::new(seed);
+        for member in &mut unit.functions {
+            member.body = permuted(&member.body, facts, rng.word());
+        }
+        unit
+    }
+
+    /// Copies of the bodies, in their order.
+    pub fn bodies(&self) -> Vec<Function> {
+        self.functions.iter().map(|member| member.body.clone()).collect()
+    }
+
+    /// The plan for the unit, functions added in their order.
+    pub fn plan(&self) -> Plan {
+        Parts::from(self).plan()
+    }
+}
+
+/// The caller's side: bodies in memory, and symbols `u9:0`, `u9:1`, … for new functions.
+pub struct Held<'a> {
+    bodies: &'a [Function],
+    data: &'a [DataMember],
+    code_size: Option<u32>,
+    fresh: u32,
+}
+
+impl<'a> Held<'a> {
+    /// Hands out `bodies`, and says of each that its code has that size in bytes.
+    pub fn new(bodies: &'a [Function], code_size: Option<u32>) -> Self {
+        Held { bodies, data: &[], code_size, fresh: 0 }
+    }
+
+    /// Hands out `bodies` and the data objects of `unit`, and says what it says of sizes.
+    pub fn of(unit: &'a Unit, bodies: &'a [Function]) -> Self {
+        Held { data: &unit.data, ..Held::new(bodies, unit.code_size) }
+    }
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.bodies[function.as_u32() as usize]
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.data[data.as_u32() as usize].object
+    }
+
+    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(9, self.fresh - 1))
+    }
+}
+
+fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
+    const LINKAGES: [Linkage; 8] = [
+        Linkage::Local,
+        Linkage::Local,
+        Linkage::Local,
+        Linkage::Local,
+        Linkage::Export,
+        Linkage::Export,
+        Linkage::Hidden,
+        Linkage::Preemptible,
+    ];
+    Ok(Attributes {
+        symbol_used: u.ratio(1, 8)?,
+        linkage: *u.choose(&LINKAGES)?,
+        addresses: *u.choose(&Addresses::ALL)?,
+        address_taken: u.ratio(1, 6)?,
+        key: u64::from(u.ratio(1, 12)?),
+        alignment: *u.choose(&[1, 1, 16, 64])?,
+        pinned: u.ratio(1, 12)?,
+        no_merge: u.ratio(1, 12)?,
+    })
+}
+
+/// A symbol to refer to: mostly a function of the recipe `target`, at times any function, the
+/// function itself, or one outside of the unit.
+fn reference(
+    target: usize,
+    own: usize,
+    kinds: &[usize],
+    u: &mut Unstructured<'_>,
+) -> Result<String> {
+    let wanted: Vec<usize> = (0..kinds.len()).filter(|&at| kinds[at] == target).collect();
+    Ok(match u.int_in_range(0..=9)? {
+        0 => format!("u1:{}", u.int_in_range(0..=1)?),
+        1 => format!("u0:{own}"),
+        2 => format!("u0:{}", u.int_in_range(0..=kinds.len() - 1)?),
+        _ if wanted.is_empty() => "u1:0".into(),
+        _ => format!("u0:{}", u.choose(&wanted)?),
+    })
+}
+
+/// Promises of a memory access.
+fn promises(flags: &[&str], u: &mut Unstructured<'_>) -> Result<String> {
+    let mut text = String::from("notrap");
+    for flag in flags {
+        if u.ratio(1, 2)? {
+            write!(text, " {flag}").unwrap();
+        }
+    }
+    match u.int_in_range(0..=3)? {
+        0 => {}
+        region => write!(text, " region{}", region - 1).unwrap(),
+    }
+    Ok(text)
+}
+
+fn text(recipe: Recipe, own: usize, kinds: &[usize], u: &mut Unstructured<'_>) -> Result<String> {
+    let Recipe { shape, constant: k, targets } = recipe;
+    let mut text = format!("function u0:{own}(i64, i64) -> i64 tail {{\n");
+    if let Shape::Memory = shape {
+        // Declared in any order: a region is its user id, not its number.
+        let mut ids = [1, 2, 3];
+        ids.rotate_left(u.int_in_range(0..=2)?);
+        for (number, id) in ids.iter().enumerate() {
+            writeln!(text, "    region{number} = {id} \"memory {id}\"").unwrap();
+        }
+    }
+    if let Shape::Symbol = shape {
+        let (symbol, offset) = (reference(targets[0], own, kinds, u)?, 8 * (u32::from(k) - 1));
+        // One recipe takes the address of a function, the other one that of something inside it.
+        let offset = if offset == 0 { String::new() } else { format!("+{offset}") };
+        writeln!(text, "    gv0 = symbol colocated {symbol}{offset}").unwrap();
+    }
+    text.push_str("    sig0 = (i64, i64) -> i64 tail\n    sig1 = (i64) tail\n");
+    let patchable = matches!(shape, Shape::Patchable);
+    for (number, &target) in targets.iter().enumerate().take(shape.callees()) {
+        let symbol = reference(target, own, kinds, u)?;
+        // Calls that can be patched return nothing and are colocated; the signature of the callee
+        // itself is of no concern to anybody here.
+        let (flags, sig) = match (patchable && number < 2, u.arbitrary()?) {
+            (true, _) => ("colocated patchable ", 1),
+            (false, true) => ("colocated ", 0),
+            (false, false) => ("", 0),
+        };
+        writeln!(text, "    fn{number} = {flags}{symbol} sig{sig}").unwrap();
+    }
+    text.push_str("block0(v0: i64, v1: i64):\n");
+    if let Shape::Trap = shape {
+        writeln!(text, "    trap user{k}\n}}").unwrap();
+        return Ok(text);
+    }
+    writeln!(text, "    v2 = iconst.i64 {k}").unwrap();
+    match shape {
+        Shape::Trap => unreachable!("is complete"),
+        Shape::Leaf => text.push_str("    v3 = iadd v0, v2\n    return v3\n"),
+        Shape::TwoCalls => text.push_str(
+            "    v3 = call fn0(v0, v2)
+    v4 = call fn1(v3, v1)
+    v5 = isub v4, v2
+    return v5
+",
+        ),
+        Shape::Diamond => text.push_str(
+            "    brif v0, block1, block2(v1)
+block1:
+    v3 = call fn0(v0, v2)
+    jump block3(v3)
+block2(v4: i64):
+    v5 = call fn1(v4, v2)
+    jump block3(v5)
+block3(v6: i64):
+    return v6
+",
+        ),
+        Shape::Loop => text.push_str(
+            "    jump block1(v0)
+block1(v3: i64):
+    v4 = call fn0(v3, v2)
+    v5 = ireduce.i32 v4
+    br_table v5, block3, [block1(v4), block2]
+block2:
+    v6 = call fn1(v4, v3)
+    jump block1(v6)
+block3:
+    return v4
+",
+        ),
+        Shape::AddressOnly => text.push_str(
+            "    v3 = func_addr.i64 fn0
+    v4 = call_indirect sig0, v3(v0, v2)
+    return v4
+",
+        ),
+        Shape::Memory => {
+            let cold = |u: &mut Unstructured<'_>| -> Result<&str> {
+                Ok(if u.arbitrary()? { " cold" } else { "" })
+            };
+            const LOAD: [&str; 3] = ["aligned", "readonly", "can_move"];
+            const STORE: [&str; 2] = ["aligned", "can_move"];
+            let (a, b) = (promises(&LOAD, u)?, promises(&STORE, u)?);
+            let (c, d) = (promises(&LOAD, u)?, promises(&STORE, u)?);
+            let (one, two) = (cold(u)?, cold(u)?);
+            writeln!(
+                text,
+                "    v3 = load.i64 {a} v0+8
+    store.i64 {b} v2, v1+16
+    brif v3, block1, block2
+block1{one}:
+    v4 = load.i64 {c} v0+24
+    v5 = call fn0(v4, v3)
+    return v5
+block2{two}:
+    store.i64 {d} v3, v1+32
+    return v2"
+            )
+            .unwrap();
+        }
+        Shape::Handlers => writeln!(
+            text,
+            "    try_call fn0(v0, v1), sig0, block1(ret0), [ tag{k}: block2(exn0), default: block3(exn1) ]
+block1(v3: i64):
+    return v3
+block2(v4: i64):
+    v5 = iadd v4, v2
+    return v5
+block3(v6: i64):
+    trap user1"
+        )
+        .unwrap(),
+        Shape::Symbol => text.push_str(
+            "    v3 = symbol_value.i64 gv0
+    v4 = bxor v3, v2
+    return v4
+",
+        ),
+        Shape::Patchable => text.push_str(
+            "    call fn0(v2)
+    call fn1(v0)
+    v3 = call fn2(v0, v1)
+    return v3
+",
+        ),
+        Shape::TailCall => text.push_str("    return_call fn0(v1, v2)\n"),
+        Shape::CallAndAddress => text.push_str(
+            "    v3 = func_addr.i64 fn0
+    v4 = call fn0(v3, v2)
+    return v4
+",
+        ),
+    }
+    text.push_str("}\n");
+    Ok(text)
+}
+
+impl Shape {
+    fn callees(self) -> usize {
+        match self {
+            Shape::Trap | Shape::Leaf | Shape::Symbol => 0,
+            Shape::AddressOnly
+            | Shape::Memory
+            | Shape::Handlers
+            | Shape::TailCall
+            | Shape::CallAndAddress => 1,
+            Shape::TwoCalls | Shape::Diamond | Shape::Loop => 2,
+            Shape::Patchable => 3,
+        }
+    }
+}

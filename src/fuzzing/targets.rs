@@ -1,0 +1,197 @@
+//! What the fuzz targets do with their input, so that tests can do it, too.
+//!
+//! Each is a function that panics if something is wrong, and returns an error if the input is too
+//! short to be of use. `module` and `text` have modules of their own.
+
+use crate::fuzzing::check::check_unit;
+use crate::fuzzing::classes::classes;
+use crate::fuzzing::differential::{self, Effort, Host, Tally};
+use crate::fuzzing::generate::expected::Relation;
+use crate::fuzzing::generate::function::Profile;
+use crate::fuzzing::generate::opcodes::Machine;
+use crate::fuzzing::generate::unit::GeneratedUnit;
+use crate::fuzzing::mutate::mutants_of;
+use crate::fuzzing::permute::{Facts, permuted};
+use crate::fuzzing::program::Parts;
+use crate::fuzzing::recipes::{Held, Member, Unit};
+use crate::fuzzing::sabotage::{Fault, planted};
+use crate::fuzzing::support::{Rng, walk_all};
+use crate::{Encoding, Options, Plan, Prebucket, Prove, prove, stands_for, structural_hash};
+use arbitrary::{Result, Unstructured};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// A unit, and who is equal in it.
+struct Known {
+    unit: Unit,
+    relation: Box<dyn Fn(usize, usize) -> Relation>,
+}
+
+fn known(u: &mut Unstructured<'_>) -> Result<Known> {
+    if u.arbitrary()? {
+        let unit = Unit::random(u)?;
+        let oracle = classes(&unit);
+        let relation = move |a, b| match oracle.equal(a, b) {
+            true => Relation::Equal,
+            false => Relation::Different,
+        };
+        return Ok(Known { unit, relation: Box::new(relation) });
+    }
+    let machine = *u.choose(&Machine::ALL)?;
+    let GeneratedUnit { unit, expected, .. } = GeneratedUnit::draw(u, &Profile::all(machine));
+    Ok(Known { unit, relation: Box::new(move |a, b| expected.relation(a, b)) })
+}
+
+/// Panics unless the classes of a plan are as they must be.
+fn check_classes(known: &Known, plan: &Plan) {
+    let Known { unit, relation } = known;
+    let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
+    for a in 0..unit.functions.len() {
+        for b in 0..a {
+            let wrong = match relation(a, b) {
+                Relation::Equal => class[a] != class[b],
+                Relation::Different => class[a] == class[b],
+                Relation::Unknown => false,
+            };
+            let body = |at: usize| &unit.functions[at].body;
+            assert!(!wrong, "must be {:?}:\n{}\n{}", relation(a, b), body(a), body(b));
+        }
+    }
+}
+
+/// What becomes of each function, by symbol.
+fn outcomes(plan: &Plan) -> BTreeMap<(u32, u32), String> {
+    let entries = plan.entries().map(|(_, entry)| {
+        let UserExternalName { namespace, index } = *entry.symbol();
+        let outcome = entry.disposition().map(|to| plan.entry(to).symbol().to_string());
+        let (class, reason) = (entry.class(), entry.reason());
+        ((namespace, index), format!("{class} {reason} {outcome:?} {}", entry.alignment()))
+    });
+    entries.collect()
+}
+
+/// The order of encodings, hashes, and classes: equal functions are equal in every form, in every
+/// order and whatever their hashes are, and nothing else is.
+pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
+    let mut known = known(u)?;
+    let seed = u.arbitrary().unwrap_or(0);
+    let mut rng = Rng::new(seed);
+    check_order(&known.unit, &mut rng);
+
+    known.unit.options.prebucket = Prebucket::WalkAll;
+    let plan = check_unit(&known.unit).plan;
+    check_classes(&known, &plan);
+    let right = outcomes(&plan);
+
+    let other_forms = known.unit.permuted(Facts::Change, seed);
+    check_unit(&other_forms);
+    let same_promises = known.unit.permuted(Facts::Keep, seed);
+    // Code that is never executed may take addresses, so what becomes of a function may change.
+    let class = |plan: &Plan| -> Vec<u32> {
+        plan.entries().take(plan.added()).map(|(_, entry)| entry.class()).collect()
+    };
+    assert_eq!(class(&plan), class(&same_promises.plan()), "in another form");
+    let mut other_order = known.unit.clone();
+    rng.shuffle(&mut other_order.functions);
+    rng.shuffle(&mut other_order.data);
+    assert_eq!(right, outcomes(&other_order.plan()), "in another order");
+    let one_hash = planted(Fault::ConstantHash, || known.unit.plan());
+    assert_eq!(right, outcomes(&one_hash), "with one hash");
+    Ok(())
+}
+
+/// The laws of a total order, and that equal implies same hash, for some functions and their
+/// mutants.
+fn check_order(unit: &Unit, rng: &mut Rng) {
+    let options = walk_all();
+    let mut encodings: Vec<Encoding> = Vec::new();
+    for Member { body, .. } in unit.functions.iter().take(4) {
+        let Some(encoding) = Encoding::of(body, &options) else {
+            panic!("has no encoding:\n{body}");
+        };
+        let other = Encoding::of(&permuted(body, Facts::Change, rng.word()), &options);
+        assert_eq!(Some(&encoding), other.as_ref(), "another form of\n{body}");
+        let mutant = some_mutant(body, rng);
+        encodings.extend(mutant.and_then(|mutant| Encoding::of(&mutant, &options)));
+        encodings.extend([Some(encoding), other].into_iter().flatten());
+    }
+    for a in &encodings {
+        for b in &encodings {
+            assert_eq!(a.cmp(b), b.cmp(a).reverse());
+            assert_eq!(a == b, a.cmp(b) == Ordering::Equal);
+            assert!(a != b || structural_hash(a) == structural_hash(b), "equal, and hashed apart");
+        }
+    }
+    encodings.sort();
+    for (at, a) in encodings.iter().enumerate() {
+        assert!(encodings[at..].iter().all(|b| a <= b), "not transitive");
+    }
+}
+
+/// A function with one change that means something else.
+fn some_mutant(func: &Function, rng: &mut Rng) -> Option<Function> {
+    let in_block = |block| func.layout.block_insts(block).map(move |inst| (block, inst));
+    let insts: Vec<_> = func.layout.blocks().flat_map(in_block).collect();
+    let (block, inst) = rng.choose(&insts);
+    let mut mutants = mutants_of(func, block, inst);
+    match mutants.is_empty() {
+        true => None,
+        false => Some(mutants.swap_remove(rng.below(mutants.len())).func),
+    }
+}
+
+/// The independent checker: it proves what is right in every form, and refuses every mutant and
+/// every plan in which something is merged that is not equal, whatever fault led to it.
+pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
+    let mut known = known(u)?;
+    let fault = *u.choose(Fault::ALL)?;
+    let mut rng = Rng::new(u.arbitrary().unwrap_or(0));
+    known.unit.options.prove = Prove::Never;
+    known.unit.options.prebucket = Prebucket::WalkAll;
+    let options = Options { aliases: false, ..known.unit.options };
+
+    let body = &known.unit.functions[rng.below(known.unit.functions.len())].body;
+    let other = permuted(body, Facts::Keep, rng.word());
+    for (kept, original) in [(body, &other), (&other, body)] {
+        if let Err(refutation) = stands_for(kept, original, &options) {
+            panic!("{refutation}\n{kept}\n{original}");
+        }
+    }
+    // Of no target in particular: on a known one, two ways to say its byte order are one.
+    let options = walk_all();
+    if let Some(mutant) = some_mutant(body, &mut rng) {
+        for (kept, original) in [(body, &mutant), (&mutant, body)] {
+            assert!(stands_for(kept, original, &options).is_err(), "{kept}\n{original}");
+        }
+    }
+
+    let bodies = known.unit.bodies();
+    let plan = known.unit.plan();
+    let held = &mut Held::of(&known.unit, &bodies);
+    if let Err(refutation) = prove(&plan, held, &known.unit.options) {
+        panic!("{refutation}");
+    }
+    let wrong = planted(fault, || known.unit.plan());
+    let is_wrong = (0..bodies.len()).any(|at| {
+        let (_, entry) = wrong.entries().nth(at).expect("of the unit");
+        let to = entry.disposition().representative().map(|to| to.as_u32() as usize);
+        let to = to.filter(|&to| to < bodies.len());
+        to.is_some_and(|to| (known.relation)(at.max(to), at.min(to)) == Relation::Different)
+    });
+    let held = &mut Held::of(&known.unit, &bodies);
+    if is_wrong && planted(fault, || prove(&wrong, held, &known.unit.options)).is_ok() {
+        panic!("{fault:?} is not noticed");
+    }
+    Ok(())
+}
+
+/// Differential execution on this machine: the merged unit does what the unmerged one does.
+pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tally> {
+    let seed = u.arbitrary()?;
+    let generated = GeneratedUnit::draw(u, &Profile::runnable(Machine::host()));
+    if generated.about.iter().any(|about| !about.runnable) {
+        return Ok(Tally::default());
+    }
+    Ok(differential::check(&Parts::from(&generated.unit), seed, Effort::default(), host))
+}
