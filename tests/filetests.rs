@@ -188,7 +188,7 @@ const CASES: &[Case] = &[
         text: "test merge\ntest merge aliases\nfunction %f() {\nblock0:\n    return\n}\n",
         options: &[],
         code: 1,
-        says: &["line 2: a second 'test merge'", "1 failed"],
+        says: &[":2: a second 'test merge'", "1 failed"],
     },
     Case {
         name: "malformed functions fail with their line",

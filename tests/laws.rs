@@ -11,8 +11,8 @@
 mod application;
 #[path = "laws/call_thunks.rs"]
 mod call_thunks;
-#[path = "laws/check.rs"]
-mod check;
+#[path = "laws/checker.rs"]
+mod checker;
 #[path = "laws/classes.rs"]
 mod classes;
 #[path = "laws/data.rs"]
@@ -23,29 +23,19 @@ mod differences;
 mod facts;
 #[path = "laws/folding.rs"]
 mod folding;
+#[path = "laws/generator.rs"]
+mod generator;
 #[path = "laws/irrelevant.rs"]
 mod irrelevant;
 #[path = "laws/limits.rs"]
 mod limits;
-#[path = "laws/mutate.rs"]
-mod mutate;
-#[path = "laws/mutate_function.rs"]
-mod mutate_function;
-#[path = "laws/mutate_tables.rs"]
-mod mutate_tables;
-#[path = "laws/oracle.rs"]
-mod oracle;
 #[path = "laws/order.rs"]
 mod order;
 #[path = "laws/over_time.rs"]
 mod over_time;
 #[path = "laws/permutations.rs"]
 mod permutations;
-#[path = "laws/permute.rs"]
-mod permute;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
 #[path = "laws/support.rs"]
 mod support;
-#[path = "laws/units.rs"]
-mod units;

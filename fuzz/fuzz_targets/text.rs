@@ -1,22 +1,33 @@
-//! Functions of a text: what the verifier accepts is walked without a panic and equals itself.
+//! Texts of units, as the program `clif-merge` reads and writes them.
 #![cfg_attr(fuzzing, no_main)]
 
 mod shared;
 
-// By name at the root, because the shared modules find each other there.
-use shared::*;
-use std::panic::catch_unwind;
-use {permute::Facts, permute::permuted, support::assert_equal, support::verifier_error};
+use clif_merge::fuzzing::check;
+use shared::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    // The reader and the verifier are not on trial: they panic on some malformed input.
-    let parsed = catch_unwind(|| cranelift_reader::parse_functions(text).unwrap_or_default());
-    for func in parsed.unwrap_or_default() {
-        let accepted = catch_unwind(|| verifier_error(&func).is_none()).unwrap_or(false);
-        if accepted && func.layout.entry_block().is_some() {
-            assert_equal(&func, &func, "a function and itself");
-            assert_equal(&func, &permuted(&func, Facts::Keep, 1), "another form");
+    if let Ok(text) = std::str::from_utf8(data) {
+        check(text);
+    }
+});
+
+// An input is a text, so that it can be given to the program. Half of the time it is changed as a
+// text, else as bytes.
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    use arbitrary::Unstructured;
+    use cranelift_mergefunc::fuzzing::support::Rng;
+    use cranelift_mergefunc::fuzzing::text::mutated;
+
+    let mut rng = Rng::new(seed.into());
+    let bytes = rng.bytes(256);
+    let text = std::str::from_utf8(&data[..size]).ok().filter(|_| !rng.one_in(4));
+    match text.map(|text| mutated(text, &mut Unstructured::new(&bytes))) {
+        Some(Ok(text)) if text.len() <= max_size => {
+            data[..text.len()].copy_from_slice(text.as_bytes());
+            text.len()
         }
+        _ => libfuzzer_sys::fuzzer_mutate(data, size, max_size),
     }
 });

@@ -88,6 +88,41 @@ fn a_function_that_promises_tail_calls_gets_no_thunk_that_lets_the_stack_grow() 
     assert_eq!(second("tail", tail_calls, Some(100), Some(20)), ("thunk", Reason::VisibleOutside));
 }
 
+/// Behind a call it would see the frame of the thunk, and the address to which that returns.
+#[test]
+fn a_function_that_sees_its_frame_gets_no_call_thunk() {
+    for instruction in ["get_return_address.i64", "get_frame_pointer.i64", "get_stack_pointer.i64"]
+    {
+        let text = |number: u32| {
+            format!(
+                "function u0:{number}() -> i64 system_v {{
+block0:
+    v0 = {instruction}
+    return v0
+}}
+"
+            )
+        };
+        let functions = parse(&(text(1) + &text(2)));
+        let plan = |target: Target| {
+            let options = Options { target, call_thunks: Some(TAIL_CALLS), ..Options::default() };
+            let mut merger = Merger::new(options);
+            for func in &functions {
+                let symbol = func.name.get_user().expect("named by number").clone();
+                merger.add(symbol, func, Attributes::default()).expect("is added");
+            }
+            let mut bodies =
+                Sized { functions: functions.clone(), body: Some(100), thunk: Some(20) };
+            let plan = merger.plan(&mut bodies);
+            plan.entry(FunctionIndex::from_u32(1)).disposition().name()
+        };
+        // Where its own frame is is nobody's business.
+        let own = instruction == "get_stack_pointer.i64";
+        assert_eq!(plan(Target::generic()), if own { "thunk" } else { "keep" }, "{instruction}");
+        assert_eq!(plan(Target::x86_64()), "thunk", "{instruction}");
+    }
+}
+
 #[test]
 fn a_call_thunk_passes_everything_on() {
     for convention in ["system_v", "fast", "tail", "windows_fastcall"] {

@@ -1,9 +1,9 @@
 //! Laws: the classes are the greatest fixpoint, and nothing depends on the order of the functions.
 
-use crate::oracle::classes;
-use crate::permute::Facts;
 use crate::support::{Rng, random};
-use crate::units::Unit;
+use cranelift_mergefunc::fuzzing::classes::classes;
+use cranelift_mergefunc::fuzzing::permute::Facts;
+use cranelift_mergefunc::fuzzing::recipes::Unit;
 use cranelift_mergefunc::{Disposition, Plan, Prebucket};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,11 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         unit.options.merge_limit = None;
         for member in &mut unit.functions {
             if u.arbitrary()? {
-                member.body = crate::permute::permuted(&member.body, Facts::Change, u.arbitrary()?);
+                member.body = cranelift_mergefunc::fuzzing::permute::permuted(
+                    &member.body,
+                    Facts::Change,
+                    u.arbitrary()?,
+                );
             }
         }
         let all = unit.plan();

@@ -1,8 +1,8 @@
 //! Law: there is a first difference exactly where functions are not in one class.
 
-use crate::permute::Facts;
 use crate::support::random;
-use crate::units::{Held, Unit};
+use cranelift_mergefunc::fuzzing::permute::Facts;
+use cranelift_mergefunc::fuzzing::recipes::{Held, Unit};
 use cranelift_mergefunc::{Difference, FunctionIndex, Neighbour, Rule, first_difference, nearest};
 
 #[test]

@@ -4,12 +4,12 @@
 //! promise is computed from the definition: a flag if all members have it at that place; a region if
 //! all members have that region there, and nobody anywhere tells less apart than the result does.
 
-use crate::permute::{Facts, permuted};
 use crate::support::{free, parse_one, plan_of, random, test_symbol, verify, walk_all};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{AliasRegionData, Function, InstBuilder, MemFlagsData, types};
-use cranelift_mergefunc::{Disposition, Merger, recheck};
+use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::{Disposition, Merger, Plan, prove};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -210,7 +210,7 @@ fn the_kept_body_promises_what_all_members_promise() {
             .filter(|&at| plan.entry(functions[at]).disposition() == Disposition::Keep)
             .collect();
         let [kept] = kept[..] else { panic!("{kept:?} are kept of equal functions") };
-        recheck(&plan, &mut &bodies[..], &options).expect("is right");
+        prove(&plan, &mut &bodies[..], &options).expect("is right");
 
         let mut func = bodies[kept].clone();
         plan.apply(functions[kept], &mut func, &options);
@@ -220,6 +220,54 @@ fn the_kept_body_promises_what_all_members_promise() {
         assert_eq!(result, meet(&members), "\n{members:#?}");
         Ok(())
     });
+}
+
+/// Equal functions, all of which stay, and one caller of each.
+fn stay_and_are_called(mut bodies: Vec<Function>) -> (Plan, Vec<Function>) {
+    let pinned = cranelift_mergefunc::Attributes { pinned: true, ..free() };
+    let count = bodies.len();
+    let called = bodies[0].signature.clone();
+    for callee in 0..count {
+        let to = &test_symbol(callee as u32);
+        let options = cranelift_mergefunc::CallThunks { tail_calls: true, colocated: false };
+        let name = cranelift_codegen::ir::UserFuncName::default();
+        bodies.push(cranelift_mergefunc::call_thunk(name, &called, to, &options));
+    }
+    let mut merger = Merger::new(walk_all());
+    for (at, body) in bodies.iter().enumerate() {
+        let attributes = if at < count { pinned } else { free() };
+        merger.add(test_symbol(at as u32), body, attributes).expect("is added");
+    }
+    (merger.plan(&mut &bodies[..]), bodies)
+}
+
+#[test]
+fn every_body_that_stays_promises_what_all_members_promise() {
+    random(|u| {
+        let accesses = Accesses::random(u)?;
+        let mut members = Vec::new();
+        for _ in 0..u.int_in_range(2..=5)? {
+            members.push(accesses.promises(u)?);
+        }
+        let bodies = members.iter().map(|promises| accesses.build(promises)).collect();
+        let (plan, bodies) = stay_and_are_called(bodies);
+        for ((function, entry), body) in plan.entries().zip(&bodies).take(members.len()) {
+            assert_eq!(entry.disposition(), Disposition::Keep);
+            let mut func = body.clone();
+            plan.apply(function, &mut func, &walk_all());
+            assert_eq!(read(&func), meet(&members), "\n{members:#?}");
+        }
+        Ok(())
+    });
+}
+
+/// The time for what all promise must not grow with the number of pairs.
+#[test]
+fn many_bodies_that_stay_and_promise_different_things_take_linear_time() {
+    const COUNT: u32 = 4_000;
+    let bodies = (0..COUNT).map(|member| many_accesses(8, |at| (member * 8 + at, 5))).collect();
+    let (plan, _) = stay_and_are_called(bodies);
+    assert_eq!(plan.stats().plan_weakened as u32, COUNT);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 //! Each row is one change that the library must overlook, with the reason why it may. What a merged
 //! body may keep of it is another question: promises meet (`facts`), the rest is the kept body's own.
 
-use crate::permute::can_swap;
 use cranelift_codegen::ir::{
     AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function,
     GlobalValueData, Inst, InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature,
@@ -11,6 +10,7 @@ use cranelift_codegen::ir::{
     ValueLabelAssignments, ValueLabelStart, types,
 };
 use cranelift_codegen::isa::CallConv;
+use cranelift_mergefunc::fuzzing::permute::can_swap;
 use cranelift_mergefunc::{Compare, ComparePolicy};
 
 /// A change that must not count.
@@ -168,13 +168,13 @@ pub const IRRELEVANT: &[Irrelevant] = &[
         compared_by: Some(|policy| policy.operand_order = Compare::Compare),
     },
     Irrelevant {
-        what: "alignment of a stack slot up to a word",
+        what: "alignment of a stack slot up to the smallest word",
         why: "slots are aligned to a word in any case",
         apply: |func| {
             each(func.sized_stack_slots.keys(), func, |func, slot| {
                 let shift = &mut func.sized_stack_slots[slot].align_shift;
-                let small = *shift <= 3;
-                *shift = 3 - (*shift).min(3);
+                let small = *shift <= 2;
+                *shift = 2 - (*shift).min(2);
                 small
             })
         },

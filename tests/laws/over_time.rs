@@ -2,8 +2,8 @@
 //! and what was emitted once is not emitted again.
 
 use crate::support::{free, parse_one, random};
-use crate::units::{Held, Member, Unit};
-use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{Attributes, Disposition, Emitted, Merger, Options, Plan, Reason};
 use std::collections::BTreeMap;
 
@@ -76,8 +76,15 @@ fn what_was_emitted_is_not_emitted_again() {
         let unit = Unit::random(u)?.redirect_only();
         let patchable =
             |member: &Member| member.body.dfg.ext_funcs.values().any(|callee| callee.patchable);
-        if unit.functions.iter().any(patchable) {
-            // Calls that can be patched are compared by symbol.
+        let points_inside = |member: &Member| {
+            let inside = |gv: &GlobalValueData| match gv {
+                GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
+                _ => false,
+            };
+            member.body.global_values.values().any(inside)
+        };
+        if unit.functions.iter().any(|member| patchable(member) || points_inside(member)) {
+            // Calls that can be patched, and what points into a function, are compared by symbol.
             return Ok(());
         }
         let mut emitted = Emitted::new();
@@ -101,7 +108,12 @@ fn what_was_emitted_is_not_emitted_again() {
 /// Plans functions one by one, and tells what the last one becomes.
 #[track_caller]
 fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
-    let unit = Unit { functions: Vec::new(), options: Options::default(), code_size: None };
+    let unit = Unit {
+        functions: Vec::new(),
+        data: Vec::new(),
+        options: Options::default(),
+        code_size: None,
+    };
     let mut emitted = Emitted::new();
     let mut last = None;
     for text in texts {
@@ -160,9 +172,42 @@ fn an_emitted_body_stands_only_for_functions_that_promise_as_much() {
     assert_eq!(last(&three, free()), redirected);
 }
 
+/// What was emitted calls a body that promises more than a later function does. Whoever calls the later
+/// one must not be merged into what calls that body.
+#[test]
+fn callers_of_functions_that_promise_less_are_not_merged_into_emitted_ones() {
+    let calls = |own: u32, callee: u32| {
+        format!(
+            "function u0:{own}(i64) -> i64 tail {{
+    fn0 = colocated u0:{callee}(i64) -> i64 tail
+block0(v0: i64):
+    v1 = call fn0(v0)
+    return v1
+}}"
+        )
+    };
+    let (strong, weak) = ("aligned readonly", "aligned");
+    let redirected = ("redirect", Reason::AddressInsignificant);
+    let emitted = [loads(1, strong), calls(2, 1)];
+    let texts = |more: [String; 2]| [emitted.clone(), more].concat();
+    let last_of = |more| last(&texts(more).iter().map(|text| &**text).collect::<Vec<_>>(), free());
+    assert_eq!(last_of([loads(3, strong), calls(4, 3)]), redirected);
+    assert_eq!(last_of([loads(3, weak), calls(4, 3)]).0, "keep");
+    // Both promise enough for the class that promises less, which is what later ones find.
+    let mut more = texts([loads(3, weak), calls(4, 3)]).to_vec();
+    more.extend([loads(5, strong), calls(6, 5)]);
+    let texts: Vec<&str> = more.iter().map(|text| &**text).collect();
+    assert_eq!(last(&texts, free()), redirected);
+}
+
 #[test]
 fn a_key_keeps_functions_apart_over_time() {
-    let unit = Unit { functions: Vec::new(), options: Options::default(), code_size: None };
+    let unit = Unit {
+        functions: Vec::new(),
+        data: Vec::new(),
+        options: Options::default(),
+        code_size: None,
+    };
     let mut emitted = Emitted::new();
     let mut kept = Vec::new();
     for (own, key) in [(1, 0), (2, 7), (3, 7)] {
@@ -224,4 +269,108 @@ fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_align
     }
     let (keep, redirect) = (("keep", "keep"), ("redirect", "redirect"));
     assert_eq!(dispositions, [keep, redirect, keep, redirect, redirect]);
+}
+
+/// Plans functions under their attributes, after what was emitted.
+fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> Plan {
+    let unit = Unit {
+        functions: Vec::new(),
+        data: Vec::new(),
+        options: Options::default(),
+        code_size: None,
+    };
+    let member = |(text, attributes): &(String, Attributes)| {
+        let body = parse_one(text);
+        crate::support::verify(&body);
+        Member { attributes: *attributes, body }
+    };
+    emit(emitted, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
+}
+
+/// What `u0:own` becomes, and the symbol of the body.
+fn becomes(plan: &Plan, own: u32) -> (&'static str, u32) {
+    let function = plan.function(&UserExternalName::new(0, own)).expect("of the unit");
+    let disposition = plan.entry(function).disposition();
+    let to = disposition.representative().unwrap_or(function);
+    (disposition.name(), plan.entry(to).symbol().index)
+}
+
+fn leaf(own: u32) -> String {
+    format!("function u0:{own}(i64) -> i64 tail {{\nblock0(v0: i64):\n    return v0\n}}")
+}
+
+fn passes_on(own: u32, callee: u32) -> String {
+    format!(
+        "function u0:{own}(i64) -> i64 tail {{
+    fn0 = u0:{callee}(i64) -> i64 tail
+block0(v0: i64):
+    v1 = call fn0(v0)
+    return v1
+}}"
+    )
+}
+
+fn address_of(own: u32, callee: u32) -> String {
+    format!(
+        "function u0:{own}() -> i64 tail {{
+    fn0 = u0:{callee}(i64) -> i64 tail
+block0:
+    v0 = func_addr.i64 fn0
+    return v0
+}}"
+    )
+}
+
+/// A function that calls what was emitted and one that calls an equal function of the unit are of two
+/// classes in the unit, and of one beyond it. Both are merged into the same body, and a plan in which
+/// that body is called in the place of a member that stays holds.
+#[test]
+fn two_classes_of_a_unit_can_be_one_that_was_emitted() {
+    let mut emitted = Emitted::new();
+    emit_with(&mut emitted, &[(leaf(1), free()), (passes_on(2, 1), free())]);
+    let pinned = Attributes { pinned: true, ..free() };
+    let plan = emit_with(
+        &mut emitted,
+        &[
+            (passes_on(11, 1), free()),
+            (leaf(12), free()),
+            (passes_on(13, 12), free()),
+            (passes_on(14, 12), pinned),
+            (passes_on(15, 13), free()),
+            (passes_on(16, 14), free()),
+        ],
+    );
+    let all = [11, 12, 13, 14, 15, 16].map(|own| becomes(&plan, own));
+    let redirects = |to| ("redirect", to);
+    let expected =
+        [redirects(2), redirects(1), redirects(2), ("keep", 14), ("keep", 15), redirects(15)];
+    assert_eq!(all, expected);
+}
+
+/// What was emitted has two bodies: one at any address, whose own address is not compared by its class,
+/// and one that must stay and is aligned. Code that takes the address of the aligned one is the same as
+/// code that takes the address of any other function of the class, so none of them may be at the first.
+#[test]
+fn an_address_that_is_used_by_class_is_not_sent_to_a_less_aligned_body() {
+    let mut emitted = Emitted::new();
+    let aligned = Attributes { pinned: true, alignment: 64, ..free() };
+    emit_with(&mut emitted, &[(leaf(1), Attributes::default()), (leaf(2), aligned)]);
+    let plan = emit_with(
+        &mut emitted,
+        &[
+            (leaf(11), free()),
+            (leaf(12), aligned),
+            (address_of(13, 11), free()),
+            (address_of(14, 12), free()),
+        ],
+    );
+    assert_eq!([13, 14].map(|own| becomes(&plan, own)), [("keep", 13), ("redirect", 13)]);
+    assert_eq!(becomes(&plan, 11), ("keep", 11));
+    let function = plan.function(&UserExternalName::new(0, 11)).expect("of the unit");
+    assert_eq!(plan.entry(function).alignment(), 64);
+    // One whose address nobody takes for another's can go to either.
+    let only_called =
+        Attributes { addresses: cranelift_mergefunc::Addresses::Significant, ..free() };
+    let plan = emit_with(&mut emitted, &[(leaf(21), only_called)]);
+    assert_eq!(becomes(&plan, 21), ("redirect", 1));
 }

@@ -1,12 +1,12 @@
 //! Law: what only numbers, orders or decorates does not count.
 
-use crate::permute::{Facts, permuted};
 use crate::support::{
     assert_different, assert_equal, corpus, encode, parse_one, random, verifier_error, verify,
     walk_all,
 };
-use crate::units::Unit;
 use cranelift_codegen::ir::Function;
+use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::fuzzing::recipes::Unit;
 use cranelift_mergefunc::structural_hash;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,6 @@
 //! Law: a single change of anything that matters makes functions different, and a change of what
 //! does not matter leaves them equal.
 
-use crate::mutate::{Mutant, instruction_mutants};
-use crate::mutate_function::function_mutants;
 use crate::support::{
     assert_different, assert_equal, corpus, encode, free, parse_one, plan_of, same_class,
     test_symbol, walk_all,
@@ -12,6 +10,8 @@ use cranelift_codegen::ir::{
     Constant, Endianness, Function, InstructionData, Opcode, RelSourceLoc, UserStackMapEntry,
     Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
+use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
+use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::{
     Attributes, Compare, Encoding, Merger, Options, Target, first_difference,
 };

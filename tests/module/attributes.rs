@@ -234,3 +234,38 @@ fn optimising_jit() -> JITModule {
     let flags = [("opt_level", "speed")];
     JITModule::new(cranelift_jit::JITBuilder::with_flags(&flags, names).unwrap())
 }
+
+/// Two functions that take the addresses of equal ones are one, and what was compiled for the address
+/// of the aligned one has that of the thunk.
+#[test]
+fn a_thunk_has_the_alignment_of_the_functions_that_it_is_used_for() {
+    let takes = |name: &str, of: &str| {
+        format!(
+            "export function %{name}(i64) -> i64 system_v {{
+    fn0 = %{of}(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = iadd v1, v0
+    return v2
+}}
+"
+        )
+    };
+    let options = ModuleOptions { aliases: false, ..insignificant() };
+    let mut module = MergingModule::with_options(jit(), options);
+    let program = plus("export", "first", 5)
+        + &plus("export", "thunk", 5)
+        + &plus("local", "aligned", 5)
+        + &takes("takes_thunk", "thunk")
+        + &takes("takes_aligned", "aligned");
+    define_all(&mut module, &program);
+    let aligned = id(&module, "aligned");
+    module.attributes(aligned).alignment = 4096;
+    module.attributes(aligned).pinned = true;
+    module.finalize_definitions().unwrap();
+    for name in ["takes_thunk", "takes_aligned"] {
+        let body = module.body_of(id(&module, name));
+        assert_eq!(body, id(&module, "takes_thunk"), "{name}");
+        assert_eq!(call(&module, name, 0) % 4096, 0, "{name}");
+    }
+}

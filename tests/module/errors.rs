@@ -234,6 +234,17 @@ fn eager_reports_at_once_what_only_the_compiler_finds_and_goes_on() {
 }
 
 #[test]
+fn a_function_that_could_not_be_compiled_leaves_nothing_behind() {
+    // What became of it was still told when it was defined by bytes, of which nothing is told.
+    let mut module = MergingModule::with_options(jit(), eager());
+    let wrong = declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
+    assert!(define(&mut module, UNSUPPORTED).is_err());
+    assert_eq!(module.outcome(wrong), None);
+    module.define_function_bytes(wrong, 8, &[0xc3], &[]).unwrap();
+    assert_eq!(module.outcome(wrong), None);
+}
+
+#[test]
 fn a_data_object_that_is_refused_by_the_flush_ends_it() {
     // It refers to a function, so that it waits. What would have come after it is lost.
     let mut module = MergingModule::new(object());

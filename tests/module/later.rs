@@ -3,7 +3,7 @@
 
 use crate::support::{
     address, call, calls, counts_down, declare, declare_all, define, define_all, eager_jit, id,
-    insignificant, jit, merging_jit, plus, reads, table, through,
+    insignificant, jit, merging_jit, object, place, plus, reads, table, through,
 };
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
@@ -398,4 +398,25 @@ fn a_definition_that_was_refused_leaves_the_others() {
     define_all(&mut module, &plus("local", "b", 1));
     module.finalize_definitions().unwrap();
     assert_eq!(module.stats().compiled, 1);
+}
+
+#[test]
+fn an_alias_gets_an_address_of_its_own_when_somebody_takes_it_later() {
+    // Called before it was defined, `g` must keep its symbol; nobody has taken its address when it
+    // is merged, so the symbol is put at the place of `a`. The table came after that: both pointers
+    // in it were equal.
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(object(), options);
+    declare(&mut module, "g", Linkage::Local, I64);
+    define_all(&mut module, &(plus("local", "a", 5) + &calls("export", "user", "g")));
+    module.flush().unwrap();
+    define_all(&mut module, &plus("local", "g", 5));
+    module.flush().unwrap();
+    let became = module.outcome(id(&module, "g")).map(|(became, _)| became.name());
+    assert_eq!((became, module.stats().aliases), (Some("alias"), 1));
+    table(&mut module, "t", &["a", "g"]);
+    module.flush().unwrap();
+    assert_eq!((module.stats().aliases, module.stats().thunks), (0, 1));
+    let product = module.finish().unwrap();
+    assert_ne!(place(&product, "a"), place(&product, "g"));
 }

@@ -1,0 +1,12 @@
+//! The independent checker: right plans are proved, planted wrong merges refused.
+#![cfg_attr(fuzzing, no_main)]
+
+mod shared;
+
+use arbitrary::Unstructured;
+use cranelift_mergefunc::fuzzing::targets::checker;
+use shared::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = checker(&mut Unstructured::new(data));
+});

@@ -1,0 +1,317 @@
+//! aarch64 under an emulator: the same programs, compiled for it.
+//!
+//! A program is placed at addresses here, as for this machine; a driver in C (`driver.c`), compiled
+//! once, maps it there and makes the invocations. So nothing is linked for a program, and many of
+//! them go into one run. There are no library functions and no surroundings.
+
+use super::Level;
+use super::code::{ALIGNMENT, Compiled, Ground, Handler, Placed, Tables, flags, runtime_flags};
+use super::stubs::{self, Imported};
+use cranelift_codegen::ir::{
+    ArgumentPurpose, Function, Signature, TrapCode, Type, UserExternalName, types,
+};
+use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::Flags;
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::fuzzing::differential::{Argument, Call, End, Invocation, Outcome};
+use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program, THROWING};
+use std::collections::HashMap;
+use std::num::NonZeroU8;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where everything is. The first word holds the address of the outer trampoline, the second that
+/// of the driver's function for imports; then come the runtime, the program, and its data.
+const BASE: u64 = 0x6000_0000;
+const RUNTIME: u64 = BASE + 16;
+const CODE: u64 = BASE + (8 << 20);
+const DATA: u64 = BASE + (56 << 20);
+const BASE_BYTES: u64 = 64 << 20;
+const MEMORY: u64 = BASE + BASE_BYTES + (1 << 20);
+
+/// Programs with their invocations, ready to be run.
+#[derive(Default)]
+pub struct Batch {
+    words: Vec<u64>,
+    /// For each program, the results of each invocation.
+    shapes: Vec<Vec<usize>>,
+}
+
+impl Batch {
+    /// Compiles a program.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be compiled for aarch64; the batch is as it was before.
+    pub fn add(
+        &mut self,
+        level: Level,
+        program: &Program,
+        invocations: &[Invocation],
+    ) -> Result<(), String> {
+        let isa = isa(level);
+        let mut runtime = Runtime::default();
+        let outer = runtime.place(stubs::outer_trampoline())?;
+        let mut inner: HashMap<Signature, u64> = HashMap::new();
+        for Invocation { signature, .. } in invocations {
+            if !inner.contains_key(signature) {
+                let address = runtime.place(stubs::inner_trampoline(signature))?;
+                inner.insert(signature.clone(), address);
+            }
+        }
+        let mut failed = None;
+        let mut stubs: HashMap<(UserExternalName, Signature), u64> = HashMap::new();
+        let ground = Ground {
+            isa,
+            code: CODE,
+            data: DATA,
+            memory: MEMORY,
+            stub: &mut |symbol, signature| {
+                let key = (symbol.clone(), signature.clone());
+                *stubs.entry(key).or_insert_with(|| match runtime.stub(symbol, signature) {
+                    Ok(address) => address,
+                    Err(error) => {
+                        failed = Some(error);
+                        RUNTIME
+                    }
+                })
+            },
+            library: &|libcall| {
+                panic!("the library call {libcall}, which the driver does not have")
+            },
+        };
+        let mut placed = Placed::new(program, ground)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        assert!(RUNTIME + runtime.bytes.len() as u64 <= CODE, "room for the runtime");
+        assert!(CODE + placed.code.len() as u64 <= DATA, "room for the code");
+        assert!(DATA + placed.data.len() as u64 <= BASE + BASE_BYTES, "room for data");
+
+        let mut first = [outer, 0].map(u64::to_le_bytes).concat();
+        first.extend(&runtime.bytes);
+        self.words.extend([CODE, CODE + placed.code.len() as u64]);
+        for (address, bytes) in [(BASE, &first), (CODE, &placed.code), (DATA, &placed.data)] {
+            self.words.extend([address, bytes.len() as u64]);
+            let words = bytes.chunks(8).map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_le_bytes(word)
+            });
+            self.words.extend(words);
+        }
+        let Tables { mut traps, mut sites, mut frames } = std::mem::take(&mut placed.tables);
+        traps.extend(runtime.tables.traps);
+        sites.extend(runtime.tables.sites);
+        frames.extend(runtime.tables.frames);
+        self.put_tables(&Tables { traps, sites, frames });
+
+        self.words.push(invocations.len() as u64);
+        for Invocation { symbol, signature, arguments, memory_seed, fuel, .. } in invocations {
+            let function = placed.address(symbol);
+            self.words.extend([inner[signature], function, *memory_seed, *fuel as u64]);
+            self.words.push(arguments.len() as u64);
+            for argument in arguments {
+                self.words.extend(match *argument {
+                    Argument::Bits(bits) => [0, bits as u64, (bits >> 64) as u64],
+                    Argument::Memory(offset) => [1, u64::from(offset), 0],
+                    Argument::Surroundings(_) => panic!("there are no surroundings"),
+                });
+            }
+            self.words.push(signature.returns.len() as u64);
+            self.words.extend(signature.returns.iter().map(|result| seen_bits(result.value_type)));
+        }
+        let results = invocations.iter().map(|invocation| invocation.signature.returns.len());
+        self.shapes.push(results.collect());
+        Ok(())
+    }
+
+    fn put_tables(&mut self, tables: &Tables) {
+        let Tables { traps, sites, frames } = tables;
+        let words = &mut self.words;
+        words.push(traps.len() as u64);
+        words.extend(traps.iter().flat_map(|(at, code)| [*at, u64::from(code.as_raw().get())]));
+        words.push(sites.len() as u64);
+        let mut next = 0;
+        for (at, site) in sites {
+            words.extend([*at, site.frame_offset, next, site.handlers.len() as u64]);
+            next += site.handlers.len() as u64;
+        }
+        words.push(next);
+        for handler in sites.values().flat_map(|site| &site.handlers) {
+            words.extend(match *handler {
+                Handler::Tag(tag, pc) => [0, u64::from(tag), pc],
+                Handler::Default(pc) => [1, 0, pc],
+                Handler::ContextAt(offset) => [2, 0, offset],
+                Handler::ContextElsewhere => [3, 0, 0],
+            });
+        }
+        words.push(frames.len() as u64);
+        next = 0;
+        for (at, frame) in frames {
+            words.extend([*at, frame.end, next, frame.saved.len() as u64]);
+            next += frame.saved.len() as u64;
+        }
+        words.push(next);
+        for (register, below) in frames.values().flat_map(|frame| &frame.saved) {
+            words.extend([u64::from(*register), *below]);
+        }
+    }
+
+    /// Adds the programs of another batch.
+    pub fn append(&mut self, other: Batch) {
+        self.words.extend(other.words);
+        self.shapes.extend(other.shapes);
+    }
+
+    /// Runs everything: for each program one outcome for each invocation.
+    pub fn run(self) -> Vec<Vec<Outcome>> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let driver = driver();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        let files =
+            ["in", "out"].map(|kind| driver.with_file_name(format!("{process}-{number}.{kind}")));
+        let memory = [MEMORY, MEMORY_BYTES as u64];
+        let header = [BASE, BASE_BYTES].into_iter().chain(memory);
+        let words = header.chain([self.shapes.len() as u64]).chain(self.words);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        std::fs::write(&files[0], bytes).expect("a file that can be written");
+        let mut command = Command::new("qemu-aarch64");
+        command.arg(driver).args(&files);
+        let output = command.output().expect("qemu-aarch64 (package qemu-user)");
+        assert!(output.status.success(), "{command:?} {output:?}");
+        let bytes = std::fs::read(&files[1]).expect("what came of it");
+        for file in files {
+            std::fs::remove_file(file).expect("a file that can be removed");
+        }
+        let words = bytes.chunks_exact(8);
+        let mut words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let shapes = self.shapes.into_iter();
+        shapes
+            .map(|results| results.into_iter().map(|count| outcome(&mut words, count)).collect())
+            .collect()
+    }
+}
+
+fn outcome(words: &mut dyn Iterator<Item = u64>, results: usize) -> Outcome {
+    fn next(words: &mut dyn Iterator<Item = u64>) -> u64 {
+        words.next().expect("all outcomes")
+    }
+    fn wide(words: &mut dyn Iterator<Item = u64>) -> u128 {
+        u128::from(next(words)) | u128::from(next(words)) << 64
+    }
+    let (end, value) = (next(words), next(words));
+    let end = match end {
+        0 => End::Returned((0..results).map(|_| wide(words)).collect()),
+        1 => {
+            let code = NonZeroU8::new(value as u8).expect("a code");
+            End::Trapped(TrapCode::from_raw(code))
+        }
+        2 => End::Signal(value as i32),
+        3 => End::Uncaught(value as u32),
+        _ => End::GaveUp,
+    };
+    let (calls, _) = (next(words), next(words));
+    let trace = (0..calls).map(|_| {
+        let callee = UserExternalName::new(next(words) as u32, next(words) as u32);
+        let arguments = (0..next(words)).map(|_| wide(words)).collect();
+        Call { callee, arguments }
+    });
+    let trace = trace.collect();
+    Outcome { end, trace, memory: next(words) }
+}
+
+/// The width of a value as the driver is told of it: one more than 64 for what may be an address.
+fn seen_bits(ty: Type) -> u64 {
+    if ty == types::I64 { 65 } else { u64::from(ty.bits()) }
+}
+
+/// Trampolines, stubs, and what stubs know of themselves.
+#[derive(Default)]
+struct Runtime {
+    bytes: Vec<u8>,
+    tables: Tables,
+}
+
+impl Runtime {
+    fn next(&mut self, alignment: usize) -> u64 {
+        let end = (RUNTIME as usize + self.bytes.len()).next_multiple_of(alignment);
+        self.bytes.resize(end - RUNTIME as usize, 0);
+        end as u64
+    }
+
+    fn place(&mut self, func: Function) -> Result<u64, String> {
+        let compiled = Compiled::of(runtime_isa(), func)?;
+        assert!(compiled.is_closed(), "the runtime refers to nothing by name");
+        let address = self.next(ALIGNMENT);
+        self.bytes.extend(&compiled.code);
+        compiled.tell(&mut self.tables, address);
+        Ok(address)
+    }
+
+    fn stub(&mut self, symbol: &UserExternalName, signature: &Signature) -> Result<u64, String> {
+        let about = self.next(8);
+        let Signature { params, returns, .. } = signature;
+        let throws = u64::from(symbol.namespace == THROWING);
+        let mut words = vec![u64::from(symbol.namespace), u64::from(symbol.index), throws];
+        words.extend([params.len() as u64, returns.len() as u64]);
+        words.extend(params.iter().map(|param| match param.purpose {
+            ArgumentPurpose::Normal | ArgumentPurpose::VMContext => seen_bits(param.value_type),
+            ArgumentPurpose::StructArgument(_) | ArgumentPurpose::StructReturn => 0,
+        }));
+        self.bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        self.place(stubs::import(signature, Imported::Behind(BASE + 8), about))
+    }
+}
+
+fn isa(level: Level) -> &'static dyn TargetIsa {
+    static ISAS: [OnceLock<OwnedTargetIsa>; 2] = [const { OnceLock::new() }; 2];
+    &**ISAS[level as usize].get_or_init(|| with(flags(level.name())))
+}
+
+fn runtime_isa() -> &'static dyn TargetIsa {
+    static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
+    &**ISA.get_or_init(|| with(runtime_flags()))
+}
+
+fn with(flags: Flags) -> OwnedTargetIsa {
+    let triple = "aarch64-unknown-linux-gnu".parse().expect("a target triple");
+    let builder = isa::lookup(triple).expect("built with this back end");
+    builder.finish(flags).expect("settings that fit")
+}
+
+/// The driver, compiled unless one of the same source is there from another time.
+fn driver() -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        let text = include_str!("driver.c");
+        let digest = text.bytes().fold(0_u64, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(5)
+        });
+        // Tests have a place for this, fuzz targets do not.
+        let temporary = option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from);
+        let directory = temporary.unwrap_or_else(std::env::temp_dir).join("emulated");
+        std::fs::create_dir_all(&directory).expect("a directory that can be made");
+        let driver = directory.join(format!("driver-{digest:016x}"));
+        if driver.exists() {
+            return driver;
+        }
+        // Another process may be about to do the same.
+        let own = directory.join(format!("driver-{}", std::process::id()));
+        let source = own.with_extension("c");
+        std::fs::write(&source, text).expect("a file that can be written");
+        let mut command = Command::new("aarch64-linux-gnu-gcc");
+        command.args(["-O1", "-static", "-Wall", "-Wno-implicit-fallthrough", "-o"]);
+        command.arg(&own).arg(&source);
+        let package = "aarch64-linux-gnu-gcc (gcc-aarch64-linux-gnu libc6-dev-arm64-cross)";
+        let output = command.output().expect(package);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{command:?}\n{said}");
+        std::fs::remove_file(source).expect("a file that can be removed");
+        std::fs::rename(own, &driver).expect("a file that can be renamed");
+        driver
+    })
+}

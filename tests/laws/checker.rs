@@ -1,0 +1,157 @@
+//! Laws of the independent checker: it shares nothing with the walk, refuses every change that
+//! matters, and accepts every one that does not.
+
+use crate::irrelevant::IRRELEVANT;
+use crate::support::{corpus, parse_one, same_class, verify, walk_all};
+use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
+use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
+use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::{Mismatch, stands_for};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What the pass finds classes with. The checker may use none of it.
+const WALK: [&str; 10] = [
+    "canon",
+    "encoding",
+    "hash",
+    "classify",
+    "classes",
+    "facts",
+    "summary",
+    "decide",
+    "difference",
+    "emitted",
+];
+
+#[test]
+fn the_checker_imports_nothing_of_the_walk() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/checker");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).expect("is there") {
+        let path = entry.expect("can be read").path();
+        let text = std::fs::read_to_string(&path).expect("is text");
+        for module in WALK {
+            for import in [format!("crate::{module}::"), format!("crate::{module};")] {
+                assert!(!text.contains(&import), "{} imports {import}", path.display());
+            }
+        }
+        let grouped = text.lines().any(|line| line.starts_with("use crate::{"));
+        assert!(
+            !grouped,
+            "{}: an import for each module, so that this test sees it",
+            path.display()
+        );
+        files += 1;
+    }
+    assert!(files > 5, "{files} files");
+}
+
+#[test]
+fn the_checker_refuses_every_mutant() {
+    let options = walk_all();
+    let mut refused: BTreeMap<Mismatch, usize> = BTreeMap::new();
+    for func in corpus() {
+        for Mutant { what, func: mutant } in
+            instruction_mutants(&func).into_iter().chain(function_mutants(&func))
+        {
+            for (kept, original) in [(&func, &mutant), (&mutant, &func)] {
+                match stands_for(kept, original, &options) {
+                    Ok(()) => panic!("{what}\n{func}"),
+                    Err(refutation) => *refused.entry(refutation.mismatch).or_default() += 1,
+                }
+            }
+        }
+    }
+    println!("{refused:#?}");
+    // What concerns a whole unit and what no policy compares has no mutant here.
+    let everywhere = Mismatch::ALL.iter().filter(|mismatch| mismatch.is_of_bodies());
+    let missing: Vec<_> = everywhere.filter(|mismatch| !refused.contains_key(mismatch)).collect();
+    let elsewhere = [
+        Mismatch::Key,
+        Mismatch::Promise,
+        Mismatch::StackMap,
+        Mismatch::Metadata,
+        Mismatch::Undefined,
+        Mismatch::Colocated,
+    ];
+    assert_eq!(missing, elsewhere.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_checker_accepts_every_other_form() {
+    let options = walk_all();
+    for func in corpus() {
+        assert_eq!(stands_for(&func, &func, &options), Ok(()), "{func}");
+        for seed in 0..30 {
+            let other = permuted(&func, Facts::Keep, seed);
+            assert_eq!(stands_for(&func, &other, &options), Ok(()), "seed {seed}\n{func}");
+            assert_eq!(stands_for(&other, &func, &options), Ok(()), "seed {seed}\n{func}");
+        }
+    }
+}
+
+#[test]
+fn the_checker_accepts_what_does_not_count_and_no_promise_that_was_not_made() {
+    let options = walk_all();
+    let mut promises = 0;
+    for change in IRRELEVANT {
+        for func in corpus() {
+            for other in (change.apply)(&func) {
+                let ways =
+                    [stands_for(&func, &other, &options), stands_for(&other, &func, &options)];
+                for way in &ways {
+                    match way.as_ref().map_err(|refutation| refutation.mismatch) {
+                        Ok(()) => {}
+                        Err(Mismatch::Promise) => promises += 1,
+                        Err(mismatch) => panic!("{}: {mismatch}\n{func}\n{other}", change.what),
+                    }
+                }
+                // A region that one access lacks is a promise that neither makes as the other does.
+                let one_way = ways.iter().any(Result::is_ok) || change.what.contains("region");
+                assert!(one_way, "{}\n{func}\n{other}", change.what);
+            }
+        }
+    }
+    assert!(promises > 0, "no change adds a promise");
+}
+
+/// The walk follows conditions a few instructions deep. What it takes for a branch the checker must take
+/// for one, too: behind it there may be a block that is compared in another way if nothing leads to it.
+#[test]
+fn the_checker_follows_conditions_as_deep_as_the_walk() {
+    let text = |depth: u32, end: &str| {
+        let mut chain = "    v100 = iconst.i8 1\n".to_string();
+        for at in 1..depth {
+            let (own, before) = (100 + at, 99 + at);
+            chain += &format!("    v{own} = bor v{before}, v{before}\n");
+        }
+        let last = 99 + depth;
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 tail {{
+    sig0 = () tail
+    fn0 = u1:0 sig0
+block0(v0: i64):
+{chain}    v10 = get_exception_handler_address.i64 block2, 0
+    brif v{last}, block1, block2
+block1:
+    return v10
+block2:
+    try_call fn0(), sig0, block3, [ default: block3 ]
+block3:
+    v30 = iconst.i8 1
+    {end}
+block4:
+    return v0
+}}"
+        ))
+    };
+    for depth in [1, 7, 8, 9, 10, 20] {
+        let bodies = ["brif v30, block4, block1", "jump block4"].map(|end| text(depth, end));
+        bodies.iter().for_each(verify);
+        let [a, b] = &bodies;
+        let equal = same_class(a, b, walk_all());
+        assert_eq!(stands_for(a, b, &walk_all()).is_ok(), equal, "{depth}");
+        assert_eq!(stands_for(b, a, &walk_all()).is_ok(), equal, "{depth}");
+    }
+}
