@@ -4,6 +4,8 @@
 //! that cannot tell two outcomes apart proves nothing, so it is tested first: it must see what
 //! there is to see, and must notice every planted difference.
 
+#[path = "differential/commands.rs"]
+mod commands;
 #[path = "differential/generated.rs"]
 mod generated;
 #[path = "differential/outcomes.rs"]

@@ -65,7 +65,8 @@ impl Mutants<'_> {
                 let size = size ^ 1 << bit;
                 self.put("slot size", |func| func.sized_stack_slots[slot].size = size);
             }
-            let larger = (*align_shift).max(2) + 1;
+            // More than slots have anyway, on any target.
+            let larger = (*align_shift).max(3) + 1;
             self.put("slot alignment", |func| {
                 func.sized_stack_slots[slot].align_shift = larger;
             });
