@@ -174,7 +174,8 @@ struct Pending {
 ///   it does not support) is reported by the flush; [`MergingModule::failed`] tells the function;
 /// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is
 ///   left as it is and holds no compiled code, unless [`Mode::Eager`] is chosen;
-/// * linkage may widen until the flush, which reads it;
+/// * linkage may widen until the flush, which reads it. A function or data object that shares its body
+///   cannot become preemptible after that: it is an error to declare it so;
 /// * all that is not said otherwise keeps an address of its own: see [`MergingModule::attributes`].
 ///
 /// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
@@ -435,6 +436,25 @@ impl<M: Module> MergingModule<M> {
         self.check_usable()
     }
 
+    /// Whether something that was flushed may be declared once more. What shares a body is referred to
+    /// by the symbol of another one, which nobody can replace with it.
+    fn check_declaration(
+        &self,
+        name: &str,
+        is_shared: bool,
+        before: cranelift_module::Linkage,
+        now: cranelift_module::Linkage,
+    ) -> ModuleResult<()> {
+        use cranelift_module::Linkage::{Hidden, Local, Preemptible};
+        let becomes_preemptible = matches!(before, Local | Hidden) && now == Preemptible;
+        if !becomes_preemptible || !is_shared {
+            return Ok(());
+        }
+        let error =
+            anyhow::anyhow!("{name} cannot become preemptible: it may share its body already");
+        Err(ModuleError::Backend(error))
+    }
+
     fn check_usable(&self) -> ModuleResult<()> {
         if !self.broken {
             return Ok(());
@@ -536,6 +556,12 @@ impl<M: Module> Module for MergingModule<M> {
         linkage: cranelift_module::Linkage,
         signature: &ir::Signature,
     ) -> ModuleResult<FuncId> {
+        if let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name) {
+            let FunctionState { body, stands_for_others, .. } = &self.functions[function];
+            let is_shared = body.is_some() || *stands_for_others;
+            let before = self.inner.declarations().get_function_decl(function).linkage;
+            self.check_declaration(name, is_shared, before, linkage)?;
+        }
         self.inner.declare_function(name, linkage, signature)
     }
 
@@ -550,6 +576,12 @@ impl<M: Module> Module for MergingModule<M> {
         writable: bool,
         tls: bool,
     ) -> ModuleResult<DataId> {
+        if let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name) {
+            let DataState { body, stands_for_others, .. } = &self.data[data];
+            let is_shared = body.is_some() || *stands_for_others;
+            let before = self.inner.declarations().get_data_decl(data).linkage;
+            self.check_declaration(name, is_shared, before, linkage)?;
+        }
         self.inner.declare_data(name, linkage, writable, tls)
     }
 

@@ -1,12 +1,12 @@
 //! Laws: the order of encodings is total and agrees with equality, and the structural hash is the
 //! same everywhere.
 
-use crate::support::{Rng, corpus, encode, parse, random, verify, walk_all};
+use crate::support::{Rng, corpus, encode, parse, parse_one, random, verify, walk_all};
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fuzzing::mutate::instruction_mutants;
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::recipes::Unit;
-use cranelift_mergefunc::{Encoding, Options, structural_hash};
+use cranelift_mergefunc::{Compare, ComparePolicy, Encoding, Options, structural_hash};
 use std::cmp::Ordering;
 
 /// Encodings that are equal, close to each other, and far from each other.
@@ -128,4 +128,30 @@ fn structural_hashes_are_pinned() {
         let other = permuted(func, Facts::Change, seed);
         assert_eq!(structural_hash(&encode(&other, &Options::default())).0, digests[seed as usize]);
     }
+}
+
+#[test]
+fn encodings_under_different_policies_differ() {
+    // It has nothing that any policy could see, so only the policy itself tells them apart.
+    let func = parse_one("function u0:0() system_v {\nblock0:\n    return\n}");
+    let fields: [fn(&mut ComparePolicy) -> &mut Compare; 6] = [
+        |policy| &mut policy.source_locations,
+        |policy| &mut policy.debug_tags,
+        |policy| &mut policy.value_labels,
+        |policy| &mut policy.stack_slot_keys,
+        |policy| &mut policy.operand_order,
+        |policy| &mut policy.constant_branches,
+    ];
+    let mut encodings = Vec::new();
+    for chosen in 0..1 << fields.len() {
+        let mut compare = ComparePolicy::default();
+        for (at, field) in fields.iter().enumerate() {
+            if chosen >> at & 1 == 1 {
+                *field(&mut compare) = Compare::Compare;
+            }
+        }
+        encodings.push(encode(&func, &Options { compare, ..walk_all() }));
+    }
+    encodings.sort();
+    assert!(encodings.is_sorted_by(|a, b| a < b));
 }

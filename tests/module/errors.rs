@@ -5,7 +5,7 @@
 
 use crate::support::{
     bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit, object,
-    plus, signature,
+    plus, signature, table,
 };
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -265,4 +265,36 @@ fn object_error(description: &DataDescription) -> ModuleError {
     define_all(&mut bare, &plus("export", "f", 1));
     let data = bare.declare_data("d", Linkage::Export, true, true).unwrap();
     bare.define_data(data, description).expect_err("an error")
+}
+
+/// Emitted code calls the one by the symbol of the other.
+#[test]
+fn what_shares_its_body_cannot_become_preemptible() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    let mut module = MergingModule::with_options(object(), options);
+    define_all(&mut module, &(plus("local", "kept", 1) + &plus("hidden", "merged", 1)));
+    table(&mut module, "table", &["kept"]);
+    table(&mut module, "same", &["merged"]);
+    let before = declare(&mut module, "merged", Linkage::Export, I64);
+    module.flush().unwrap();
+    assert_eq!(module.body_of(id(&module, "kept")), module.body_of(before));
+    let sig = signature(I64);
+    for (name, linkage, refused) in [
+        ("kept", Linkage::Preemptible, true),
+        ("kept", Linkage::Hidden, false),
+        // It is exported, which it stays.
+        ("merged", Linkage::Preemptible, false),
+        ("later", Linkage::Preemptible, false),
+    ] {
+        let declared = module.declare_function(name, linkage, &sig);
+        assert_eq!(declared.is_err(), refused, "{name} {linkage:?}");
+        if let Err(error) = declared {
+            let text = format!("{error:?}");
+            assert!(text.contains(&format!("{name} cannot become preemptible")), "{text}");
+        }
+    }
+    for (name, refused) in [("table", true), ("same", true), ("another", false)] {
+        let declared = module.declare_data(name, Linkage::Preemptible, false, false);
+        assert_eq!(declared.is_err(), refused, "{name}");
+    }
 }

@@ -239,6 +239,11 @@ impl<B: Module> Pair<B> {
                 // A module that refuses this has widened the linkage all the same, in one place of two.
                 linkage = self.linkage(known);
             }
+            let flushed = self.merging.outcome(self.functions[known].ids[1]).is_some();
+            if flushed && linkage == Linkage::Preemptible {
+                // That is refused if it shares its body, and a plain module knows nothing of that.
+                return Ok(());
+            }
         }
         let signature = shapes::signature(wide);
         let [bare, merging] =
@@ -295,7 +300,11 @@ impl<B: Module> Pair<B> {
             Some(known) => (self.data[known].tls, self.data[known].outside),
             None => (self.object && u.ratio(1, 8)?, false),
         };
-        if outside && linkage != Linkage::Import {
+        let flushed = known.is_some_and(|known| {
+            let data = self.data[known].ids[1];
+            self.merging.data_outcome(data).is_some()
+        });
+        if outside && linkage != Linkage::Import || flushed && linkage == Linkage::Preemptible {
             return Ok(());
         }
         let [bare, merging] =
