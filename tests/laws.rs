@@ -29,6 +29,8 @@ mod generator;
 mod irrelevant;
 #[path = "laws/limits.rs"]
 mod limits;
+#[path = "laws/malformed.rs"]
+mod malformed;
 #[path = "laws/order.rs"]
 mod order;
 #[path = "laws/over_time.rs"]

@@ -5,6 +5,7 @@
 //! looked at: integers of up to 64 bits, a few instructions deep. The depth is part of what it means
 //! that a condition follows from constants: a branch on any other one is compared as it stands.
 
+use super::simulation::resolve;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockCall, DataFlowGraph, Inst, InstructionData, Opcode, Value};
 use cranelift_entity::SecondaryMap;
@@ -19,7 +20,7 @@ pub(super) struct Known(SecondaryMap<Value, Option<(u64, u32)>>);
 
 impl Known {
     fn of(&self, dfg: &DataFlowGraph, value: Value) -> Option<u64> {
-        self.0[dfg.resolve_aliases(value)].map(|(value, _)| value)
+        self.0[resolve(dfg, value)?].map(|(value, _)| value)
     }
 
     fn depth(&self, dfg: &DataFlowGraph, inst: Inst) -> u32 {

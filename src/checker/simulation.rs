@@ -14,8 +14,8 @@ use crate::options::Compare;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    AliasRegion, Block, BlockArg, BlockCall, Constant, DebugTag, Function, Inst, InstructionData,
-    Opcode, Value, ValueLabelAssignments,
+    AliasRegion, Block, BlockArg, BlockCall, Constant, DataFlowGraph, DebugTag, Function, Inst,
+    InstructionData, Opcode, Value, ValueLabelAssignments, types,
 };
 use cranelift_codegen::packed_option::{PackedOption, ReservedValue};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
@@ -175,7 +175,8 @@ impl<'a> Simulation<'a> {
 
     /// Two uses: of values that are bound to each other.
     pub fn value(&mut self, kept: Value, original: Value) -> Checked {
-        let (a, b) = (resolve(self.claim.kept, kept), resolve(self.claim.original, original));
+        let (a, b) =
+            (resolve(&self.claim.kept.dfg, kept), resolve(&self.claim.original.dfg, original));
         let (Some(a), Some(b)) = (a, b) else {
             return Err(Mismatch::Undefined);
         };
@@ -343,8 +344,8 @@ impl<'a> Simulation<'a> {
                     ) => {
                         let same = from.expand(base) == other_from.expand(other_base);
                         require(same, Mismatch::Metadata)?;
-                        kept = resolve(a, *value).ok_or(Mismatch::Metadata)?;
-                        original = resolve(b, *other).ok_or(Mismatch::Metadata)?;
+                        kept = resolve(&a.dfg, *value).ok_or(Mismatch::Metadata)?;
+                        original = resolve(&b.dfg, *other).ok_or(Mismatch::Metadata)?;
                         if self.values.is_bound(kept, original) {
                             // Compared at its own place.
                             break;
@@ -373,7 +374,9 @@ fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
     insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop)
 }
 
-/// The value that `value` is another name for.
-fn resolve(func: &Function, value: Value) -> Option<Value> {
-    func.dfg.value_is_valid(value).then(|| func.dfg.resolve_aliases(value))
+/// The value that `value` is another name for, if it is one: what was deleted, or was left out of a
+/// numbering, has no type.
+pub(super) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
+    let is_value = dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID;
+    is_value.then(|| dfg.resolve_aliases(value))
 }

@@ -2,13 +2,14 @@
 //! jump to the other one.
 //!
 //! Conditions are random expressions over constants, with their values computed here in 128-bit
-//! arithmetic.
+//! arithmetic. The walk and the checker must agree with that, each on its own.
 
 use crate::support::{
     assert_different, assert_equal, encode, parse_one, random, same_class, verify, walk_all,
 };
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::Compare;
+use cranelift_codegen::ir::Function;
+use cranelift_mergefunc::{Compare, stands_for};
 use std::fmt::Write;
 
 /// An expression as text, one instruction per operator.
@@ -115,6 +116,108 @@ impl Expression {
     }
 }
 
+/// The checker takes the branch for the one jump, and not for the other one.
+#[track_caller]
+fn is_for_the_checker(branch: &Function, jump: &Function, other: &Function) {
+    let options = walk_all();
+    for (kept, original) in [(branch, jump), (jump, branch)] {
+        if let Err(refutation) = stands_for(kept, original, &options) {
+            panic!("{refutation}\n{kept}\n{original}");
+        }
+    }
+    for (kept, original) in [(branch, other), (other, branch)] {
+        assert!(stands_for(kept, original, &options).is_err(), "{kept}\n{original}");
+    }
+}
+
+/// Every operation with every pair of some numbers that lie at its edges, in every width.
+#[test]
+fn every_operation_on_constants_is_what_it_is() {
+    const OPERATIONS: [&str; 18] = [
+        "icmp eq", "icmp ne", "icmp slt", "icmp sle", "icmp sgt", "icmp sge", "icmp ult",
+        "icmp ule", "icmp ugt", "icmp uge", "band", "bor", "bxor", "iadd", "isub", "uextend",
+        "sextend", "ireduce",
+    ];
+    for operation in OPERATIONS {
+        for bits in WIDTHS {
+            let mask = u64::MAX >> (64 - bits);
+            let top = 1 << (bits - 1);
+            let edges = [0, 1, 2, top - 1, top, top + 1, mask - 1, mask];
+            for (a, b) in edges.iter().flat_map(|&a| edges.map(|b| (a, b))) {
+                check_operation(operation, bits, a, b);
+            }
+        }
+    }
+}
+
+/// A branch on whether an operation on two constants gives what it gives. The one with another
+/// number is not taken.
+fn check_operation(operation: &str, bits: u32, a: u64, b: u64) {
+    let (known_a, known_b) =
+        [a, b].map(|value| Known { name: 0, bits, value: value.into() }).into();
+    let (x, y) = (known_a.signed(), known_b.signed());
+    let mut result_bits = bits;
+    let mut operands = "v1, v2";
+    let mut instruction = operation.to_owned();
+    let value = match operation {
+        "icmp eq" => u64::from(a == b),
+        "icmp ne" => u64::from(a != b),
+        "icmp slt" => u64::from(x < y),
+        "icmp sle" => u64::from(x <= y),
+        "icmp sgt" => u64::from(x > y),
+        "icmp sge" => u64::from(x >= y),
+        "icmp ult" => u64::from(a < b),
+        "icmp ule" => u64::from(a <= b),
+        "icmp ugt" => u64::from(a > b),
+        "icmp uge" => u64::from(a >= b),
+        "band" => a & b,
+        "bor" => a | b,
+        "bxor" => a ^ b,
+        "iadd" => a.wrapping_add(b),
+        "isub" => a.wrapping_sub(b),
+        _ => {
+            // Of one operand, into the next width.
+            let reduced = operation == "ireduce";
+            let other = if reduced { bits / 2 } else { bits * 2 };
+            if !WIDTHS.contains(&other) || b != 0 {
+                return;
+            }
+            result_bits = other;
+            operands = "v1";
+            instruction = format!("{operation}.i{other}");
+            if operation == "sextend" { x as u64 } else { a }
+        }
+    };
+    if operation.starts_with("icmp") {
+        result_bits = 8;
+    }
+    let value = value & (u64::MAX >> (64 - result_bits));
+    let function = |end: &str| {
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 tail {{
+block0(v0: i64):
+    v1 = iconst.i{bits} 0x{a:x}
+    v2 = iconst.i{bits} 0x{b:x}
+    v3 = {instruction} {operands}
+    v4 = iconst.i{result_bits} 0x{value:x}
+    v5 = bxor v3, v4
+    {end}
+block1:
+    v6 = iconst.i64 7
+    return v6
+block2:
+    return v0
+}}"
+        ))
+    };
+    let branch = function("brif v5, block1, block2");
+    verify(&branch);
+    let (jump, other) = (function("jump block2"), function("jump block1"));
+    assert_equal(&branch, &jump, operation);
+    assert_different(&branch, &other, operation);
+    is_for_the_checker(&branch, &jump, &other);
+}
+
 #[test]
 fn a_branch_on_a_known_condition_is_the_jump_that_it_takes() {
     random(|u| {
@@ -146,6 +249,7 @@ block2:
         let (jump, other) = (function(jump), function(other));
         assert_equal(&branch, &jump, "the branch that is taken");
         assert_different(&branch, &other, "the branch that is not taken");
+        is_for_the_checker(&branch, &jump, &other);
 
         let mut options = walk_all();
         options.compare.constant_branches = Compare::Compare;
