@@ -334,9 +334,8 @@ impl Site<'_> {
         }
     }
 
-    /// A value of the same type that is defined where the instruction is, or the value itself if
-    /// there is none and there need not be.
-    fn rival(&self, value: Value) -> Value {
+    /// Another value of the same type that is defined where the instruction is.
+    fn rival(&self, value: Value) -> Option<Value> {
         let dfg = &self.func.dfg;
         let entry = self.func.layout.entry_block().expect("has a body");
         let mut candidates = dfg.block_params(entry).to_vec();
@@ -352,7 +351,7 @@ impl Site<'_> {
             rival.is_some() || !self.complete,
             "formats.clif has no rival for {value} in {inst}"
         );
-        rival.unwrap_or(value)
+        rival
     }
 
     fn operands<const N: usize>(
@@ -361,9 +360,9 @@ impl Site<'_> {
         make: impl Fn([Value; N]) -> InstructionData,
     ) {
         for at in 0..N {
-            let mut other = args;
-            other[at] = self.rival(args[at]);
-            if other != args {
+            if let Some(rival) = self.rival(args[at]) {
+                let mut other = args;
+                other[at] = rival;
                 self.put(&format!("operand {at}"), make(other));
             }
         }
@@ -382,9 +381,9 @@ impl Site<'_> {
         let args = list.as_slice(&self.func.dfg.value_lists).to_vec();
         let mut others = Vec::new();
         for at in 0..args.len() {
-            let mut other = args.clone();
-            other[at] = self.rival(args[at]);
-            if other != args {
+            if let Some(rival) = self.rival(args[at]) {
+                let mut other = args.clone();
+                other[at] = rival;
                 others.push((format!("argument {at}"), other));
             }
             let mut other = args.clone();
@@ -477,7 +476,9 @@ impl Site<'_> {
         }
         for (at, &arg) in target.args.iter().enumerate() {
             let others = match arg {
-                BlockArg::Value(value) => vec![BlockArg::Value(self.rival(value))],
+                BlockArg::Value(value) => {
+                    self.rival(value).into_iter().map(BlockArg::Value).collect()
+                }
                 BlockArg::TryCallRet(n) => {
                     vec![BlockArg::TryCallRet(n + 1), BlockArg::TryCallExn(n)]
                 }
@@ -598,7 +599,8 @@ impl Site<'_> {
                 mutants
             }
             Handler::Context(value) => {
-                vec![("context".into(), Handler::Context(self.rival(*value)))]
+                let rival = self.rival(*value).into_iter();
+                rival.map(|value| ("context".into(), Handler::Context(value))).collect()
             }
         }
     }
