@@ -4,7 +4,8 @@
 //! Nothing here decides whether two functions are equal.
 
 use crate::{
-    Addresses, Attributes, Encoding, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
+    Addresses, Attributes, Encoding, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan,
+    Prebucket, stands_for,
 };
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
@@ -105,12 +106,19 @@ pub fn same_class(a: &Function, b: &Function, options: Options<'_>) -> bool {
     plan.entry(indices[0]).class() == plan.entry(indices[1]).class()
 }
 
-/// Panics unless the two functions are equal by every view that the library has of equality.
+/// Panics unless the two functions are equal by every view that the library has of equality. They may
+/// promise different things.
 #[track_caller]
 pub fn assert_equal(a: &Function, b: &Function, what: &str) {
     let options = walk_all();
     assert_eq!(encode(a, &options), encode(b, &options), "{what}:\n{a}\n{b}");
     assert!(same_class(a, b, options), "{what}: one class\n{a}\n{b}");
+    for (kept, original) in [(a, b), (b, a)] {
+        let mismatch =
+            stands_for(kept, original, &options).map_err(|refutation| refutation.mismatch);
+        let proved = matches!(mismatch, Ok(()) | Err(Mismatch::Promise));
+        assert!(proved, "{what}: {mismatch:?}\n{kept}\n{original}");
+    }
 }
 
 /// Panics if the two functions are equal by any view that the library has of equality.
@@ -120,6 +128,10 @@ pub fn assert_different(a: &Function, b: &Function, what: &str) {
     let equal = Encoding::of(a, &options) == Encoding::of(b, &options);
     assert!(!equal, "{what}: equal encodings\n{a}\n{b}");
     assert!(!same_class(a, b, options), "{what}: one class\n{a}\n{b}");
+    for (kept, original) in [(a, b), (b, a)] {
+        let proved = stands_for(kept, original, &options).is_ok();
+        assert!(!proved, "{what}: the checker takes one for the other\n{kept}\n{original}");
+    }
 }
 
 /// A small generator of random numbers (SplitMix64) for choices that need not be visible to a

@@ -7,7 +7,7 @@ use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::{Mismatch, stands_for};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What the pass finds classes with. The checker may use none of it.
@@ -153,5 +153,30 @@ block4:
         let equal = same_class(a, b, walk_all());
         assert_eq!(stands_for(a, b, &walk_all()).is_ok(), equal, "{depth}");
         assert_eq!(stands_for(b, a, &walk_all()).is_ok(), equal, "{depth}");
+    }
+}
+
+#[test]
+fn every_mismatch_is_told_in_words_and_with_its_place() {
+    let explanations: BTreeSet<String> = Mismatch::ALL.iter().map(|why| why.to_string()).collect();
+    assert_eq!(explanations.len(), Mismatch::ALL.len());
+    assert!(explanations.iter().all(|text| text.len() > 10), "{explanations:?}");
+
+    let text = |constant: u32| {
+        parse_one(&format!(
+            "function u0:{constant}() -> i64 tail {{
+block0:
+    jump block1
+block1:
+    v0 = iconst.i64 {constant}
+    return v0
+}}"
+        ))
+    };
+    let refutation = stands_for(&text(7), &text(8), &walk_all()).expect_err("differ");
+    assert_eq!(refutation.mismatch, Mismatch::Immediate);
+    let said = refutation.to_string();
+    for part in [&*Mismatch::Immediate.to_string(), "u0:7", "u0:8", "at inst1 and at inst1"] {
+        assert!(said.contains(part), "{part} in {said}");
     }
 }

@@ -224,3 +224,22 @@ block0(v0: i64):
     other.layout.clear();
     is_refused(&other, &func, "no blocks");
 }
+
+#[test]
+fn a_use_before_the_definition_is_refused() {
+    let func = parse_one(
+        "function u0:0(i64) -> i64 system_v {
+block0(v0: i64):
+    v1 = iadd v0, v0
+    v2 = isub v1, v0
+    return v2
+}",
+    );
+    let mut other = func.clone();
+    let entry = func.layout.entry_block().expect("a block");
+    let insts: Vec<Inst> = func.layout.block_insts(entry).collect();
+    other.layout.remove_inst(insts[0]);
+    other.layout.insert_inst(insts[0], insts[2]);
+    is_refused(&other, &func, "another order");
+    is_refused(&other, &other, "the same order");
+}

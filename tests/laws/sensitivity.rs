@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::{
-    Attributes, Compare, Encoding, Merger, Options, Target, first_difference,
+    Attributes, Compare, Encoding, Merger, Options, Target, first_difference, stands_for,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -356,6 +356,10 @@ fn what_a_policy_compares_counts() {
                 let (a, b) = (encode(&func, &options), encode(&other, &options));
                 assert_ne!(a, b, "{}:\n{func}\n{other}", change.what);
                 assert!(!same_class(&func, &other, options), "{}", change.what);
+                for (kept, original) in [(&func, &other), (&other, &func)] {
+                    let proved = stands_for(kept, original, &options).is_ok();
+                    assert!(!proved, "{}:\n{kept}\n{original}", change.what);
+                }
                 assert!(same_class(&other, &other, options), "{}", change.what);
             }
         }
