@@ -38,7 +38,8 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 
     fn is_bound(&self, kept: T, original: T) -> bool {
-        self.original[kept].expand() == Some(original) && self.kept[original].expand() == Some(kept)
+        // What is bound is bound both ways: see `bind`.
+        self.original[kept].expand() == Some(original)
     }
 
     fn is_free(&self, kept: T, original: T) -> bool {

@@ -365,3 +365,73 @@ fn what_a_policy_compares_counts() {
         }
     }
 }
+
+/// Nothing weakens what these loads promise, so all of it counts. A region 0 is not the same as none.
+#[test]
+fn promises_of_a_stack_limit_differ() {
+    let function = |flags: &str| {
+        parse_one(&format!(
+            "function u0:0(i64 vmctx) system_v {{
+    region0 = 0 \"zero\"
+    region1 = 1 \"one\"
+    gv0 = vmctx
+    gv1 = load.i64 {flags} gv0+16
+    stack_limit = gv1
+block0(v0: i64):
+    return
+}}"
+        ))
+    };
+    let all = [
+        "notrap aligned",
+        "notrap aligned readonly",
+        "notrap aligned readonly can_move",
+        "notrap aligned region0",
+        "notrap aligned region1",
+        "notrap aligned readonly region1",
+        "little notrap aligned",
+        "big notrap aligned",
+    ];
+    for (at, flags) in all.iter().enumerate() {
+        assert_equal(&function(flags), &function(flags), flags);
+        for other in &all[at + 1..] {
+            assert_different(&function(flags), &function(other), &format!("{flags}, {other}"));
+        }
+    }
+}
+
+/// Whether a signature is declared once or at every use does not matter, however many there are.
+#[test]
+fn many_signatures_are_compared_by_their_contents() {
+    let function = |repeated: bool, last: u32| {
+        // Each call has a signature of its own, then each a second time.
+        let mut declarations = String::new();
+        let mut calls = String::new();
+        for call in 0..80 {
+            let number = call % 40;
+            let sig = if repeated { call } else { number };
+            if sig == call {
+                // In binary, so that all are different.
+                let bits = if call == 79 { last } else { number };
+                let params = (0..6).map(|bit| if bits >> bit & 1 == 1 { "i64" } else { "i32" });
+                let params = params.collect::<Vec<_>>().join(", ");
+                declarations += &format!("    sig{sig} = (i64, {params}) system_v\n");
+            }
+            let bits = if call == 79 { last } else { number };
+            let args = (0..6).map(|bit| if bits >> bit & 1 == 1 { ", v0" } else { ", v1" });
+            let args = args.collect::<String>();
+            calls += &format!("    call_indirect sig{sig}, v0(v0{args})\n");
+        }
+        parse_one(&format!(
+            "function u0:0(i64, i32) system_v {{
+{declarations}
+block0(v0: i64, v1: i32):
+{calls}    return
+}}"
+        ))
+    };
+    let (once, repeated) = (function(false, 39), function(true, 39));
+    assert_equal(&once, &repeated, "declared once, and at every use");
+    assert_different(&repeated, &function(true, 40), "another one");
+    assert_different(&repeated, &function(true, 0), "another one of them");
+}
