@@ -39,5 +39,7 @@ mod over_time;
 mod permutations;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
+#[path = "laws/statistics.rs"]
+mod statistics;
 #[path = "laws/support.rs"]
 mod support;

@@ -125,7 +125,8 @@ pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<Nea
         if mutants.is_empty() {
             break;
         }
-        let mutate::Mutant { what, func } = &mutants[draw.below(mutants.len())];
+        let mutant = &mutants[draw.below(mutants.len())];
+        let mutate::Mutant { what, func } = mutant;
         // Which functions are equal is for the unit to say.
         if what.contains("callee ") || what.contains("symbol") {
             continue;
@@ -134,7 +135,7 @@ pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<Nea
             continue;
         }
         if verify_function(func, isa).is_ok() {
-            let certain = is_certain(what);
+            let certain = mutant.is_certain();
             // Whatever is said to be of the instruction changes nothing else.
             let of = what.ends_with(&format!("of `{}`", seed.func.dfg.display_inst(inst)));
             let site = (certain && of).then_some(inst);
@@ -163,25 +164,4 @@ fn is_sound(func: &Function, changed: Inst) -> bool {
         let set = func.dfg.insts[inst].opcode().constraints().ctrl_typeset();
         set.is_none_or(|set| set.contains(func.dfg.ctrl_typevar(inst)))
     })
-}
-
-/// Whether a change cannot lead to the same function with things that are alike exchanged.
-fn is_certain(what: &str) -> bool {
-    const CERTAIN: [&str; 14] = [
-        "opcode ",
-        "operand ",
-        "immediate of",
-        "offset of",
-        "trap code of",
-        "condition of",
-        "operation of",
-        "constant of",
-        "mask of",
-        "type of result",
-        "slot size",
-        "slot alignment",
-        "without ",
-        "an unused slot",
-    ];
-    CERTAIN.iter().any(|certain| what.starts_with(certain))
 }

@@ -30,6 +30,30 @@ pub struct Mutant {
     pub func: Function,
 }
 
+impl Mutant {
+    /// Whether the change cannot lead to the same function with things that are alike exchanged: two
+    /// blocks that do the same, two slots of one size.
+    pub fn is_certain(&self) -> bool {
+        const CERTAIN: [&str; 14] = [
+            "opcode ",
+            "operand ",
+            "immediate of",
+            "offset of",
+            "trap code of",
+            "condition of",
+            "operation of",
+            "constant of",
+            "mask of",
+            "type of result",
+            "slot size",
+            "slot alignment",
+            "without ",
+            "an unused slot",
+        ];
+        CERTAIN.iter().any(|certain| self.what.starts_with(certain))
+    }
+}
+
 /// All mutants of all instructions of a function.
 pub fn instruction_mutants(func: &Function) -> Vec<Mutant> {
     let mut mutants = Vec::new();

@@ -1,0 +1,112 @@
+//! The statistics count what was done, each on a unit of which everything is known.
+
+use crate::support::{encode, free, parse, test_symbol, walk_all};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::{
+    Addresses, Bodies, Contents, DataAttributes, DataIndex, DataObject, FunctionIndex, Linkage,
+    Merger, Options, Plan, Prebucket, Stats,
+};
+
+/// Functions 0 to 2 are equal, but 2 promises less. 3 has the same shape and another callee; 4 is
+/// malformed, 5 like nothing else.
+fn functions() -> Vec<Function> {
+    let like = |index: u32, flags: &str, callee: u32| {
+        format!(
+            "function u0:{index}(i64) -> i64 tail {{
+    fn0 = u1:{callee}(i64) -> i64 tail
+block0(v0: i64):
+    v1 = load.i64 {flags} v0
+    v2 = call fn0(v1)
+    return v2
+}}
+"
+        )
+    };
+    let mut text = like(0, "notrap aligned", 0) + &like(1, "notrap aligned", 0);
+    text += &(like(2, "notrap", 0) + &like(3, "notrap aligned", 1) + &like(4, "notrap", 2));
+    text += "function u0:5(i64) tail {\nblock0(v0: i64):\n    trap user1\n}\n";
+    let mut functions = parse(&text);
+    let layout = &mut functions[4].layout;
+    let entry = layout.entry_block().expect("a block");
+    let first = layout.first_inst(entry).expect("an instruction");
+    layout.remove_inst(first);
+    functions
+}
+
+/// Three equal objects of ten bytes, and one of eleven.
+fn data() -> Vec<DataObject> {
+    let object = |bytes: &[u8]| DataObject {
+        contents: Contents::Bytes(bytes.to_vec()),
+        relocations: Vec::new(),
+        section: None,
+    };
+    vec![object(&[7; 10]), object(&[7; 10]), object(&[7; 10]), object(&[7; 11])]
+}
+
+struct Unit(Vec<Function>, Vec<DataObject>);
+
+impl Bodies for Unit {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.0[function.as_u32() as usize]
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.1[data.as_u32() as usize]
+    }
+}
+
+fn plan(options: Options<'_>) -> Plan {
+    let mut unit = Unit(functions(), data());
+    let mut merger = Merger::new(options);
+    for (index, func) in unit.0.iter().enumerate() {
+        merger.add(test_symbol(index as u32), func, free()).expect("is added");
+    }
+    let attributes = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    for (index, object) in unit.1.iter().enumerate() {
+        let symbol = UserExternalName::new(2000, index as u32);
+        merger.add_data(symbol, object, attributes).expect("is added");
+    }
+    merger.plan(&mut unit)
+}
+
+#[test]
+fn everything_is_counted() {
+    let stats = *plan(Options::default()).stats();
+    let functions = functions();
+    let size = |at: usize| encode(&functions[at], &walk_all()).size();
+    // Two pointers, because the size of a signature's lists is said, and ten bytes.
+    let of_functions = size(0) + size(1) + size(2) + size(3);
+    let mut expected = Stats::default();
+    expected.add_functions = 6;
+    expected.add_data_objects = 4;
+    // The last is alone with its signature and its counts, and the last object with its size.
+    expected.walk_functions = 5;
+    expected.walk_instructions = stats.walk_instructions;
+    expected.walk_malformed = 1;
+    expected.walk_data_objects = 3;
+    expected.walk_bytes = stats.walk_bytes;
+    expected.refine_classes_before = stats.refine_classes_before;
+    expected.refine_classes_after = stats.refine_classes_after;
+    expected.plan_members = 3;
+    expected.plan_merged = 2;
+    expected.plan_merged_data_objects = 2;
+    expected.plan_merged_data_bytes = 20;
+    expected.plan_weakened = 1;
+    assert_eq!(stats, expected);
+    assert_eq!(stats.walk_instructions, 4 * 3 + 1);
+    assert!(stats.walk_bytes > of_functions, "{} {of_functions}", stats.walk_bytes);
+}
+
+#[test]
+fn functions_that_are_walked_when_they_are_added_are_counted() {
+    let stats = *plan(walk_all()).stats();
+    assert_eq!(stats.walk_add_functions, 6);
+    assert_eq!(plan(Options::default()).stats().walk_add_functions, 0);
+    assert_eq!(stats.plan_members, 3);
+    let options = Options { prebucket: Prebucket::Counts, ..Options::default() };
+    assert_eq!(plan(options).stats(), plan(Options::default()).stats());
+}
