@@ -110,3 +110,31 @@ fn functions_that_are_walked_when_they_are_added_are_counted() {
     let options = Options { prebucket: Prebucket::Counts, ..Options::default() };
     assert_eq!(plan(options).stats(), plan(Options::default()).stats());
 }
+
+/// What the streams of an encoding take is their sum, whatever is in them.
+#[test]
+fn the_size_of_an_encoding_is_that_of_its_streams() {
+    // Constants, names, promises of accesses and of blocks.
+    let more = [
+        ("", "    v1 = iconst.i64 300\n"),
+        ("    fn0 = u1:0() tail\n", "    call fn0()\n"),
+        ("", "    v1 = load.i64 notrap v0\n"),
+        ("", "    trapnz v0, user1\n"),
+    ];
+    for (declaration, line) in more {
+        let size = |times: usize| {
+            let mut text = format!("function u0:0(i64) tail {{\n{declaration}block0(v0: i64):\n");
+            for at in 0..times {
+                text += &line.replace("v1", &format!("v{}", at + 1));
+            }
+            let func = parse(&(text + "    return\n}\n")).remove(0);
+            let encoding = encode(&func, &walk_all());
+            assert_eq!(encoding.instructions() as usize, times + 1);
+            encoding.size()
+        };
+        // The first call has the signature of its callee with it.
+        let steps: Vec<usize> = (1..4).map(|times| size(times + 1) - size(times)).collect();
+        assert!(steps[0] >= 4 && steps.iter().all(|step| *step == steps[0]), "{line}{steps:?}");
+        assert!(size(0) < size(1));
+    }
+}
