@@ -242,10 +242,6 @@ impl Decision<'_> {
         (symbol.namespace, symbol.index)
     }
 
-    fn order(&self, function: FunctionIndex) -> (u32, u32) {
-        self.item_order(Item::Function(function))
-    }
-
     fn number_classes(&mut self) {
         let numbering = self.classified.numbering;
         let mut order: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
@@ -327,11 +323,12 @@ impl Decision<'_> {
                 false
             }
         });
-        // Whoever must keep a symbol stays, so that the others can go; then by linkage and symbol.
+        // Whoever must keep a symbol stays, so that the others can go; then by linkage. Of several
+        // the first, and that is by symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
             let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
             let survives = linkage.is_visible_outside() || symbol_used;
-            (!survives, linkage, self.item_order(Item::Data(member)))
+            (!survives, linkage)
         });
         let Some(to) = best else {
             return;
@@ -431,15 +428,15 @@ impl Decision<'_> {
         if candidates.len() < 2 {
             return;
         }
-        // Whoever would cost most otherwise, so that the others can go; then by linkage, then by
-        // symbol.
+        // Whoever would cost most otherwise, so that the others can go; then by linkage. Of several
+        // the first, and that is by symbol.
         let best = candidates
             .iter()
             .copied()
             .filter(|&member| self.entries[member].attributes.linkage != Linkage::Preemptible)
             .min_by_key(|&member| {
                 let linkage = self.entries[member].attributes.linkage;
-                (Reverse(self.need(member)), linkage, self.order(member))
+                (Reverse(self.need(member)), linkage)
             });
         match best {
             Some(representative) => {
@@ -688,7 +685,6 @@ impl Decision<'_> {
                     members.push((function, own));
                 }
             }
-            members.sort_unstable_by_key(|&(function, _)| self.order(function));
             let mut distinct: Vec<u32> = members.iter().map(|&(_, own)| own).collect();
             distinct.sort_unstable();
             distinct.dedup();

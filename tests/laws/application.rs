@@ -6,10 +6,11 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::fuzzing::program::Parts;
 use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{
     Attributes, Canonicalize, Disposition, Linkage, Merger, Mismatch, Options, Plan, Prebucket,
-    Reason, prove,
+    Reason, Target, prove,
 };
 use std::collections::BTreeMap;
 
@@ -255,4 +256,35 @@ fn a_malformed_function_that_calls_what_is_gone_is_no_reason_to_refuse_a_plan() 
     let at = |own: usize| plan.function(bodies[own].name.get_user().unwrap()).unwrap();
     assert!(matches!(plan.entry(at(1)).disposition(), Disposition::Redirect { .. }));
     assert_eq!(plan.entry(at(4)).reason(), Reason::Malformed);
+}
+
+/// A body that is shared costs itself once and a thunk for each of those that share it. Code of no known
+/// size counts as the smallest that there is.
+#[test]
+fn preemptible_functions_share_a_body_if_that_pays() {
+    let body = |index: usize| {
+        parse_one(&format!("function u0:{index}() tail {{\nblock0:\n    trap user1\n}}"))
+    };
+    let options = Options { target: Target::x86_64(), ..Options::default() };
+    let jump = u64::from(options.target.jump_thunk.expect("is one").size());
+    let smallest = options.target.smallest_function;
+    for count in 2..6 {
+        for code_size in std::iter::once(None).chain((0..30).map(Some)) {
+            let functions: Vec<Member> = (0..count)
+                .map(|index| Member {
+                    attributes: Attributes { linkage: Linkage::Preemptible, ..free() },
+                    body: body(index),
+                })
+                .collect();
+            let parts = Parts { functions: &functions, data: &[], options: &options, code_size };
+            let (n, size) = (count as u64, u64::from(code_size.unwrap_or(smallest)));
+            let pays = size + n * jump < n * size;
+            let plan = parts.plan();
+            assert_eq!(plan.shared_bodies().len(), usize::from(pays), "{count} of {code_size:?}");
+            let thunks = plan
+                .entries()
+                .filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));
+            assert_eq!(thunks.count(), if pays { count } else { 0 });
+        }
+    }
 }
