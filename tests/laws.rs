@@ -37,6 +37,8 @@ mod order;
 mod over_time;
 #[path = "laws/permutations.rs"]
 mod permutations;
+#[path = "laws/refused_plans.rs"]
+mod refused_plans;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
 #[path = "laws/statistics.rs"]

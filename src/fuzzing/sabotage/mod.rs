@@ -9,6 +9,7 @@
 
 mod blind;
 
+use crate::data::DataIndex;
 use crate::encoding::Encoding;
 use crate::options::{Addresses, Attributes, Linkage, Options};
 use crate::plan::{Disposition, Plan};
@@ -227,6 +228,30 @@ pub fn planted<T>(fault: impl Into<Option<Fault>>, body: impl FnOnce() -> T) -> 
     }
     let _before = Before(PLANTED.replace(fault.into()));
     body()
+}
+
+/// `plan` with something else becoming of a function, right or wrong. Nothing else is changed for it.
+pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition) -> Plan {
+    plan.entries[function].disposition = disposition;
+    plan
+}
+
+/// The same for a data object.
+pub fn data_decided(mut plan: Plan, data: DataIndex, disposition: Disposition<DataIndex>) -> Plan {
+    plan.data[data].disposition = disposition;
+    plan
+}
+
+/// `plan` with another alignment of a function, in bytes.
+pub fn aligned(mut plan: Plan, function: FunctionIndex, alignment: u32) -> Plan {
+    plan.entries[function].alignment = alignment;
+    plan
+}
+
+/// The same for a data object.
+pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
+    plan.data[data].alignment = alignment;
+    plan
 }
 
 /// Whether this fault is planted.

@@ -1,0 +1,344 @@
+//! Law: the checker refuses a plan exactly if a function or a data object loses what somebody could see.
+//!
+//! Here the plans are made by hand: everything may become of a function that has all attributes. What is
+//! right is said in `may_become`, from the meaning of the attributes, not from the code.
+
+use crate::support::{free, parse, test_symbol};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::fuzzing::sabotage::{aligned, data_aligned, data_decided, decided};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Bodies, CallThunks, Contents, DataAttributes, DataIndex, DataObject,
+    Disposition, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan, Proof, Prove, Target,
+    prove,
+};
+
+/// Bodies of a unit, and how it is planned: nothing merges, so that the tests can say what does.
+struct Given {
+    functions: Vec<(Function, Attributes)>,
+    data: Vec<(DataObject, DataAttributes)>,
+    options: Options<'static>,
+}
+
+impl Bodies for &Given {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.as_u32() as usize].0
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.data[data.as_u32() as usize].0
+    }
+}
+
+impl Given {
+    /// Functions of a text, all with the same attributes.
+    fn new(text: &str, attributes: Attributes) -> Given {
+        let functions = parse(text).into_iter().map(|body| (body, attributes)).collect();
+        let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
+        Given { functions, data: Vec::new(), options }
+    }
+
+    fn plan(&self) -> Plan {
+        let mut merger = Merger::new(self.options);
+        for (body, attributes) in &self.functions {
+            let symbol = body.name.get_user().expect("a name").clone();
+            merger.add(symbol, body, *attributes).expect("is added");
+        }
+        for (index, (object, attributes)) in self.data.iter().enumerate() {
+            merger.add_data(test_symbol(index as u32), object, *attributes).expect("is added");
+        }
+        merger.plan(&mut &*self)
+    }
+
+    fn prove(&self, plan: &Plan) -> Result<Proof, Mismatch> {
+        prove(plan, &mut &*self, &self.options).map_err(|refutation| refutation.mismatch)
+    }
+}
+
+fn at(index: u32) -> FunctionIndex {
+    FunctionIndex::from_u32(index)
+}
+
+/// Two equal functions, and one that calls the first.
+const TWINS: &str = "
+function u0:0() system_v {
+block0:
+    trap user1
+}
+function u0:1() system_v {
+block0:
+    trap user1
+}
+function u0:2() system_v {
+    fn0 = u0:0() system_v
+block0:
+    call fn0()
+    return
+}
+";
+
+/// What the first function may become if the second has its body.
+fn to_1() -> [Disposition; 3] {
+    let to = at(1);
+    [Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
+}
+
+/// All combinations of what decides, with one key and one alignment.
+fn all_attributes() -> Vec<Attributes> {
+    let mut all = Vec::new();
+    for linkage in Linkage::ALL {
+        for addresses in Addresses::ALL {
+            for bits in 0..16 {
+                let [address_taken, symbol_used, pinned, no_merge] =
+                    [1, 2, 4, 8].map(|bit| bits & bit != 0);
+                all.push(Attributes {
+                    linkage,
+                    addresses,
+                    address_taken,
+                    symbol_used,
+                    pinned,
+                    no_merge,
+                    ..free()
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Whether `disposition` of a function loses nothing, if what is kept has the attributes `kept`.
+fn may_become(
+    disposition: Disposition,
+    member: &Attributes,
+    kept: &Attributes,
+    options: &Options<'_>,
+) -> bool {
+    let left_alone = [member, kept].iter().any(|one| one.pinned || one.no_merge);
+    if left_alone || kept.linkage == Linkage::Preemptible {
+        return false;
+    }
+    // Somebody whom the pass does not see can use the symbol; and compare the address, if he can
+    // come by it.
+    let can_be_named = member.linkage != Linkage::Local;
+    let matters = member.addresses == Addresses::Significant;
+    match disposition {
+        Disposition::Keep => true,
+        Disposition::Redirect { .. } => {
+            !can_be_named && !member.symbol_used && !(matters && member.address_taken)
+        }
+        Disposition::Alias { .. } => {
+            options.aliases && !(matters && (can_be_named || member.address_taken))
+        }
+        Disposition::Thunk { .. } => options.target.jump_thunk.is_some(),
+    }
+}
+
+#[test]
+fn functions_lose_nothing_that_can_be_seen() {
+    let mut refused = 0;
+    for member in all_attributes() {
+        for kept in all_attributes() {
+            let mut given = Given::new(TWINS, free());
+            given.functions[0].1 = member;
+            given.functions[1].1 = kept;
+            // One of four ways for each pair is enough.
+            let way = given.functions.len() + usize::from(member.pinned) + kept.linkage as usize;
+            given.options.aliases = way.is_multiple_of(2);
+            given.options.target =
+                if (way / 2).is_multiple_of(2) { Target::x86_64() } else { Target::generic() };
+            for disposition in to_1() {
+                let plan = decided(given.plan(), at(0), disposition);
+                let right = may_become(disposition, &member, &kept, &given.options);
+                let proof = given.prove(&plan);
+                assert_eq!(proof.is_ok(), right, "{disposition:?} {member:?} {kept:?} {proof:?}");
+                refused += usize::from(!right);
+            }
+        }
+    }
+    assert!(refused > 1000);
+}
+
+#[test]
+fn what_was_proved_is_counted() {
+    let given = Given::new(TWINS, free());
+    let proof = given.prove(&given.plan()).expect("is right");
+    assert_eq!(
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
+        (0, 0, 0, 0, 0)
+    );
+    let plan = decided(given.plan(), at(0), to_1()[0]);
+    let proof = given.prove(&plan).expect("is right");
+    assert_eq!(
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
+        (1, 1, 0, 0, 0)
+    );
+}
+
+#[test]
+fn what_stands_for_a_function_is_kept_and_equal_in_all_it_is() {
+    // To one that is gone itself.
+    let given = Given::new(TWINS, free());
+    let plan = decided(given.plan(), at(0), to_1()[0]);
+    let plan = decided(plan, at(1), Disposition::Redirect { to: at(0) });
+    assert_eq!(given.prove(&plan), Err(Mismatch::NoBody));
+    // To another function.
+    let plan = decided(given.plan(), at(0), Disposition::Redirect { to: at(2) });
+    assert_eq!(given.prove(&plan), Err(Mismatch::Opcode));
+    // To one with another key.
+    let mut given = Given::new(TWINS, free());
+    given.functions[1].1.key = 1;
+    let plan = decided(given.plan(), at(0), to_1()[0]);
+    assert_eq!(given.prove(&plan), Err(Mismatch::Key));
+    // To one that is aligned less; a thunk has a place of its own.
+    let mut given = Given::new(TWINS, free());
+    given.functions[0].1.alignment = 32;
+    given.options.target = Target::x86_64();
+    given.options.aliases = true;
+    for disposition in to_1() {
+        for (own, of_kept) in [(32, 32), (1, 32), (32, 1)] {
+            let plan = aligned(decided(given.plan(), at(0), disposition), at(0), own);
+            let is_thunk = matches!(disposition, Disposition::Thunk { .. });
+            let right = if is_thunk { own == 32 } else { of_kept == 32 };
+            let proof = given.prove(&aligned(plan, at(1), of_kept)).map(drop);
+            let wanted = if right { Ok(()) } else { Err(Mismatch::Alignment) };
+            assert_eq!(proof, wanted, "{disposition:?} {own} {of_kept}");
+        }
+    }
+    // What stays is aligned as it was asked for.
+    let plan = aligned(given.plan(), at(0), 16);
+    assert_eq!(given.prove(&plan), Err(Mismatch::Alignment));
+}
+
+#[test]
+fn a_thunk_that_calls_is_for_functions_that_do_not_see_it() {
+    let sees = "function u0:0() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    return v0\n}
+function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    return v0\n}\n";
+    let tail = TWINS.replace("system_v", "tail");
+    for (text, tail_calls, right) in [
+        (TWINS, false, true),
+        (TWINS, true, true),
+        (&tail, false, false),
+        (&tail, true, true),
+        (sees, true, false),
+        (&sees.replace("get_frame_pointer", "get_return_address"), true, false),
+    ] {
+        let mut given = Given::new(text, free());
+        given.options.target = Target::generic();
+        given.options.call_thunks = Some(CallThunks { tail_calls, colocated: false });
+        let plan = decided(given.plan(), at(0), to_1()[2]);
+        let wanted = if right { Ok(()) } else { Err(Mismatch::NotAllowed) };
+        assert_eq!(given.prove(&plan).map(drop), wanted, "{text}");
+    }
+}
+
+#[test]
+fn a_pointer_into_a_function_needs_its_own_code() {
+    let text = TWINS
+        .replace("fn0 = u0:0() system_v", "gv0 = symbol u0:0+4")
+        .replace("call fn0()", "v0 = symbol_value.i64 gv0");
+    let mut given = Given::new(&text, free());
+    given.options.target = Target::x86_64();
+    given.options.aliases = true;
+    for (disposition, mismatch) in
+        to_1().into_iter().zip([Mismatch::Reference, Mismatch::LostAddress, Mismatch::LostAddress])
+    {
+        let plan = decided(given.plan(), at(0), disposition);
+        assert_eq!(given.prove(&plan), Err(mismatch), "{disposition:?}");
+    }
+}
+
+fn object_of(byte: u8) -> DataObject {
+    DataObject { contents: Contents::Bytes(vec![byte; 8]), relocations: Vec::new(), section: None }
+}
+
+/// The same for data objects, for which there is no address that is only used by chance.
+#[test]
+fn data_objects_lose_nothing_that_can_be_seen() {
+    let mut all = Vec::new();
+    for linkage in Linkage::ALL {
+        for addresses in Addresses::ALL {
+            for bits in 0..16 {
+                let [symbol_used, pinned, writable, tls] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+                all.push(DataAttributes {
+                    linkage,
+                    addresses,
+                    symbol_used,
+                    pinned,
+                    writable,
+                    tls,
+                    key: 0,
+                    alignment: 1,
+                });
+            }
+        }
+    }
+    let to = DataIndex::from_u32(1);
+    for member in &all {
+        for kept in &all {
+            if (kept.writable, kept.tls) != (member.writable, member.tls) {
+                continue;
+            }
+            let mut given = Given::new("", free());
+            given.options.aliases = !kept.symbol_used;
+            given.data = vec![(object_of(7), *member), (object_of(7), *kept)];
+            for disposition in
+                [Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
+            {
+                let plan = data_decided(given.plan(), DataIndex::from_u32(0), disposition);
+                let can_merge = !member.writable && !member.tls && !member.pinned && !kept.pinned;
+                let preemptible =
+                    [member, kept].iter().any(|one| one.linkage == Linkage::Preemptible);
+                let matters = member.addresses == Addresses::Significant;
+                let becomes = match disposition {
+                    Disposition::Redirect { .. } => {
+                        member.linkage == Linkage::Local && !member.symbol_used
+                    }
+                    Disposition::Alias { .. } => given.options.aliases,
+                    Disposition::Keep | Disposition::Thunk { .. } => false,
+                };
+                let right = can_merge && !preemptible && !matters && becomes;
+                let proof = given.prove(&plan);
+                assert_eq!(proof.is_ok(), right, "{disposition:?} {member:?} {kept:?} {proof:?}");
+                if let Ok(proof) = proof {
+                    assert_eq!((proof.data, proof.merged), (1, 0));
+                }
+            }
+        }
+    }
+    // Other contents, another key, a smaller alignment.
+    let other = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    for (object, attributes, mismatch) in [
+        (object_of(8), other, Mismatch::Data),
+        (object_of(7), DataAttributes { key: 1, ..other }, Mismatch::Data),
+        (DataObject { section: Some("s".into()), ..object_of(7) }, other, Mismatch::Data),
+    ] {
+        let mut given = Given::new("", free());
+        given.data = vec![(object, attributes), (object_of(7), other)];
+        let plan = data_decided(given.plan(), DataIndex::from_u32(0), Disposition::Redirect { to });
+        assert_eq!(given.prove(&plan), Err(mismatch));
+    }
+    let mut given = Given::new("", free());
+    let aligned = DataAttributes { alignment: 64, ..other };
+    given.data = vec![(object_of(7), aligned), (object_of(7), other)];
+    for (alignment, wanted) in [(64, Ok(1)), (32, Err(Mismatch::Alignment))] {
+        let redirect = Disposition::Redirect { to };
+        let plan = data_decided(given.plan(), DataIndex::from_u32(0), redirect);
+        let proof = given.prove(&data_aligned(plan, to, alignment));
+        assert_eq!(proof.map(|proof| proof.data), wanted);
+    }
+}
+
+/// A symbol that nothing defines, so that it is looked up and not found.
+#[test]
+fn names_of_others_are_no_concern() {
+    let text =
+        TWINS.replace("u0:0() system_v\nblock0:\n    call", "u9:0() system_v\nblock0:\n    call");
+    let given = Given::new(&text, free());
+    let symbol = UserExternalName::new(9, 0);
+    let plan = decided(given.plan(), at(0), to_1()[0]);
+    assert!(plan.function(&symbol).is_none());
+    assert_eq!(given.prove(&plan).map(|proof| proof.merged), Ok(1));
+}
