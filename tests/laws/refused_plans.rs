@@ -123,7 +123,9 @@ fn may_become(
     match disposition {
         Disposition::Keep => true,
         Disposition::Redirect { .. } => {
-            !can_be_named && !member.symbol_used && !(matters && member.address_taken)
+            let is_named = can_be_named || member.symbol_used;
+            let is_compared = matters && member.address_taken;
+            !is_named && !is_compared
         }
         Disposition::Alias { .. } => {
             options.aliases && !(matters && (can_be_named || member.address_taken))
