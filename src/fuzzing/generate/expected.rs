@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub certain: bool,
     /// The only instruction of a near miss that differs, if others are where they were.
     pub site: Option<Inst>,
-    /// Whether some references may not count, because a branch never goes there.
+    /// Whether some references may not count, because nothing goes there.
     pub folds: bool,
     /// What must be equal, too.
     pub key: u64,

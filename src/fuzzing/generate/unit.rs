@@ -245,7 +245,8 @@ fn assemble(
             body: (chosen.group, number),
             certain,
             site,
-            folds: seed.folds,
+            // Where a branch went elsewhere, nothing may lead to some of the references.
+            folds: seed.folds || !certain,
             key: attributes.key,
             replaceable: attributes.linkage != Linkage::Preemptible && !attributes.no_merge,
             by_address: attributes.addresses == Addresses::Insignificant,
