@@ -3,14 +3,21 @@
 //! Here the plans are made by hand: everything may become of a function that has all attributes. What is
 //! right is said in `may_become`, from the meaning of the attributes, not from the code.
 
-use crate::support::{free, parse, test_symbol};
+use crate::support::{Rng, free, parse, test_symbol};
+use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::fuzzing::sabotage::{aligned, data_aligned, data_decided, decided};
+use cranelift_mergefunc::fuzzing::generate::function::Profile;
+use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
+use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
+use cranelift_mergefunc::fuzzing::sabotage::{
+    Fault, aligned, data_aligned, data_decided, decided, planted,
+};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, CallThunks, Contents, DataAttributes, DataIndex, DataObject,
-    Disposition, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan, Proof, Prove, Target,
-    prove,
+    Disposition, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan, Prebucket, Proof, Prove,
+    Reason, Target, prove,
 };
+use std::collections::BTreeSet;
 
 /// Bodies of a unit, and how it is planned: nothing merges, so that the tests can say what does.
 struct Given {
@@ -331,6 +338,80 @@ fn data_objects_lose_nothing_that_can_be_seen() {
         let proof = given.prove(&data_aligned(plan, to, alignment));
         assert_eq!(proof.map(|proof| proof.data), wanted);
     }
+}
+
+/// What `Options::prove` makes of a plan that is refused: the plan of the same unit without any merge.
+#[test]
+fn of_a_refused_plan_nothing_is_left() {
+    let (mut refused, mut shared, mut merged_data, mut weakened) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let bytes = Rng::new(seed).bytes(2048);
+        let profile = Profile::all(Machine::X86_64);
+        let GeneratedUnit { mut unit, .. } =
+            GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
+        unit.options.prebucket = Prebucket::WalkAll;
+        // Large enough for shared bodies to pay.
+        unit.code_size = Some(100);
+        unit.options.prove = Prove::Never;
+        let fault = match seed % 4 {
+            // All that is preemptible is called by name, so the fault must be in the bodies.
+            0 => {
+                for member in &mut unit.functions {
+                    member.attributes.linkage = Linkage::Preemptible;
+                }
+                Fault::IntegerConstant
+            }
+            _ => Fault::NoRefinement,
+        };
+        let wrong = planted(fault, || unit.plan());
+        unit.options.prove = Prove::Always;
+        let plan = planted(fault, || unit.plan());
+        let Some(Err(_)) = plan.proof() else {
+            assert!(matches!(plan.proof(), Some(Ok(_))));
+            continue;
+        };
+        refused += 1;
+        shared += wrong.shared_bodies().len();
+        merged_data += wrong.stats().plan_merged_data_objects;
+        weakened += wrong.stats().plan_weakened;
+
+        assert_eq!(plan.entries().count(), unit.functions.len());
+        assert_eq!(plan.data_entries().count(), unit.data.len());
+        assert!(plan.shared_bodies().is_empty());
+        let mut classes = BTreeSet::new();
+        for ((index, entry), member) in plan.entries().zip(&unit.functions) {
+            assert_eq!(entry.disposition(), Disposition::Keep);
+            assert_eq!(entry.reason(), Reason::NotProved);
+            assert_eq!(entry.alignment(), member.attributes.alignment);
+            assert_eq!(plan.function(entry.symbol()), Some(index));
+            assert!(classes.insert(entry.class()));
+            let mut func = member.body.clone();
+            assert!(!plan.apply(index, &mut func, &unit.options));
+            assert!(func.stencil == member.body.stencil);
+        }
+        for ((index, entry), member) in plan.data_entries().zip(&unit.data) {
+            assert_eq!(entry.disposition(), Disposition::Keep);
+            assert_eq!(entry.reason(), Reason::NotProved);
+            assert_eq!(entry.alignment(), member.attributes.alignment);
+            assert_eq!(plan.data(entry.symbol()), Some(index));
+            assert!(classes.insert(entry.class()));
+        }
+        let all = classes.len() as u32;
+        assert_eq!(classes.last(), Some(&(all - 1)));
+        for body in wrong.shared_bodies() {
+            assert_eq!(plan.function(wrong.entry(body.function).symbol()), None);
+        }
+        let mut stats = *wrong.stats();
+        stats.plan_members = 0;
+        stats.plan_merged = 0;
+        stats.plan_merged_data_objects = 0;
+        stats.plan_merged_data_bytes = 0;
+        stats.plan_weakened = 0;
+        assert_eq!(*plan.stats(), stats);
+    }
+    assert!(refused > 10, "{refused}");
+    let all = [shared, merged_data, weakened];
+    assert!(all.iter().all(|&count| count > 0), "{all:?}");
 }
 
 /// A symbol that nothing defines, so that it is looked up and not found.
