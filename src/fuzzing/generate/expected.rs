@@ -55,12 +55,20 @@ pub enum Relation {
 #[derive(Clone, Debug)]
 pub struct Expected {
     relations: Vec<Vec<Relation>>,
+    /// See [`Expected::do_the_same`].
+    same: Vec<Vec<bool>>,
 }
 
 impl Expected {
     /// What is known of two functions, by their positions in the unit.
     pub fn relation(&self, a: usize, b: usize) -> Relation {
         self.relations[a][b]
+    }
+
+    /// Whether two functions may do the same, although one symbol, or one address, is not as good as
+    /// another one to whoever sees it. Functions for which this is false differ in what they compute.
+    pub fn do_the_same(&self, a: usize, b: usize) -> bool {
+        self.same[a][b]
     }
 }
 
@@ -83,20 +91,35 @@ fn bodies(a: &Node, b: &Node) -> Relation {
 
 /// The relation of the first `functions` nodes; the others are data objects.
 pub(super) fn solve(nodes: &[Node], functions: usize) -> Expected {
-    let most = fixpoint(nodes, functions, true);
-    let least = fixpoint(nodes, functions, false);
+    let most = fixpoint(nodes, functions, Rule::Most);
+    let least = fixpoint(nodes, functions, Rule::Least);
     let relation = |a: usize, b: usize| match (least[a][b], most[a][b]) {
         (true, _) => Relation::Equal,
         (false, false) => Relation::Different,
         (false, true) => Relation::Unknown,
     };
     let row = |a: usize| (0..functions).map(|b| relation(a, b)).collect();
-    Expected { relations: (0..functions).map(row).collect() }
+    Expected {
+        relations: (0..functions).map(row).collect(),
+        same: fixpoint(nodes, functions, Rule::Loose),
+    }
 }
 
-/// The greatest relation; `most`: in which all is equal that may be.
-fn fixpoint(nodes: &[Node], functions: usize, most: bool) -> Vec<Vec<bool>> {
+/// What is equal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// What certainly is.
+    Least,
+    /// All that may be.
+    Most,
+    /// And whatever is referred to stands for its equals.
+    Loose,
+}
+
+/// The greatest relation.
+fn fixpoint(nodes: &[Node], functions: usize, rule: Rule) -> Vec<Vec<bool>> {
     let n = nodes.len();
+    let most = rule != Rule::Least;
     let mut equal = vec![vec![false; n]; n];
     for a in 0..n {
         for b in 0..n {
@@ -118,8 +141,9 @@ fn fixpoint(nodes: &[Node], functions: usize, most: bool) -> Vec<Vec<bool>> {
                 let known = nodes[a].body == nodes[b].body && !(most && nodes[a].folds);
                 if equal[a][b] && a != b && known {
                     let pairs = nodes[a].references.iter().zip(&nodes[b].references);
-                    let all =
-                        pairs.into_iter().all(|(x, y)| alike(nodes, functions, x, y, &before));
+                    let all = pairs
+                        .into_iter()
+                        .all(|(x, y)| alike(nodes, functions, rule, x, y, &before));
                     equal[a][b] = all;
                     changed |= !all;
                 }
@@ -135,6 +159,7 @@ fn fixpoint(nodes: &[Node], functions: usize, most: bool) -> Vec<Vec<bool>> {
 fn alike(
     nodes: &[Node],
     functions: usize,
+    rule: Rule,
     x: &Reference,
     y: &Reference,
     equal: &[Vec<bool>],
@@ -150,5 +175,6 @@ fn alike(
         (!reference.called || node.replaceable && !reference.patchable)
             && (!reference.address || node.by_address && (reference.data || node.replaceable))
     };
-    may_stand(&nodes[a], x) && may_stand(&nodes[b], y) && equal[a][b]
+    let stand = rule == Rule::Loose || may_stand(&nodes[a], x) && may_stand(&nodes[b], y);
+    stand && equal[a][b]
 }
