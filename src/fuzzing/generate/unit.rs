@@ -245,8 +245,8 @@ fn assemble(
             body: (chosen.group, number),
             certain,
             site,
-            // Where a branch went elsewhere, nothing may lead to some of the references.
-            folds: seed.folds || !certain,
+            // A near miss may have lost the way to some of the references, such as a handler.
+            folds: seed.folds || number != 0,
             key: attributes.key,
             replaceable: attributes.linkage != Linkage::Preemptible && !attributes.no_merge,
             by_address: attributes.addresses == Addresses::Insignificant,
