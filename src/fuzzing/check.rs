@@ -6,10 +6,10 @@
 //! passes the verifier, every reference goes to something that still exists and is equal to what it
 //! went to before.
 
-use crate::fuzzing::recipes::{Held, Unit};
+use crate::fuzzing::recipes::Unit;
 use crate::fuzzing::support::verify;
 use crate::{
-    Addresses, Attributes, Canonicalize, Disposition, FunctionIndex, Linkage, Plan, Reason, prove,
+    Addresses, Attributes, Canonicalize, Disposition, FunctionIndex, Linkage, Plan, Reason,
 };
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, InstructionData, UserExternalName,
@@ -27,8 +27,7 @@ pub struct Applied {
 /// Plans a unit, applies the plan, and panics if anything about it is wrong.
 pub fn check_unit(unit: &Unit) -> Applied {
     let plan = unit.plan();
-    let bodies = unit.bodies();
-    if let Err(error) = prove(&plan, &mut Held::of(unit, &bodies), &unit.options) {
+    if let Err(error) = unit.prove(&plan) {
         panic!("{error}");
     }
     check_plan(unit, plan)

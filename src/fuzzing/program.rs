@@ -24,7 +24,7 @@ use crate::fuzzing::recipes::{self, Member};
 use crate::fuzzing::sabotage;
 use crate::{
     Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, FunctionIndex, Merger,
-    Options, Plan, call_thunk,
+    Options, Plan, Proof, Refutation, call_thunk, prove,
 };
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
@@ -91,7 +91,20 @@ impl Parts<'_> {
         for DataMember { symbol, attributes, object } in self.data {
             merger.add_data(symbol.clone(), object, *attributes).expect("is added");
         }
-        merger.plan(&mut Held { parts: *self, added: 0 })
+        merger.plan(&mut self.held())
+    }
+
+    /// What the checker says of a plan for the unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove`].
+    pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
+        prove(plan, &mut self.held(), self.options)
+    }
+
+    fn held(&self) -> Held<'_> {
+        Held { parts: *self, added: 0 }
     }
 }
 

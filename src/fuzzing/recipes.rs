@@ -11,8 +11,8 @@ pub use crate::fuzzing::program::DataMember;
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::support::{Rng, free, parse_one};
 use crate::{
-    Addresses, Attributes, Bodies, DataIndex, DataObject, FunctionIndex, Linkage, Options, Plan,
-    Prebucket, Target,
+    Addresses, Attributes, Bodies, FunctionIndex, Linkage, Options, Plan, Prebucket, Proof,
+    Refutation, Target,
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -173,12 +173,20 @@ impl Unit {
     pub fn plan(&self) -> Plan {
         Parts::from(self).plan()
     }
+
+    /// What the checker says of a plan for the unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove`](crate::prove).
+    pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
+        Parts::from(self).prove(plan)
+    }
 }
 
 /// The caller's side: bodies in memory, and symbols `u9:0`, `u9:1`, … for new functions.
 pub struct Held<'a> {
     bodies: &'a [Function],
-    data: &'a [DataMember],
     code_size: Option<u32>,
     fresh: u32,
 }
@@ -186,22 +194,13 @@ pub struct Held<'a> {
 impl<'a> Held<'a> {
     /// Hands out `bodies`, and says of each that its code has that size in bytes.
     pub fn new(bodies: &'a [Function], code_size: Option<u32>) -> Self {
-        Held { bodies, data: &[], code_size, fresh: 0 }
-    }
-
-    /// Hands out `bodies` and the data objects of `unit`, and says what it says of sizes.
-    pub fn of(unit: &'a Unit, bodies: &'a [Function]) -> Self {
-        Held { data: &unit.data, ..Held::new(bodies, unit.code_size) }
+        Held { bodies, code_size, fresh: 0 }
     }
 }
 
 impl Bodies for Held<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         &self.bodies[function.as_u32() as usize]
-    }
-
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.data[data.as_u32() as usize].object
     }
 
     fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {

@@ -11,6 +11,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_codegen::verify_function;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The functions of a text in Cranelift's IR format.
@@ -104,6 +105,24 @@ pub fn same_class(a: &Function, b: &Function, options: Options<'_>) -> bool {
     let functions = [a.clone(), b.clone()];
     let (plan, indices) = plan_of(&functions, options);
     plan.entry(indices[0]).class() == plan.entry(indices[1]).class()
+}
+
+/// The CLIF texts below a folder, sorted.
+pub fn clif_files(folder: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder);
+        for entry in entries.unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("is listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "clif") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Panics unless the two functions are equal by every view that the library has of equality. They may

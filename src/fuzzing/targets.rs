@@ -13,14 +13,15 @@ use crate::fuzzing::generate::unit::GeneratedUnit;
 use crate::fuzzing::mutate::{Mutant, mutants_of};
 use crate::fuzzing::permute::{Facts, permuted};
 use crate::fuzzing::program::Parts;
-use crate::fuzzing::recipes::{Held, Member, Unit};
+use crate::fuzzing::recipes::{Member, Unit};
 use crate::fuzzing::sabotage::{Fault, planted};
 use crate::fuzzing::support::{Rng, walk_all};
-use crate::{Encoding, Options, Plan, Prebucket, Prove, prove, stands_for, structural_hash};
+use crate::{Encoding, Options, Plan, Prebucket, Prove, stands_for, structural_hash};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A unit, and who is equal in it.
 struct Known {
@@ -51,11 +52,12 @@ fn known(u: &mut Unstructured<'_>) -> Result<Known> {
     }
     let machine = *u.choose(&Machine::ALL)?;
     let GeneratedUnit { unit, expected, .. } = GeneratedUnit::draw(u, &Profile::all(machine));
-    let also_expected = expected.clone();
+    let expected = Rc::new(expected);
+    let relations = Rc::clone(&expected);
     Ok(Known {
         unit,
-        relation: Box::new(move |a, b| expected.relation(a, b)),
-        same: Box::new(move |a, b| also_expected.do_the_same(a, b)),
+        relation: Box::new(move |a, b| relations.relation(a, b)),
+        same: Box::new(move |a, b| expected.do_the_same(a, b)),
     })
 }
 
@@ -198,21 +200,17 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         }
     }
 
-    let bodies = known.unit.bodies();
-    let plan = known.unit.plan();
-    let held = &mut Held::of(&known.unit, &bodies);
-    if let Err(refutation) = prove(&plan, held, &known.unit.options) {
+    let Known { unit, same, relation: _ } = &known;
+    if let Err(refutation) = unit.prove(&unit.plan()) {
         panic!("{refutation}");
     }
-    let wrong = planted(fault, || known.unit.plan());
-    let is_wrong = (0..bodies.len()).any(|at| {
-        let (_, entry) = wrong.entries().nth(at).expect("of the unit");
+    let wrong = planted(fault, || unit.plan());
+    let count = unit.functions.len();
+    let is_wrong = wrong.entries().take(count).enumerate().any(|(at, (_, entry))| {
         let to = entry.disposition().representative().map(|to| to.as_u32() as usize);
-        let to = to.filter(|&to| to < bodies.len());
-        to.is_some_and(|to| !(known.same)(at, to))
+        to.filter(|&to| to < count).is_some_and(|to| !same(at, to))
     });
-    let held = &mut Held::of(&known.unit, &bodies);
-    if is_wrong && planted(fault, || prove(&wrong, held, &known.unit.options)).is_ok() {
+    if is_wrong && planted(fault, || unit.prove(&wrong)).is_ok() {
         panic!("{fault:?} is not noticed");
     }
     Ok(())

@@ -436,25 +436,6 @@ impl<M: Module> MergingModule<M> {
         self.check_usable()
     }
 
-    /// Whether something that was flushed may be declared once more. What shares a body is referred to
-    /// by the symbol of another one, which nobody can replace with it.
-    fn check_declaration(
-        &self,
-        name: &str,
-        is_shared: bool,
-        before: cranelift_module::Linkage,
-        now: cranelift_module::Linkage,
-    ) -> ModuleResult<()> {
-        use cranelift_module::Linkage::{Hidden, Local, Preemptible};
-        let becomes_preemptible = matches!(before, Local | Hidden) && now == Preemptible;
-        if !becomes_preemptible || !is_shared {
-            return Ok(());
-        }
-        let error =
-            anyhow::anyhow!("{name} cannot become preemptible: it may share its body already");
-        Err(ModuleError::Backend(error))
-    }
-
     fn check_usable(&self) -> ModuleResult<()> {
         if !self.broken {
             return Ok(());
@@ -491,6 +472,21 @@ fn symbol(function: FuncId) -> UserExternalName {
 /// The symbol of a data object in IR.
 fn data_symbol(data: DataId) -> UserExternalName {
     UserExternalName::new(1, data.as_u32())
+}
+
+/// Whether something that was declared with the linkage `before` may be declared preemptible. What shares a
+/// body is referred to by the symbol of another one, which nobody can replace with it.
+fn check_preemptible(
+    name: &str,
+    is_shared: bool,
+    before: cranelift_module::Linkage,
+) -> ModuleResult<()> {
+    use cranelift_module::Linkage::{Hidden, Local};
+    if !is_shared || !matches!(before, Local | Hidden) {
+        return Ok(());
+    }
+    let error = anyhow::anyhow!("{name} cannot become preemptible: it may share its body already");
+    Err(ModuleError::Backend(error))
 }
 
 /// The linkage of something that can be defined.
@@ -556,11 +552,13 @@ impl<M: Module> Module for MergingModule<M> {
         linkage: cranelift_module::Linkage,
         signature: &ir::Signature,
     ) -> ModuleResult<FuncId> {
-        if let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name) {
+        if linkage == cranelift_module::Linkage::Preemptible
+            && let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name)
+        {
             let FunctionState { body, stands_for_others, .. } = &self.functions[function];
             let is_shared = body.is_some() || *stands_for_others;
             let before = self.inner.declarations().get_function_decl(function).linkage;
-            self.check_declaration(name, is_shared, before, linkage)?;
+            check_preemptible(name, is_shared, before)?;
         }
         self.inner.declare_function(name, linkage, signature)
     }
@@ -576,11 +574,13 @@ impl<M: Module> Module for MergingModule<M> {
         writable: bool,
         tls: bool,
     ) -> ModuleResult<DataId> {
-        if let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name) {
+        if linkage == cranelift_module::Linkage::Preemptible
+            && let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name)
+        {
             let DataState { body, stands_for_others, .. } = &self.data[data];
             let is_shared = body.is_some() || *stands_for_others;
             let before = self.inner.declarations().get_data_decl(data).linkage;
-            self.check_declaration(name, is_shared, before, linkage)?;
+            check_preemptible(name, is_shared, before)?;
         }
         self.inner.declare_data(name, linkage, writable, tls)
     }

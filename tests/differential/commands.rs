@@ -6,7 +6,7 @@
 //! repository are taken, and the test says so. What is left out is counted by its reason.
 
 use crate::host::emulated::Batch;
-use crate::host::{Host, Level};
+use crate::host::{Host, Level, interpreter};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
@@ -17,7 +17,7 @@ use cranelift_mergefunc::fuzzing::differential::{
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
 use cranelift_mergefunc::fuzzing::recipes::Member;
-use cranelift_mergefunc::fuzzing::support::free;
+use cranelift_mergefunc::fuzzing::support::{clif_files, free};
 use cranelift_mergefunc::{Attributes, Options, Prebucket, Target, cranelift_codegen};
 use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
 use std::collections::{BTreeMap, HashMap};
@@ -44,33 +44,14 @@ fn files(target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests")
         }
     };
-    let mut paths = clif_files(directory);
-    paths.sort();
     let (mut files, mut left_out) = (Vec::new(), BTreeMap::new());
-    for path in paths {
+    for path in clif_files(&directory) {
         match read(path, target) {
             Ok(file) => files.push(file),
             Err(reason) => *left_out.entry(reason).or_default() += 1,
         }
     }
     (files, left_out)
-}
-
-fn clif_files(directory: PathBuf) -> Vec<PathBuf> {
-    let (mut open, mut found) = (vec![directory], Vec::new());
-    while let Some(directory) = open.pop() {
-        let entries = std::fs::read_dir(&directory);
-        let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-        for entry in entries {
-            let path = entry.expect("a directory entry").path();
-            match path.extension() {
-                _ if path.is_dir() => open.push(path),
-                Some(extension) if extension == "clif" => found.push(path),
-                _ => {}
-            }
-        }
-    }
-    found
 }
 
 /// A file, or why it has nothing to run.
@@ -176,12 +157,7 @@ fn call_of(command: &RunCommand) -> &cranelift_reader::Invocation {
 }
 
 fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<Invocation> {
-    let arguments = call.args.iter();
-    let arguments = arguments.map(|value| {
-        let mut bytes = [0; 16];
-        value.write_to_slice_le(&mut bytes[..value.ty().bytes() as usize]);
-        Argument::Bits(u128::from_le_bytes(bytes))
-    });
+    let arguments = call.args.iter().map(|value| Argument::Bits(interpreter::bits(value)));
     let arguments: Vec<Argument> = arguments.collect();
     (arguments.len() == entry.signature.params.len()).then(|| Invocation {
         function: entry.function.clone(),
@@ -198,10 +174,8 @@ fn is_expected(command: &RunCommand, signature: &Signature, outcome: &Outcome) -
     let End::Returned(results) = &outcome.end else {
         return false;
     };
-    let results = results.iter().zip(&signature.returns).map(|(bits, result)| {
-        let ty = result.value_type;
-        DataValue::read_from_slice_le(&bits.to_le_bytes()[..ty.bytes() as usize], ty)
-    });
+    let results = results.iter().zip(&signature.returns);
+    let results = results.map(|(&bits, result)| interpreter::value(bits, result.value_type));
     let results: Vec<DataValue> = results.collect();
     match command {
         RunCommand::Print(_) => true,

@@ -1,6 +1,7 @@
 //! Generated units, of all opcodes, merged and unmerged.
 
-use crate::host::{Host, Level};
+use crate::host::Host;
+use crate::units::{run_natively, runs};
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, Tally};
 use cranelift_mergefunc::fuzzing::generate::function::Profile;
@@ -14,12 +15,10 @@ const RUNS: u64 = 25;
 
 #[test]
 fn generated_units() {
-    let runs =
-        std::env::var("CLIF_MERGE_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number"));
     let mut tally = Tally::default();
     let mut host = Host::new();
     let profile = Profile::runnable(Machine::X86_64);
-    for seed in 0..runs {
+    for seed in 0..runs(RUNS) {
         let bytes = Rng::new(seed).bytes(3000);
         let generated = GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
         let unit = generated.disguised(seed).unit;
@@ -27,15 +26,7 @@ fn generated_units() {
             tally.idle += 1;
             continue;
         };
-        let Comparison { programs, invocations, .. } = &comparison;
-        for level in [Level::None, Level::Speed] {
-            let [before, after] =
-                [0, 1].map(|side| host.run(level, &programs[side], &invocations[side]));
-            match comparison.judge([&before, &after]) {
-                Ok(other) => tally += other,
-                Err(difference) => panic!("seed {seed}: {difference}"),
-            }
-        }
+        run_natively(seed, &comparison, &mut host, &mut tally);
     }
     eprintln!("x86-64: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");

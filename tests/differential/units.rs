@@ -22,8 +22,20 @@ const RUNS: u64 = 100;
 /// What every processor of this kind has.
 const MACHINE: Machine = Machine::X86_64;
 
-fn runs() -> u64 {
-    std::env::var("CLIF_MERGE_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number"))
+/// How many units the environment wants, or so many.
+pub fn runs(default: u64) -> u64 {
+    std::env::var("CLIF_MERGE_RUNS").map_or(default, |runs| runs.parse().expect("a number"))
+}
+
+/// Runs both programs on this machine, not optimised and optimised.
+#[track_caller]
+pub fn run_natively(seed: u64, comparison: &Comparison, host: &mut Host, tally: &mut Tally) {
+    for level in [Level::None, Level::Speed] {
+        match comparison.run(&mut |program, invocations| host.run(level, program, invocations)) {
+            Ok(other) => *tally += other,
+            Err(difference) => panic!("seed {seed}: {difference}"),
+        }
+    }
 }
 
 /// A unit to be run, for a seed, and the functions that keep to the conventions. What is drawn is
@@ -84,16 +96,11 @@ fn random_units() {
     let mut tally = Tally::default();
     let profile = Profile::runnable(MACHINE);
     let mut host = Host::new();
-    for seed in 0..runs() {
+    for seed in 0..runs(RUNS) {
         let Some(comparison) = comparison(seed, &profile, &mut tally) else {
             continue;
         };
-        let Comparison { programs, invocations, .. } = &comparison;
-        for level in [Level::None, Level::Speed] {
-            let [before, after] =
-                [0, 1].map(|side| host.run(level, &programs[side], &invocations[side]));
-            tally += same(seed, &comparison, [&before, &after]);
-        }
+        run_natively(seed, &comparison, &mut host, &mut tally);
     }
     eprintln!("x86-64: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
@@ -107,10 +114,10 @@ fn random_units_on_aarch64() {
     let mut tally = Tally::default();
     let profile = Profile::runnable(Machine::Aarch64);
     let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
-    for first in (0..runs()).step_by(BATCH as usize) {
+    for first in (0..runs(RUNS)).step_by(BATCH as usize) {
         let mut batch = Batch::default();
         let mut units = Vec::new();
-        for seed in first..runs().min(first + BATCH) {
+        for seed in first..runs(RUNS).min(first + BATCH) {
             let Some(comparison) = comparison(seed, &profile, &mut tally) else {
                 continue;
             };
@@ -155,7 +162,7 @@ fn random_units_interpreted() {
     let profile = Profile { vectors: false, rare_types: false, ..Profile::runnable(MACHINE) };
     let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
     let mut host = Host::new();
-    for seed in 0..runs() / 4 {
+    for seed in 0..runs(RUNS) / 4 {
         let Some(mut comparison) = comparison(seed, &profile, &mut tally) else {
             continue;
         };

@@ -534,11 +534,13 @@ fn called_signature(func: &Function, call: Inst) -> &Signature {
     &func.dfg.signatures[func.dfg.call_signature(call).expect("a call")]
 }
 
-fn value(bits: u128, ty: Type) -> DataValue {
+/// A value of a type from its bits.
+pub fn value(bits: u128, ty: Type) -> DataValue {
     DataValue::read_from_slice_le(&bits.to_le_bytes()[..ty.bytes() as usize], ty)
 }
 
-fn bits(value: &DataValue) -> u128 {
+/// The bits of a value.
+pub fn bits(value: &DataValue) -> u128 {
     let mut bytes = [0; 16];
     value.write_to_slice_le(&mut bytes[..value.ty().bytes() as usize]);
     u128::from_le_bytes(bytes)

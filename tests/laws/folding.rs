@@ -33,6 +33,34 @@ impl Known {
     }
 }
 
+/// Every condition, and whether it holds.
+fn comparisons(a: Known, b: Known) -> [(&'static str, bool); 10] {
+    let (signed, unsigned) = (a.signed().cmp(&b.signed()), a.value.cmp(&b.value));
+    [
+        ("eq", unsigned.is_eq()),
+        ("ne", unsigned.is_ne()),
+        ("slt", signed.is_lt()),
+        ("sle", signed.is_le()),
+        ("sgt", signed.is_gt()),
+        ("sge", signed.is_ge()),
+        ("ult", unsigned.is_lt()),
+        ("ule", unsigned.is_le()),
+        ("ugt", unsigned.is_gt()),
+        ("uge", unsigned.is_ge()),
+    ]
+}
+
+/// Every operation that gives a number of the same width, and what it gives in its low bits.
+fn arithmetic(a: Known, b: Known) -> [(&'static str, u128); 5] {
+    [
+        ("band", a.value & b.value),
+        ("bor", a.value | b.value),
+        ("bxor", a.value ^ b.value),
+        ("iadd", a.value.wrapping_add(b.value)),
+        ("isub", a.value.wrapping_sub(b.value)),
+    ]
+}
+
 /// Integers that can be constants.
 const WIDTHS: [u32; 4] = [8, 16, 32, 64];
 
@@ -69,19 +97,7 @@ impl Expression {
                 let operands = *u.choose(&WIDTHS)?;
                 let a = self.random(operands, depth - 1, u)?;
                 let b = if u.ratio(1, 4)? { a } else { self.random(operands, depth - 1, u)? };
-                let (signed, unsigned) = (a.signed().cmp(&b.signed()), a.value.cmp(&b.value));
-                let (cond, holds) = *u.choose(&[
-                    ("eq", unsigned.is_eq()),
-                    ("ne", unsigned.is_ne()),
-                    ("slt", signed.is_lt()),
-                    ("sle", signed.is_le()),
-                    ("sgt", signed.is_gt()),
-                    ("sge", signed.is_ge()),
-                    ("ult", unsigned.is_lt()),
-                    ("ule", unsigned.is_le()),
-                    ("ugt", unsigned.is_gt()),
-                    ("uge", unsigned.is_ge()),
-                ])?;
+                let (cond, holds) = *u.choose(&comparisons(a, b))?;
                 let instruction = format!("icmp {cond} v{}, v{}", a.name, b.name);
                 self.line(8, u128::from(holds), &instruction)
             }
@@ -102,13 +118,7 @@ impl Expression {
             _ => {
                 let a = self.random(bits, depth - 1, u)?;
                 let b = self.random(bits, depth - 1, u)?;
-                let (opcode, value) = *u.choose(&[
-                    ("band", a.value & b.value),
-                    ("bor", a.value | b.value),
-                    ("bxor", a.value ^ b.value),
-                    ("iadd", a.value.wrapping_add(b.value)),
-                    ("isub", a.value.wrapping_sub(b.value)),
-                ])?;
+                let (opcode, value) = *u.choose(&arithmetic(a, b))?;
                 self.line(bits, value, &format!("{opcode} v{}, v{}", a.name, b.name))
             }
         })
@@ -118,73 +128,43 @@ impl Expression {
 /// Every operation with every pair of some numbers that lie at its edges, in every width.
 #[test]
 fn every_operation_on_constants_is_what_it_is() {
-    const OPERATIONS: [&str; 18] = [
-        "icmp eq", "icmp ne", "icmp slt", "icmp sle", "icmp sgt", "icmp sge", "icmp ult",
-        "icmp ule", "icmp ugt", "icmp uge", "band", "bor", "bxor", "iadd", "isub", "uextend",
-        "sextend", "ireduce",
-    ];
-    for operation in OPERATIONS {
-        for bits in WIDTHS {
-            let mask = u64::MAX >> (64 - bits);
-            let top = 1 << (bits - 1);
-            let edges = [0, 1, 2, top - 1, top, top + 1, mask - 1, mask];
-            for (a, b) in edges.iter().flat_map(|&a| edges.map(|b| (a, b))) {
-                check_operation(operation, bits, a, b);
+    for bits in WIDTHS {
+        let mask = u128::from(u64::MAX >> (64 - bits));
+        let top = 1 << (bits - 1);
+        let edges = [0, 1, 2, top - 1, top, top + 1, mask - 1, mask];
+        for (a, b) in edges.iter().flat_map(|&a| edges.map(|b| (a, b))) {
+            let [a, b] = [(1, a), (2, b)].map(|(name, value)| Known { name, bits, value });
+            for (cond, holds) in comparisons(a, b) {
+                check_operation(a, b, &format!("icmp {cond} v1, v2"), 8, u128::from(holds));
+            }
+            for (opcode, value) in arithmetic(a, b) {
+                check_operation(a, b, &format!("{opcode} v1, v2"), bits, value);
+            }
+        }
+        for a in edges.map(|value| Known { name: 1, bits, value }) {
+            for wider in WIDTHS.into_iter().filter(|&other| other > bits) {
+                check_operation(a, a, &format!("uextend.i{wider} v1"), wider, a.value);
+                let signed = a.signed() as u128;
+                check_operation(a, a, &format!("sextend.i{wider} v1"), wider, signed);
+            }
+            for narrower in WIDTHS.into_iter().filter(|&other| other < bits) {
+                check_operation(a, a, &format!("ireduce.i{narrower} v1"), narrower, a.value);
             }
         }
     }
 }
 
-/// A branch on whether an operation on two constants gives what it gives. The one with another
-/// number is not taken.
-fn check_operation(operation: &str, bits: u32, a: u64, b: u64) {
-    let (known_a, known_b) =
-        [a, b].map(|value| Known { name: 0, bits, value: value.into() }).into();
-    let (x, y) = (known_a.signed(), known_b.signed());
-    let mut result_bits = bits;
-    let mut operands = "v1, v2";
-    let mut instruction = operation.to_owned();
-    let value = match operation {
-        "icmp eq" => u64::from(a == b),
-        "icmp ne" => u64::from(a != b),
-        "icmp slt" => u64::from(x < y),
-        "icmp sle" => u64::from(x <= y),
-        "icmp sgt" => u64::from(x > y),
-        "icmp sge" => u64::from(x >= y),
-        "icmp ult" => u64::from(a < b),
-        "icmp ule" => u64::from(a <= b),
-        "icmp ugt" => u64::from(a > b),
-        "icmp uge" => u64::from(a >= b),
-        "band" => a & b,
-        "bor" => a | b,
-        "bxor" => a ^ b,
-        "iadd" => a.wrapping_add(b),
-        "isub" => a.wrapping_sub(b),
-        _ => {
-            // Of one operand, into the next width.
-            let reduced = operation == "ireduce";
-            let other = if reduced { bits / 2 } else { bits * 2 };
-            if !WIDTHS.contains(&other) || b != 0 {
-                return;
-            }
-            result_bits = other;
-            operands = "v1";
-            instruction = format!("{operation}.i{other}");
-            if operation == "sextend" { x as u64 } else { a }
-        }
-    };
-    if operation.starts_with("icmp") {
-        result_bits = 8;
-    }
-    let value = value & (u64::MAX >> (64 - result_bits));
+/// A branch on whether an instruction gives anything but `value`, to which only the low bits count.
+fn check_operation(a: Known, b: Known, instruction: &str, bits: u32, value: u128) {
+    let value = value & (u128::MAX >> (128 - bits));
     let function = |end: &str| {
         parse_one(&format!(
             "function u0:0(i64) -> i64 tail {{
 block0(v0: i64):
-    v1 = iconst.i{bits} 0x{a:x}
-    v2 = iconst.i{bits} 0x{b:x}
-    v3 = {instruction} {operands}
-    v4 = iconst.i{result_bits} 0x{value:x}
+    v1 = iconst.i{} 0x{:x}
+    v2 = iconst.i{} 0x{:x}
+    v3 = {instruction}
+    v4 = iconst.i{bits} 0x{value:x}
     v5 = bxor v3, v4
     {end}
 block1:
@@ -192,14 +172,14 @@ block1:
     return v6
 block2:
     return v0
-}}"
+}}",
+            a.bits, a.value, b.bits, b.value
         ))
     };
     let branch = function("brif v5, block1, block2");
     verify(&branch);
-    let (jump, other) = (function("jump block2"), function("jump block1"));
-    assert_equal(&branch, &jump, operation);
-    assert_different(&branch, &other, operation);
+    assert_equal(&branch, &function("jump block2"), instruction);
+    assert_different(&branch, &function("jump block1"), instruction);
 }
 
 #[test]

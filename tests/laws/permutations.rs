@@ -1,8 +1,8 @@
 //! Law: what only numbers, orders or decorates does not count.
 
 use crate::support::{
-    assert_different, assert_equal, corpus, encode, parse_one, random, verifier_error, verify,
-    walk_all,
+    assert_different, assert_equal, clif_files, corpus, encode, parse_one, random, verifier_error,
+    verify, walk_all,
 };
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
@@ -150,27 +150,23 @@ block0(v0: i64):
 }
 
 /// The functions of all texts below a folder, as far as they parse and pass the verifier.
-fn functions_below(folder: &Path, functions: &mut Vec<(PathBuf, Function)>) {
-    for entry in std::fs::read_dir(folder).expect("a folder of the repository") {
-        let path = entry.expect("is listed").path();
-        if path.is_dir() {
-            functions_below(&path, functions);
-        } else if path.extension().is_some_and(|extension| extension == "clif") {
-            let text = std::fs::read_to_string(&path).expect("is text");
-            for func in cranelift_reader::parse_functions(&text).unwrap_or_default() {
-                if func.layout.entry_block().is_some() && verifier_error(&func).is_none() {
-                    functions.push((path.clone(), func));
-                }
+fn functions_below(folder: &Path) -> Vec<(PathBuf, Function)> {
+    let mut functions = Vec::new();
+    for path in clif_files(folder) {
+        let text = std::fs::read_to_string(&path).expect("is text");
+        for func in cranelift_reader::parse_functions(&text).unwrap_or_default() {
+            if func.layout.entry_block().is_some() && verifier_error(&func).is_none() {
+                functions.push((path.clone(), func));
             }
         }
     }
+    functions
 }
 
 #[test]
 fn functions_of_the_filetests_are_equal_in_another_form() {
-    let mut functions = Vec::new();
     let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
-    functions_below(&filetests, &mut functions);
+    let functions = functions_below(&filetests);
     assert!(functions.len() > 100, "only {} functions", functions.len());
     for ((path, func), seed) in functions.iter().zip(0..) {
         let other = permuted(func, Facts::Keep, seed);

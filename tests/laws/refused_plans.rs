@@ -3,62 +3,32 @@
 //! Here the plans are made by hand: everything may become of a function that has all attributes. What is
 //! right is said in `may_become`, from the meaning of the attributes, not from the code.
 
-use crate::support::{Rng, free, parse, test_symbol};
+use crate::support::{Rng, free, parse};
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::fuzzing::generate::function::Profile;
 use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
+use cranelift_mergefunc::fuzzing::recipes::{DataMember, Member, Unit};
 use cranelift_mergefunc::fuzzing::sabotage::{
     Fault, aligned, data_aligned, data_decided, decided, planted,
 };
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, CallThunks, Contents, DataAttributes, DataIndex, DataObject,
-    Disposition, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan, Prebucket, Proof, Prove,
-    Reason, Target, prove,
+    Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject,
+    Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Prebucket, Proof, Prove, Reason,
+    Target,
 };
 use std::collections::BTreeSet;
 
-/// Bodies of a unit, and how it is planned: nothing merges, so that the tests can say what does.
-struct Given {
-    functions: Vec<(Function, Attributes)>,
-    data: Vec<(DataObject, DataAttributes)>,
-    options: Options<'static>,
+/// Functions of a text, of which nothing merges, so that the tests can say what does.
+fn unit(text: &str) -> Unit {
+    let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
+    let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
+    Unit { functions: functions.collect(), data: Vec::new(), options, code_size: None }
 }
 
-impl Bodies for &Given {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
-        &self.functions[function.as_u32() as usize].0
-    }
-
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.data[data.as_u32() as usize].0
-    }
-}
-
-impl Given {
-    /// Functions of a text, all with the same attributes.
-    fn new(text: &str, attributes: Attributes) -> Given {
-        let functions = parse(text).into_iter().map(|body| (body, attributes)).collect();
-        let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
-        Given { functions, data: Vec::new(), options }
-    }
-
-    fn plan(&self) -> Plan {
-        let mut merger = Merger::new(self.options);
-        for (body, attributes) in &self.functions {
-            let symbol = body.name.get_user().expect("a name").clone();
-            merger.add(symbol, body, *attributes).expect("is added");
-        }
-        for (index, (object, attributes)) in self.data.iter().enumerate() {
-            merger.add_data(test_symbol(index as u32), object, *attributes).expect("is added");
-        }
-        merger.plan(&mut &*self)
-    }
-
-    fn prove(&self, plan: &Plan) -> Result<Proof, Mismatch> {
-        prove(plan, &mut &*self, &self.options).map_err(|refutation| refutation.mismatch)
-    }
+fn proven(unit: &Unit, plan: &Plan) -> Result<Proof, Mismatch> {
+    unit.prove(plan).map_err(|refutation| refutation.mismatch)
 }
 
 fn at(index: u32) -> FunctionIndex {
@@ -144,22 +114,27 @@ fn may_become(
 #[test]
 fn functions_lose_nothing_that_can_be_seen() {
     let mut refused = 0;
-    for member in all_attributes() {
-        for kept in all_attributes() {
-            let mut given = Given::new(TWINS, free());
-            given.functions[0].1 = member;
-            given.functions[1].1 = kept;
-            // One of four ways for each pair is enough.
-            let way = given.functions.len() + usize::from(member.pinned) + kept.linkage as usize;
-            given.options.aliases = way.is_multiple_of(2);
-            given.options.target =
-                if (way / 2).is_multiple_of(2) { Target::x86_64() } else { Target::generic() };
-            for disposition in to_1() {
-                let plan = decided(given.plan(), at(0), disposition);
-                let right = may_become(disposition, &member, &kept, &given.options);
-                let proof = given.prove(&plan);
-                assert_eq!(proof.is_ok(), right, "{disposition:?} {member:?} {kept:?} {proof:?}");
-                refused += usize::from(!right);
+    // What is kept keeps its own symbol and address.
+    let kept = all_attributes();
+    let kept = kept.iter().filter(|kept| kept.symbol_used == kept.address_taken);
+    let kept: Vec<_> = kept.filter(|kept| kept.addresses == Addresses::ALL[0]).collect();
+    let mut given = unit(TWINS);
+    for aliases in [false, true] {
+        for target in [Target::generic(), Target::x86_64()] {
+            given.options = Options { aliases, target, ..given.options };
+            for member in all_attributes() {
+                for &kept in &kept {
+                    given.functions[0].attributes = member;
+                    given.functions[1].attributes = *kept;
+                    for disposition in to_1() {
+                        let plan = decided(given.plan(), at(0), disposition);
+                        let right = may_become(disposition, &member, kept, &given.options);
+                        let proof = proven(&given, &plan);
+                        let what = format!("{disposition:?} {member:?} {kept:?}");
+                        assert_eq!(proof.is_ok(), right, "{what} {proof:?}");
+                        refused += usize::from(!right);
+                    }
+                }
             }
         }
     }
@@ -168,14 +143,14 @@ fn functions_lose_nothing_that_can_be_seen() {
 
 #[test]
 fn what_was_proved_is_counted() {
-    let given = Given::new(TWINS, free());
-    let proof = given.prove(&given.plan()).expect("is right");
+    let given = unit(TWINS);
+    let proof = proven(&given, &given.plan()).expect("is right");
     assert_eq!(
         (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
         (0, 0, 0, 0, 0)
     );
     let plan = decided(given.plan(), at(0), to_1()[0]);
-    let proof = given.prove(&plan).expect("is right");
+    let proof = proven(&given, &plan).expect("is right");
     assert_eq!(
         (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
         (1, 1, 0, 0, 0)
@@ -185,21 +160,21 @@ fn what_was_proved_is_counted() {
 #[test]
 fn what_stands_for_a_function_is_kept_and_equal_in_all_it_is() {
     // To one that is gone itself.
-    let given = Given::new(TWINS, free());
+    let given = unit(TWINS);
     let plan = decided(given.plan(), at(0), to_1()[0]);
     let plan = decided(plan, at(1), Disposition::Redirect { to: at(0) });
-    assert_eq!(given.prove(&plan), Err(Mismatch::NoBody));
+    assert_eq!(proven(&given, &plan), Err(Mismatch::NoBody));
     // To another function.
     let plan = decided(given.plan(), at(0), Disposition::Redirect { to: at(2) });
-    assert_eq!(given.prove(&plan), Err(Mismatch::Opcode));
+    assert_eq!(proven(&given, &plan), Err(Mismatch::Opcode));
     // To one with another key.
-    let mut given = Given::new(TWINS, free());
-    given.functions[1].1.key = 1;
+    let mut given = unit(TWINS);
+    given.functions[1].attributes.key = 1;
     let plan = decided(given.plan(), at(0), to_1()[0]);
-    assert_eq!(given.prove(&plan), Err(Mismatch::Key));
+    assert_eq!(proven(&given, &plan), Err(Mismatch::Key));
     // To one that is aligned less; a thunk has a place of its own.
-    let mut given = Given::new(TWINS, free());
-    given.functions[0].1.alignment = 32;
+    let mut given = unit(TWINS);
+    given.functions[0].attributes.alignment = 32;
     given.options.target = Target::x86_64();
     given.options.aliases = true;
     for disposition in to_1() {
@@ -207,14 +182,14 @@ fn what_stands_for_a_function_is_kept_and_equal_in_all_it_is() {
             let plan = aligned(decided(given.plan(), at(0), disposition), at(0), own);
             let is_thunk = matches!(disposition, Disposition::Thunk { .. });
             let right = if is_thunk { own == 32 } else { of_kept == 32 };
-            let proof = given.prove(&aligned(plan, at(1), of_kept)).map(drop);
+            let proof = proven(&given, &aligned(plan, at(1), of_kept)).map(drop);
             let wanted = if right { Ok(()) } else { Err(Mismatch::Alignment) };
             assert_eq!(proof, wanted, "{disposition:?} {own} {of_kept}");
         }
     }
     // What stays is aligned as it was asked for.
     let plan = aligned(given.plan(), at(0), 16);
-    assert_eq!(given.prove(&plan), Err(Mismatch::Alignment));
+    assert_eq!(proven(&given, &plan), Err(Mismatch::Alignment));
 }
 
 #[test]
@@ -230,12 +205,12 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
         (sees, true, false),
         (&sees.replace("get_frame_pointer", "get_return_address"), true, false),
     ] {
-        let mut given = Given::new(text, free());
+        let mut given = unit(text);
         given.options.target = Target::generic();
         given.options.call_thunks = Some(CallThunks { tail_calls, colocated: false });
         let plan = decided(given.plan(), at(0), to_1()[2]);
         let wanted = if right { Ok(()) } else { Err(Mismatch::NotAllowed) };
-        assert_eq!(given.prove(&plan).map(drop), wanted, "{text}");
+        assert_eq!(proven(&given, &plan).map(drop), wanted, "{text}");
     }
 }
 
@@ -244,19 +219,22 @@ fn a_pointer_into_a_function_needs_its_own_code() {
     let text = TWINS
         .replace("fn0 = u0:0() system_v", "gv0 = symbol u0:0+4")
         .replace("call fn0()", "v0 = symbol_value.i64 gv0");
-    let mut given = Given::new(&text, free());
+    let mut given = unit(&text);
     given.options.target = Target::x86_64();
     given.options.aliases = true;
     for (disposition, mismatch) in
         to_1().into_iter().zip([Mismatch::Reference, Mismatch::LostAddress, Mismatch::LostAddress])
     {
         let plan = decided(given.plan(), at(0), disposition);
-        assert_eq!(given.prove(&plan), Err(mismatch), "{disposition:?}");
+        assert_eq!(proven(&given, &plan), Err(mismatch), "{disposition:?}");
     }
 }
 
-fn object_of(byte: u8) -> DataObject {
-    DataObject { contents: Contents::Bytes(vec![byte; 8]), relocations: Vec::new(), section: None }
+/// The data object `u1:index` of eight bytes that are `byte`.
+fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMember {
+    let contents = Contents::Bytes(vec![byte; 8]);
+    let object = DataObject { contents, relocations: Vec::new(), section: None };
+    DataMember { symbol: UserExternalName::new(1, index), object, attributes }
 }
 
 /// The same for data objects, for which there is no address that is only used by chance.
@@ -286,9 +264,9 @@ fn data_objects_lose_nothing_that_can_be_seen() {
             if (kept.writable, kept.tls) != (member.writable, member.tls) {
                 continue;
             }
-            let mut given = Given::new("", free());
+            let mut given = unit("");
             given.options.aliases = !kept.symbol_used;
-            given.data = vec![(object_of(7), *member), (object_of(7), *kept)];
+            given.data = vec![data_member(0, 7, *member), data_member(1, 7, *kept)];
             for disposition in
                 [Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
             {
@@ -305,7 +283,7 @@ fn data_objects_lose_nothing_that_can_be_seen() {
                     Disposition::Keep | Disposition::Thunk { .. } => false,
                 };
                 let right = can_merge && !preemptible && !matters && becomes;
-                let proof = given.prove(&plan);
+                let proof = proven(&given, &plan);
                 assert_eq!(proof.is_ok(), right, "{disposition:?} {member:?} {kept:?} {proof:?}");
                 if let Ok(proof) = proof {
                     assert_eq!((proof.data, proof.merged), (1, 0));
@@ -319,23 +297,21 @@ fn data_objects_lose_nothing_that_can_be_seen() {
         addresses: Addresses::Insignificant,
         ..DataAttributes::default()
     };
-    for (object, attributes, mismatch) in [
-        (object_of(8), other, Mismatch::Data),
-        (object_of(7), DataAttributes { key: 1, ..other }, Mismatch::Data),
-        (DataObject { section: Some("s".into()), ..object_of(7) }, other, Mismatch::Data),
-    ] {
-        let mut given = Given::new("", free());
-        given.data = vec![(object, attributes), (object_of(7), other)];
+    let mut elsewhere = data_member(0, 7, other);
+    elsewhere.object.section = Some("s".into());
+    let other_key = DataAttributes { key: 1, ..other };
+    let mut given = unit("");
+    for member in [data_member(0, 8, other), data_member(0, 7, other_key), elsewhere] {
+        given.data = vec![member, data_member(1, 7, other)];
         let plan = data_decided(given.plan(), DataIndex::from_u32(0), Disposition::Redirect { to });
-        assert_eq!(given.prove(&plan), Err(mismatch));
+        assert_eq!(proven(&given, &plan), Err(Mismatch::Data));
     }
-    let mut given = Given::new("", free());
     let aligned = DataAttributes { alignment: 64, ..other };
-    given.data = vec![(object_of(7), aligned), (object_of(7), other)];
+    given.data = vec![data_member(0, 7, aligned), data_member(1, 7, other)];
     for (alignment, wanted) in [(64, Ok(1)), (32, Err(Mismatch::Alignment))] {
         let redirect = Disposition::Redirect { to };
         let plan = data_decided(given.plan(), DataIndex::from_u32(0), redirect);
-        let proof = given.prove(&data_aligned(plan, to, alignment));
+        let proof = proven(&given, &data_aligned(plan, to, alignment));
         assert_eq!(proof.map(|proof| proof.data), wanted);
     }
 }
@@ -419,9 +395,9 @@ fn of_a_refused_plan_nothing_is_left() {
 fn names_of_others_are_no_concern() {
     let text =
         TWINS.replace("u0:0() system_v\nblock0:\n    call", "u9:0() system_v\nblock0:\n    call");
-    let given = Given::new(&text, free());
+    let given = unit(&text);
     let symbol = UserExternalName::new(9, 0);
     let plan = decided(given.plan(), at(0), to_1()[0]);
     assert!(plan.function(&symbol).is_none());
-    assert_eq!(given.prove(&plan).map(|proof| proof.merged), Ok(1));
+    assert_eq!(proven(&given, &plan).map(|proof| proof.merged), Ok(1));
 }

@@ -13,7 +13,7 @@ use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::program::{Parts, Program};
-use cranelift_mergefunc::fuzzing::recipes::{DataMember, Held, Unit};
+use cranelift_mergefunc::fuzzing::recipes::{DataMember, Unit};
 use cranelift_mergefunc::fuzzing::sabotage::{Fault, planted};
 use cranelift_mergefunc::fuzzing::support::{Rng, free, parse, parse_one, walk_all};
 use cranelift_mergefunc::{
@@ -214,9 +214,7 @@ fn generated(seed: u64, profile: &Profile) -> GeneratedUnit {
 }
 
 fn is_proved(unit: &Unit) -> bool {
-    let plan = unit.plan();
-    let bodies = unit.bodies();
-    prove(&plan, &mut Held::of(unit, &bodies), &unit.options).is_ok()
+    unit.prove(&unit.plan()).is_ok()
 }
 
 fn has_wrong_classes(fault: Option<Fault>, case: u64) -> bool {
