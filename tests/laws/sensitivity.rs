@@ -11,7 +11,8 @@ use cranelift_codegen::ir::{
     Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
-use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
+use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants, mutants_of};
+use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::{
     Attributes, Compare, Encoding, Merger, Options, Target, first_difference, stands_for,
 };
@@ -102,6 +103,28 @@ fn check_mutants(func: &Function, mutants: &[Mutant]) {
             assert!(difference.is_some(), "no difference: {what}\n{func}");
         }
     }
+}
+
+/// Not only as the generator writes it: with aliases, other numbers, and what is not used.
+#[test]
+fn a_changed_instruction_of_another_form_differs() {
+    let options = walk_all();
+    let mut aliases = 0;
+    for (seed, func) in corpus().iter().enumerate() {
+        let func = permuted(func, Facts::Keep, seed as u64);
+        let original = encode(&func, &options);
+        aliases +=
+            func.dfg.values().filter(|&value| func.dfg.resolve_aliases(value) != value).count();
+        // Other blocks may have been added that nothing reaches.
+        let entry = func.layout.entry_block().expect("has a body");
+        for inst in func.layout.block_insts(entry) {
+            for Mutant { what, func: mutant } in mutants_of(&func, entry, inst) {
+                let encoding = Encoding::of(&mutant, &options);
+                assert_ne!(encoding.as_ref(), Some(&original), "{what}\n{func}");
+            }
+        }
+    }
+    assert!(aliases > 50, "{aliases}");
 }
 
 #[test]

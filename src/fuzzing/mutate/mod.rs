@@ -68,9 +68,13 @@ pub fn instruction_mutants(func: &Function) -> Vec<Mutant> {
     mutants
 }
 
-/// Mutants of one instruction of a function. Operands that nothing can take the place of stay.
+/// Mutants of one instruction of a function in any form. Operands that nothing can take the place of
+/// stay.
 pub fn mutants_of(func: &Function, block: Block, inst: Inst) -> Vec<Mutant> {
-    let mut site = Site { func, inst, block, mutants: Vec::new(), complete: false };
+    // Another name of the same value is no change.
+    let mut func = func.clone();
+    func.dfg.resolve_all_aliases();
+    let mut site = Site { func: &func, inst, block, mutants: Vec::new(), complete: false };
     site.format();
     site.results();
     site.mutants
