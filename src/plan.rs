@@ -260,11 +260,6 @@ impl Plan {
         }
     }
 
-    /// What a symbol of the unit is.
-    pub(crate) fn item(&self, symbol: &UserExternalName) -> Option<Item> {
-        self.by_symbol.get(symbol).copied()
-    }
-
     /// The function that a direct call to `function` reaches at best.
     pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
         let entry = &self.entries[function];

@@ -19,6 +19,8 @@ mod classes;
 mod data;
 #[path = "laws/differences.rs"]
 mod differences;
+#[path = "laws/emitted.rs"]
+mod emitted;
 #[path = "laws/facts.rs"]
 mod facts;
 #[path = "laws/folding.rs"]
@@ -41,6 +43,8 @@ mod permutations;
 mod refused_plans;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
+#[path = "laws/stand_ins.rs"]
+mod stand_ins;
 #[path = "laws/statistics.rs"]
 mod statistics;
 #[path = "laws/support.rs"]

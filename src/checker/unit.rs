@@ -524,16 +524,13 @@ impl InUnit<'_> {
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool {
-        let node = |symbol: &UserExternalName| match self.plan.item(symbol) {
-            Some(_) => None,
-            None => {
-                let resolved = self.plan.beyond.get(symbol)?;
-                match usage {
-                    Use::Call => resolved.call,
-                    Use::PatchableCall => None,
-                    Use::Address => resolved.address,
-                    Use::Inside => resolved.inside,
-                }
+        let node = |symbol: &UserExternalName| {
+            let resolved = self.plan.beyond.get(symbol)?;
+            match usage {
+                Use::Call => resolved.call,
+                Use::PatchableCall => None,
+                Use::Address => resolved.address,
+                Use::Inside => resolved.inside,
             }
         };
         node(kept).is_some_and(|class| node(original) == Some(class))

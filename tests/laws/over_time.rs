@@ -107,7 +107,7 @@ fn what_was_emitted_is_not_emitted_again() {
 
 /// Plans functions one by one, and tells what the last one becomes.
 #[track_caller]
-fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
+pub fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
     let unit = Unit {
         functions: Vec::new(),
         data: Vec::new(),
@@ -220,7 +220,7 @@ fn a_key_keeps_functions_apart_over_time() {
 }
 
 /// A table, and a function that takes its address.
-fn table_user(emitted: &mut Emitted, number: u32, alignment: u64) -> Plan {
+pub fn table_user(emitted: &mut Emitted, number: u32, alignment: u64) -> Plan {
     use cranelift_mergefunc::{
         Addresses, Bodies, Contents, DataAttributes, DataIndex, DataObject, FunctionIndex, Linkage,
     };
@@ -272,7 +272,7 @@ fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_align
 }
 
 /// Plans functions under their attributes, after what was emitted.
-fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> Plan {
+pub fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> Plan {
     let unit = Unit {
         functions: Vec::new(),
         data: Vec::new(),
@@ -288,18 +288,18 @@ fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> Plan 
 }
 
 /// What `u0:own` becomes, and the symbol of the body.
-fn becomes(plan: &Plan, own: u32) -> (&'static str, u32) {
+pub fn becomes(plan: &Plan, own: u32) -> (&'static str, u32) {
     let function = plan.function(&UserExternalName::new(0, own)).expect("of the unit");
     let disposition = plan.entry(function).disposition();
     let to = disposition.representative().unwrap_or(function);
     (disposition.name(), plan.entry(to).symbol().index)
 }
 
-fn leaf(own: u32) -> String {
+pub fn leaf(own: u32) -> String {
     format!("function u0:{own}(i64) -> i64 tail {{\nblock0(v0: i64):\n    return v0\n}}")
 }
 
-fn passes_on(own: u32, callee: u32) -> String {
+pub fn passes_on(own: u32, callee: u32) -> String {
     format!(
         "function u0:{own}(i64) -> i64 tail {{
     fn0 = u0:{callee}(i64) -> i64 tail
@@ -310,7 +310,7 @@ block0(v0: i64):
     )
 }
 
-fn address_of(own: u32, callee: u32) -> String {
+pub fn address_of(own: u32, callee: u32) -> String {
     format!(
         "function u0:{own}() -> i64 tail {{
     fn0 = u0:{callee}(i64) -> i64 tail

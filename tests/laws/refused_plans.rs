@@ -21,17 +21,17 @@ use cranelift_mergefunc::{
 use std::collections::BTreeSet;
 
 /// Functions of a text, of which nothing merges, so that the tests can say what does.
-fn unit(text: &str) -> Unit {
+pub fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
     Unit { functions: functions.collect(), data: Vec::new(), options, code_size: None }
 }
 
-fn proven(unit: &Unit, plan: &Plan) -> Result<Proof, Mismatch> {
+pub fn proven(unit: &Unit, plan: &Plan) -> Result<Proof, Mismatch> {
     unit.prove(plan).map_err(|refutation| refutation.mismatch)
 }
 
-fn at(index: u32) -> FunctionIndex {
+pub fn at(index: u32) -> FunctionIndex {
     FunctionIndex::from_u32(index)
 }
 
@@ -83,7 +83,7 @@ fn all_attributes() -> Vec<Attributes> {
 }
 
 /// Whether `disposition` of a function loses nothing, if what is kept has the attributes `kept`.
-fn may_become(
+pub fn may_become(
     disposition: Disposition,
     member: &Attributes,
     kept: &Attributes,
@@ -231,7 +231,7 @@ fn a_pointer_into_a_function_needs_its_own_code() {
 }
 
 /// The data object `u1:index` of eight bytes that are `byte`.
-fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMember {
+pub fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMember {
     let contents = Contents::Bytes(vec![byte; 8]);
     let object = DataObject { contents, relocations: Vec::new(), section: None };
     DataMember { symbol: UserExternalName::new(1, index), object, attributes }

@@ -1,0 +1,147 @@
+//! Laws: what the checker makes of plans that come after others, and what later plans are told of a plan.
+//!
+//! What is merged into a body that was emitted before is trusted: the body is not there any more. All
+//! that refers to such bodies is not, and wrong plans about it are made by hand here.
+
+use crate::over_time::{address_of, becomes, emit_with, last, leaf, passes_on, table_user};
+use crate::refused_plans::at;
+use crate::support::{free, parse_one};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::fuzzing::recipes::Held;
+use cranelift_mergefunc::fuzzing::sabotage::decided;
+use cranelift_mergefunc::{
+    Addresses, Attributes, Disposition, Emitted, Linkage, Mismatch, Options, Plan, Proof, Reason,
+    prove,
+};
+
+fn proven(plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
+    let bodies: Vec<Function> = texts.iter().map(|text| parse_one(text)).collect();
+    let held = &mut Held::new(&bodies, None);
+    prove(plan, held, &Options::default()).map_err(|refutation| refutation.mismatch)
+}
+
+fn pinned() -> Attributes {
+    Attributes { pinned: true, ..free() }
+}
+
+/// Another function than `leaf`, of the same signature.
+fn other_leaf(own: u32) -> String {
+    leaf(own).replace("return v0", "trap user1")
+}
+
+/// After `first`, `texts` are added, of which the last is made to have the body of the first.
+fn of_last_in_first(first: &[(String, Attributes)], texts: &[String]) -> Result<Proof, Mismatch> {
+    let mut emitted = Emitted::new();
+    emit_with(&mut emitted, first);
+    let units: Vec<_> = texts.iter().map(|text| (text.clone(), free())).collect();
+    let plan = emit_with(&mut emitted, &units);
+    let last = texts.len() as u32 - 1;
+    proven(&decided(plan, at(last), Disposition::Redirect { to: at(0) }), texts)
+}
+
+#[test]
+fn references_to_emitted_functions_stand_for_each_other_if_those_are_equal() {
+    let leaves = |own: Attributes| [(leaf(1), own), (leaf(2), own), (other_leaf(3), own)];
+    let insignificant = pinned();
+    let significant = Attributes { addresses: Addresses::Significant, ..pinned() };
+    let preemptible = Attributes { linkage: Linkage::Preemptible, ..free() };
+    let patchable = |own: u32, callee: u32| {
+        passes_on(own, callee)
+            .replace("fn0 = ", "fn0 = colocated patchable ")
+            .replace("(i64) -> i64 tail\nblock0", "(i64) system_v\nblock0")
+            .replace("v1 = call", "call")
+            .replace("return v1", "return v0")
+    };
+    let inside = |own: u32, callee: u32| {
+        address_of(own, callee)
+            .replace("(i64) -> i64 tail\nblock0", "+4\nblock0")
+            .replace("fn0 = ", "gv0 = symbol ")
+            .replace("func_addr.i64 fn0", "symbol_value.i64 gv0")
+    };
+    for (what, user, attributes, right) in [
+        ("call", &passes_on as &dyn Fn(u32, u32) -> String, insignificant, true),
+        ("call", &passes_on, significant, true),
+        ("call", &passes_on, preemptible, false),
+        ("address", &address_of, insignificant, true),
+        ("address", &address_of, significant, false),
+        ("patchable call", &patchable, insignificant, false),
+        ("inside", &inside, insignificant, false),
+    ] {
+        let emitted = leaves(attributes);
+        let equal = of_last_in_first(&emitted, &[user(11, 1), user(12, 2)]).map(drop);
+        let wanted = if right { Ok(()) } else { Err(Mismatch::Reference) };
+        assert_eq!(equal, wanted, "{what} {attributes:?}");
+        // To one that is not equal, in both orders; and to the same.
+        for callees in [(1, 3), (3, 1), (2, 3)] {
+            let other = [user(11, callees.0), user(12, callees.1)];
+            assert_eq!(of_last_in_first(&emitted, &other), Err(Mismatch::Reference), "{what}");
+        }
+        assert!(of_last_in_first(&emitted, &[user(11, 1), user(12, 1)]).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn an_emitted_body_stands_for_functions_of_its_class_only() {
+    let emitted = [(leaf(1), free())];
+    // 12 has the body that was emitted as 1, so calls of 12 call 1, which does what 14 does.
+    let calls = |leaf_14: String| [passes_on(11, 12), leaf(12), leaf_14, passes_on(13, 14)];
+    assert!(of_last_in_first(&emitted, &calls(leaf(14))).is_ok());
+    let wrong = of_last_in_first(&emitted, &calls(other_leaf(14)));
+    assert_eq!(wrong, Err(Mismatch::Reference));
+}
+
+#[test]
+fn what_was_merged_into_emitted_bodies_is_counted_as_trusted() {
+    let mut emitted = Emitted::new();
+    table_user(&mut emitted, 1, 8);
+    let plan = table_user(&mut emitted, 2, 8);
+    let proof = plan.proof().expect("asked for in tests").as_ref().expect("is right");
+    assert_eq!((proof.merged, proof.data, proof.trusted), (0, 0, 2));
+}
+
+/// An entry for a body that was emitted says what is true of the body, not of what is merged into it.
+#[test]
+fn the_entry_of_an_emitted_body_is_its_own() {
+    let mut emitted = Emitted::new();
+    let aligned = Attributes { alignment: 64, ..free() };
+    emit_with(&mut emitted, &[(leaf(1), aligned)]);
+    let plan = emit_with(&mut emitted, &[(leaf(2), free()), (leaf(3), free())]);
+    let (function, entry) = plan.entries().nth(2).expect("the body");
+    assert!(plan.is_emitted(function));
+    assert!(!plan.is_emitted(at(0)));
+    assert_eq!(plan.entries().count(), 3);
+    assert_eq!(*entry.symbol(), UserExternalName::new(0, 1));
+    assert_eq!((entry.alignment(), entry.disposition()), (64, Disposition::Keep));
+    assert_eq!(entry.reason(), Reason::Representative);
+
+    let mut emitted = Emitted::new();
+    table_user(&mut emitted, 1, 64);
+    let plan = table_user(&mut emitted, 2, 8);
+    let (_, entry) = plan.data_entries().nth(1).expect("the table");
+    assert_eq!(*entry.symbol(), UserExternalName::new(1, 1));
+    assert_eq!((entry.alignment(), entry.disposition()), (64, Disposition::Keep));
+    assert_eq!((entry.reason(), entry.size()), (Reason::Representative, 3));
+}
+
+#[test]
+fn later_functions_are_merged_into_what_is_there_and_may_be_shared() {
+    let redirected = ("redirect", Reason::AddressInsignificant);
+    let leaves = [&*leaf(1), &leaf(2)];
+    assert_eq!(last(&leaves, free()), redirected);
+    for special in [
+        Attributes { linkage: Linkage::Preemptible, ..free() },
+        Attributes { no_merge: true, ..free() },
+    ] {
+        let mut emitted = Emitted::new();
+        emit_with(&mut emitted, &[(leaf(1), special)]);
+        let plan = emit_with(&mut emitted, &[(leaf(2), free())]);
+        assert_eq!(becomes(&plan, 2), ("keep", 2), "{special:?}");
+    }
+    // 1 was merged into 2, which somebody outside can name.
+    let mut emitted = Emitted::new();
+    let exported = Attributes { linkage: Linkage::Export, ..free() };
+    let plan = emit_with(&mut emitted, &[(leaf(1), free()), (leaf(2), exported)]);
+    assert_eq!([1, 2].map(|own| becomes(&plan, own)), [("redirect", 2), ("keep", 2)]);
+    let plan = emit_with(&mut emitted, &[(leaf(3), free())]);
+    assert_eq!(becomes(&plan, 3), ("redirect", 2));
+}
