@@ -204,6 +204,10 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     if let Err(refutation) = unit.prove(&unit.plan()) {
         panic!("{refutation}");
     }
+    if fault == Fault::DigestTrusted {
+        // No plan for the checker: the promises of functions of different shapes cannot be compared.
+        return Ok(());
+    }
     let wrong = planted(fault, || unit.plan());
     let count = unit.functions.len();
     let is_wrong = wrong.entries().take(count).enumerate().any(|(at, (_, entry))| {
