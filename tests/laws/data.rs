@@ -1,5 +1,6 @@
 //! Laws: data objects and functions are equal together, exactly as the greatest fixpoint says.
 
+use crate::refused_plans::{data_member, unit};
 use crate::support::{parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -297,4 +298,36 @@ fn the_order_of_pointers_in_a_description_does_not_matter() {
     let plan = merger.plan(&mut bodies);
     assert_eq!(plan.stats().plan_merged_data_objects, 1);
     assert_eq!(plan.stats().plan_merged_data_bytes, 16);
+}
+
+/// The encodings of a bucket are not all kept if that takes too much memory: then hashes come first, and
+/// what has the same hash is compared.
+#[test]
+fn a_bucket_that_is_too_large_to_keep_is_grouped_the_same() {
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    let grouped = |size: u64| {
+        let member = |at: u32, points_to: u32| {
+            let mut member = data_member(at, 0, insignificant);
+            member.object.contents = Contents::Zeros(size);
+            let target = UserExternalName::new(7, points_to);
+            member.object.relocations = vec![DataReloc { offset: 8, target, addend: 0 }];
+            member
+        };
+        let mut unit = unit("");
+        unit.options.merge_limit = None;
+        // Of four classes, two of them of more than one.
+        unit.data = (0..).zip([3, 1, 2, 1, 4, 3, 1]).map(|(at, to)| member(at, to)).collect();
+        let plan = unit.plan();
+        plan.data_entries()
+            .map(|(_, entry)| (entry.class(), entry.disposition()))
+            .collect::<Vec<_>>()
+    };
+    let small = grouped(64);
+    let classes: Vec<u32> = small.iter().map(|&(class, _)| class).collect();
+    assert_eq!(classes, [0, 1, 2, 1, 3, 0, 1]);
+    assert_eq!(small, grouped(16 << 20));
 }
