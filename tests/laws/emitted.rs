@@ -145,3 +145,16 @@ fn later_functions_are_merged_into_what_is_there_and_may_be_shared() {
     let plan = emit_with(&mut emitted, &[(leaf(3), free())]);
     assert_eq!(becomes(&plan, 3), ("redirect", 2));
 }
+
+/// A function that equals nothing of its unit is not said to be alike something, and is no member.
+#[test]
+fn one_function_is_no_class_of_its_unit() {
+    assert_eq!(last(&[&leaf(1), &other_leaf(2)], free()), ("keep", Reason::Different));
+    let mut emitted = Emitted::new();
+    let plan = emit_with(&mut emitted, &[(leaf(1), free())]);
+    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (0, 0));
+    let plan = emit_with(&mut emitted, &[(leaf(2), free())]);
+    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (0, 1));
+    let plan = emit_with(&mut emitted, &[(leaf(3), free()), (leaf(4), free())]);
+    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (2, 2));
+}
