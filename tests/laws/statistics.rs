@@ -97,27 +97,53 @@ fn functions_that_are_walked_when_they_are_added_are_counted() {
 /// What the streams of an encoding take is their sum, whatever is in them.
 #[test]
 fn the_size_of_an_encoding_is_that_of_its_streams() {
-    // Constants, names, promises of accesses and of blocks.
-    let more = [
-        ("", "    v1 = iconst.i64 300\n"),
-        ("    fn0 = u1:0() tail\n", "    call fn0()\n"),
-        ("", "    v1 = load.i64 notrap v0\n"),
-        ("", "    trapnz v0, user1\n"),
-    ];
-    for (declaration, line) in more {
-        let size = |times: usize| {
-            let mut text = format!("function u0:0(i64) tail {{\n{declaration}block0(v0: i64):\n");
-            for at in 0..times {
-                text += &line.replace("v1", &format!("v{}", at + 1));
-            }
-            let func = parse(&(text + "    return\n}\n")).remove(0);
-            let encoding = encode(&func, &walk_all());
-            assert_eq!(encoding.instructions() as usize, times + 1);
-            encoding.size()
+    let size = |lines: &str| {
+        let text = "function u0:0(i64) tail {\n    fn0 = u1:0() tail\nblock0(v0: i64):\n";
+        let func = parse(&format!("{text}{lines}    return\n}}\n")).remove(0);
+        let encoding = encode(&func, &walk_all());
+        assert_eq!(encoding.instructions() as usize, lines.lines().count() + 1);
+        encoding.size()
+    };
+    // Shape and facts; with a constant; with a name; with a promise, and an offset.
+    let base = size("");
+    let [trap, constant, call, load] = [
+        "    trapnz v0, user1\n",
+        "    v1 = iconst.i64 300\n",
+        "    call fn0()\n    call fn0()\n",
+        "    v2 = load.i64 notrap v0\n",
+    ]
+    .map(|lines| (lines, size(lines) - base));
+    // Opcode, operand, code; opcode and eight bytes.
+    assert_eq!((trap.1, constant.1), (12, 12));
+    // Two names of nine bytes; a signature is written once, and then its number.
+    assert!(call.1 >= 2 * (9 + 3 * 4), "{}", call.1);
+    // Opcode, operand, behaviour, offset, and the promises.
+    assert!(load.1 > 4 * 4, "{}", load.1);
+    let all = [trap, constant, call, load];
+    let lines: String = all.iter().map(|&(lines, _)| lines).collect();
+    assert_eq!(size(&lines), base + all.iter().map(|&(_, bytes)| bytes).sum::<usize>());
+    // Version, key, signature, three counts, a block with a parameter, and `return`; and the fact.
+    assert!((60..120).contains(&base), "{base}");
+}
+
+#[test]
+fn a_reference_by_class_takes_less_than_one_by_name() {
+    let bytes = |callee: &str, calls: usize| {
+        let text = |own: u32| {
+            let call = "    call fn0()\n".repeat(calls);
+            let fn0 = format!("fn0 = {callee}() tail");
+            format!("function u0:{own}() tail {{\n    {fn0}\nblock0:\n{call}    return\n}}\n")
         };
-        // The first call has the signature of its callee with it.
-        let steps: Vec<usize> = (1..4).map(|times| size(times + 1) - size(times)).collect();
-        assert!(steps[0] >= 4 && steps.iter().all(|step| *step == steps[0]), "{line}{steps:?}");
-        assert!(size(0) < size(1));
+        let functions = parse(&(text(0) + &text(1))).into_iter();
+        let functions = functions.map(|body| Member { attributes: free(), body }).collect();
+        let unit = Unit { functions, data: vec![], options: Options::default(), code_size: None };
+        unit.plan().stats().walk_bytes
+    };
+    // A kind and a node, or a kind and a symbol.
+    for calls in [0, 1, 7] {
+        assert_eq!(bytes("u9:0", calls) - bytes("u0:0", calls), 2 * calls * (9 - 5), "{calls}");
     }
+    // Each call is the same more.
+    let [none, one, two, three] = [0, 1, 2, 3].map(|calls| bytes("u0:0", calls));
+    assert!(none < one && two - one == three - two);
 }
