@@ -115,19 +115,7 @@ pub(crate) fn decide(
         let symbol = entries[shared.function].symbol.clone();
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
-    let classes = classified.partition.len() as u32;
-    Plan {
-        entries,
-        data,
-        by_symbol,
-        beyond,
-        classes,
-        numbering,
-        shared,
-        record,
-        proof: None,
-        stats,
-    }
+    Plan { entries, data, by_symbol, beyond, numbering, shared, record, proof: None, stats }
 }
 
 /// Whether a function can tell who called it. Linear in its size.

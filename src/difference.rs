@@ -233,7 +233,7 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
     let [a_shape, a_constants, a_references] = a.encoding.key();
     let [b_shape, b_constants, b_references] = b.encoding.key();
     let by_class = a.encoding.callees.iter().zip(&b.encoding.callees);
-    let unequal = by_class.enumerate().find(|(_, (x, y))| plan.class_of(**x) != plan.class_of(**y));
+    let unequal = by_class.enumerate().find(|(_, (x, y))| !plan.equal_references(**x, **y));
 
     // The earliest place at which any of the streams parts. Within one place the shape comes first:
     // what follows a different opcode cannot be compared.

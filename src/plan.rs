@@ -198,8 +198,6 @@ pub struct Plan {
     pub(crate) by_symbol: Symbols,
     /// How references are compared, if the unit comes after others.
     pub(crate) beyond: Beyond,
-    /// At least the number of classes.
-    pub(crate) classes: u32,
     pub(crate) numbering: Numbering,
     pub(crate) shared: Vec<SharedBody>,
     /// What later units may be merged into, if the unit comes after others.
@@ -310,16 +308,19 @@ impl Plan {
         function.index() >= self.added() && self.body_of(function).is_none()
     }
 
-    /// The class of what a reference is compared by.
-    pub(crate) fn class_of(&self, node: Node) -> u32 {
+    /// Whether references that are compared by these nodes are equal: they are to members of one class,
+    /// or to the same beyond the unit.
+    pub(crate) fn equal_references(&self, a: Node, b: Node) -> bool {
+        a == b || self.class_of(a).is_some_and(|class| self.class_of(b) == Some(class))
+    }
+
+    /// `None` for what lies beyond the unit.
+    fn class_of(&self, node: Node) -> Option<u32> {
         let Numbering { functions, data } = self.numbering;
-        if let Some(beyond) = node.index().checked_sub(functions + data) {
-            return self.classes + beyond as u32;
-        }
-        match self.numbering.item(node) {
+        (node.index() < functions + data).then(|| match self.numbering.item(node) {
             Item::Function(function) => self.entries[function].class,
             Item::Data(data) => self.data[data].class,
-        }
+        })
     }
 
     /// The function of the unit whose body is behind `function`: itself, unless the plan added it.
@@ -355,14 +356,14 @@ impl Plan {
         });
         let within = |item: &Item| match item {
             Item::Function(function) => function.index() < functions,
-            Item::Data(data) => data.index() < objects,
+            // The plan added none of them.
+            Item::Data(_) => true,
         };
         Plan {
             entries: entries.collect(),
             data: data.collect(),
             by_symbol: by_symbol.into_iter().filter(|(_, item)| within(item)).collect(),
             beyond,
-            classes: (functions + objects) as u32,
             numbering,
             shared: Vec::new(),
             record: None,

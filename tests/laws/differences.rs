@@ -1,9 +1,14 @@
 //! Law: there is a first difference exactly where functions are not in one class.
 
-use crate::support::random;
+use crate::refused_plans::{at, data_member, unit};
+use crate::support::{parse_one, random};
+use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::fuzzing::permute::Facts;
 use cranelift_mergefunc::fuzzing::recipes::{Held, Unit};
-use cranelift_mergefunc::{Difference, FunctionIndex, Neighbour, Rule, first_difference, nearest};
+use cranelift_mergefunc::{
+    Addresses, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Target,
+    first_difference, nearest,
+};
 
 #[test]
 fn there_is_a_difference_exactly_between_classes() {
@@ -63,6 +68,47 @@ fn the_nearest_functions_are_those_of_the_class() {
         }
         Ok(())
     });
+}
+
+/// What the plan adds has no place among the functions and data objects of the unit, and is told from them.
+#[test]
+fn a_shared_body_is_told_from_a_data_object() {
+    let text = |own: u32| format!("function u0:{own}() tail {{\nblock0:\n    trap user1\n}}\n");
+    let mut unit = unit(&(text(0) + &text(1) + &text(2)));
+    unit.options.merge_limit = None;
+    unit.options.target = Target::x86_64();
+    // Large enough for a shared body to pay.
+    unit.code_size = Some(1000);
+    for member in &mut unit.functions {
+        member.attributes.linkage = Linkage::Preemptible;
+    }
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    unit.data = vec![data_member(0, 7, insignificant)];
+    let plan = unit.plan();
+    let [shared] = plan.shared_bodies() else {
+        panic!("{:?}", plan.shared_bodies());
+    };
+    let symbol = plan.entry(shared.function).symbol();
+    let [first, second] = [symbol, &unit.data[0].symbol].map(|symbol| {
+        parse_one(&format!(
+            "function u0:0() -> i64 tail {{
+    gv0 = symbol {symbol}
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}}"
+        ))
+    });
+    let differ = |a: &Function, b: &Function| {
+        let difference = first_difference(&plan, (at(0), a), (at(1), b), &unit.options);
+        difference.expect("both can be walked").is_some()
+    };
+    assert!(differ(&first, &second));
+    assert!(!differ(&first, &first) && !differ(&second, &second));
 }
 
 /// The difference as seen from the other side.

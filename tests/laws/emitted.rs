@@ -11,7 +11,7 @@ use cranelift_mergefunc::fuzzing::recipes::Held;
 use cranelift_mergefunc::fuzzing::sabotage::decided;
 use cranelift_mergefunc::{
     Addresses, Attributes, Disposition, Emitted, Linkage, Mismatch, Options, Plan, Proof, Reason,
-    prove,
+    first_difference, prove,
 };
 
 fn proven(plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
@@ -157,4 +157,33 @@ fn one_function_is_no_class_of_its_unit() {
     assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (0, 1));
     let plan = emit_with(&mut emitted, &[(leaf(3), free()), (leaf(4), free())]);
     assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (2, 2));
+}
+
+/// Functions that differ in what they call: the first difference is there exactly if those are not equal,
+/// whether they are in the unit or beyond it.
+#[test]
+fn first_differences_tell_callees_apart_beyond_the_unit() {
+    let mut emitted = Emitted::new();
+    emit_with(&mut emitted, &[(leaf(1), pinned()), (leaf(2), pinned()), (other_leaf(3), free())]);
+    // By what they are: 14 is not what anything else is.
+    let mut texts =
+        vec![leaf(11), other_leaf(12), leaf(13), leaf(14).replace("return v0", "trap user2")];
+    let callees = [(1, 1), (2, 1), (3, 3), (11, 1), (12, 3), (13, 1), (14, 14), (99, 99)];
+    texts.extend((21..).zip(callees).map(|(own, (callee, _))| passes_on(own, callee)));
+    let members: Vec<_> = texts.iter().map(|text| (text.clone(), free())).collect();
+    let plan = emit_with(&mut emitted, &members);
+    let bodies: Vec<Function> = texts.iter().map(|text| parse_one(text)).collect();
+    let mut equal = 0;
+    for (a, (x, of_x)) in (4..).zip(callees) {
+        for (b, (y, of_y)) in (4..).zip(callees) {
+            let [first, second] = [a, b].map(|own| (at(own), &bodies[own as usize]));
+            let difference = first_difference(&plan, first, second, &Options::default());
+            let differ = difference.expect("both can be walked").is_some();
+            // What was emitted equals what is in the unit, but the two are nodes of their own.
+            let apart = of_x != of_y || (x < 11) != (y < 11);
+            assert_eq!(differ, apart, "{x} {y}");
+            equal += u32::from(!differ);
+        }
+    }
+    assert!(equal > 8);
 }
