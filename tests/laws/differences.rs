@@ -1,13 +1,16 @@
 //! Law: there is a first difference exactly where functions are not in one class.
 
 use crate::refused_plans::{at, data_member, unit};
-use crate::support::{parse_one, random};
-use cranelift_codegen::ir::Function;
+use crate::support::{free, parse_one, random};
+use cranelift_codegen::ir::{
+    Block, Function, Inst, RelSourceLoc, UserFuncName, Value, ValueLabel, ValueLabelAssignments,
+    ValueLabelStart,
+};
 use cranelift_mergefunc::fuzzing::permute::Facts;
-use cranelift_mergefunc::fuzzing::recipes::{Held, Unit};
+use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{
-    Addresses, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Target,
-    first_difference, nearest,
+    Addresses, Compare, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Site,
+    Target, first_difference, nearest,
 };
 
 #[test]
@@ -68,6 +71,52 @@ fn the_nearest_functions_are_those_of_the_class() {
         }
         Ok(())
     });
+}
+
+/// Labels are compared after all code, and a difference in them is one at the value that is labelled.
+#[test]
+fn a_difference_in_labels_is_at_the_value() {
+    let text = "function u0:0(i64) -> i64 tail {
+block0(v0: i64):
+    v1 = iconst.i64 1
+    trapz v0, user1
+    v2 = iconst.i64 2
+    trapz v1, user1
+    return v2
+}";
+    let labelled = |value: u32, label: u32| {
+        let mut func = parse_one(text);
+        let from = RelSourceLoc::new(1);
+        let start = |label| ValueLabelStart { from, label: ValueLabel::from_u32(label) };
+        // Of the same values in all, so that only one label differs.
+        let labels = (0..3).map(|at| {
+            let label = if at == value { label } else { 0 };
+            (Value::from_u32(at), ValueLabelAssignments::Starts(vec![start(label)]))
+        });
+        func.dfg.values_labels = Some(labels.collect());
+        func
+    };
+    let mut unit = unit("");
+    unit.options.compare.value_labels = Compare::Compare;
+    for (value, site) in [
+        (0, Site::Block(Block::from_u32(0))),
+        (1, Site::Inst(Inst::from_u32(0))),
+        (2, Site::Inst(Inst::from_u32(2))),
+    ] {
+        let bodies = [labelled(value, 7), labelled(value, 8)];
+        let member = |(own, body): (u32, &Function)| {
+            let mut body = body.clone();
+            body.name = UserFuncName::user(0, own);
+            Member { attributes: free(), body }
+        };
+        unit.functions = (0..).zip(&bodies).map(member).collect();
+        let plan = unit.plan();
+        let difference =
+            first_difference(&plan, (at(0), &bodies[0]), (at(1), &bodies[1]), &unit.options)
+                .expect("both can be walked")
+                .expect("labels differ");
+        assert_eq!((difference.first, difference.second), (Some(site), Some(site)), "v{value}");
+    }
 }
 
 /// What the plan adds has no place among the functions and data objects of the unit, and is told from them.
