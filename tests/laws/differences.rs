@@ -73,6 +73,40 @@ fn the_nearest_functions_are_those_of_the_class() {
     });
 }
 
+/// Functions over equal tables are equal, and it does not matter how many of each there are.
+#[test]
+fn references_to_equal_data_are_no_difference() {
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    let user = |own: u32| {
+        format!(
+            "function u0:{own}() -> i64 tail {{
+    gv0 = symbol u1:{own}
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}}
+"
+        )
+    };
+    for unused in [0, 1, 5] {
+        let mut unit = unit(&(user(0) + &user(1) + &user(2)));
+        let bytes = [7, 7, 8].into_iter().chain(std::iter::repeat_n(9, unused));
+        unit.data =
+            (0..).zip(bytes).map(|(at, byte)| data_member(at, byte, insignificant)).collect();
+        let plan = unit.plan();
+        let bodies = unit.bodies();
+        for (a, b, differ) in [(0, 1, false), (0, 2, true), (2, 1, true)] {
+            let [first, second] = [a, b].map(|own| (at(own), &bodies[own as usize]));
+            let difference = first_difference(&plan, first, second, &unit.options);
+            assert_eq!(difference.expect("both can be walked").is_some(), differ, "{a} {b}");
+        }
+    }
+}
+
 /// Labels are compared after all code, and a difference in them is one at the value that is labelled.
 #[test]
 fn a_difference_in_labels_is_at_the_value() {
@@ -156,6 +190,7 @@ block0:
         let difference = first_difference(&plan, (at(0), a), (at(1), b), &unit.options);
         difference.expect("both can be walked").is_some()
     };
+    assert!(!plan.is_emitted(shared.function));
     assert!(differ(&first, &second));
     assert!(!differ(&first, &first) && !differ(&second, &second));
 }
