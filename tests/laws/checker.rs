@@ -2,11 +2,15 @@
 //! matters, and accepts every one that does not.
 
 use crate::irrelevant::IRRELEVANT;
-use crate::support::{corpus, parse_one, same_class, verify, walk_all};
+use crate::support::{corpus, encode, parse_one, same_class, verify, walk_all};
+use cranelift_codegen::ir::{
+    DebugTag, Function, RelSourceLoc, SourceLoc, StackSlot, Value, ValueLabel,
+    ValueLabelAssignments, ValueLabelStart,
+};
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::{Mismatch, stands_for};
+use cranelift_mergefunc::{Compare, Mismatch, Options, stands_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -179,4 +183,114 @@ block1:
     for part in [&*Mismatch::Immediate.to_string(), "u0:7", "u0:8", "at inst1 and at inst1"] {
         assert!(said.contains(part), "{part} in {said}");
     }
+}
+
+/// Panics unless the checker finds equal exactly what the walk does, each with each.
+#[track_caller]
+fn assert_agree(functions: &[Function], options: &Options<'_>) {
+    let mut counts = [0; 2];
+    for a in functions {
+        for b in functions {
+            let equal = encode(a, options) == encode(b, options);
+            assert_eq!(stands_for(a, b, options).is_ok(), equal, "{a}\n{b}");
+            counts[usize::from(equal)] += 1;
+        }
+    }
+    assert_eq!(counts[1], functions.len(), "each differs from all others");
+}
+
+#[test]
+fn the_checker_compares_what_a_policy_compares() {
+    let base = parse_one(
+        "function u0:0(i64) -> i64 tail {
+    ss0 = explicit_slot 8
+    ss1 = explicit_slot 8
+block0(v0: i64):
+    v1 = iconst.i64 1
+    sequence_point
+    return v1
+}",
+    );
+    let point = base.layout.block_insts(base.layout.entry_block().expect("one")).nth(1);
+    let point = point.expect("sequence_point");
+    let tagged = |tags: Vec<DebugTag>| {
+        let mut func = base.clone();
+        func.debug_tags.set(point, tags);
+        func
+    };
+    let user = DebugTag::User;
+    let slot = |slot| DebugTag::StackSlot(StackSlot::from_u32(slot));
+    let tags = [
+        vec![],
+        vec![user(1)],
+        vec![user(2)],
+        vec![slot(0)],
+        vec![slot(1)],
+        vec![user(1), slot(0)],
+        vec![user(1), slot(1)],
+        vec![slot(0), user(1)],
+        vec![user(1), user(1)],
+    ];
+    let mut options = walk_all();
+    options.compare.debug_tags = Compare::Compare;
+    assert_agree(&tags.map(tagged), &options);
+
+    let labelled = |starts: &[(u32, u32)]| {
+        let mut func = base.clone();
+        // Labels begin at places relative to it.
+        func.set_srcloc(point, SourceLoc::new(100));
+        let starts = starts.iter().map(|&(from, label)| ValueLabelStart {
+            from: RelSourceLoc::new(from),
+            label: ValueLabel::from_u32(label),
+        });
+        let labels = ValueLabelAssignments::Starts(starts.collect());
+        func.dfg.values_labels = Some([(Value::from_u32(1), labels)].into());
+        func
+    };
+    let starts: [&[(u32, u32)]; 7] =
+        [&[], &[(1, 1)], &[(1, 2)], &[(2, 1)], &[(2, 2)], &[(1, 1), (2, 2)], &[(1, 1), (2, 1)]];
+    let mut options = walk_all();
+    options.compare.value_labels = Compare::Compare;
+    assert_agree(&starts.map(labelled), &options);
+
+    let located = |at: u32| {
+        let mut func = base.clone();
+        func.set_srcloc(point, SourceLoc::new(at));
+        func
+    };
+    let mut options = walk_all();
+    options.compare.source_locations = Compare::Compare;
+    assert_agree(&[1, 2, 3].map(located), &options);
+}
+
+/// Global values are followed to their base, whatever they are made of.
+#[test]
+fn the_checker_compares_every_link_of_a_global_value() {
+    let limit = |links: &str| {
+        parse_one(&format!(
+            "function u0:0(i64 vmctx) tail {{
+    region0 = 1 \"one\"
+    region1 = 2 \"two\"
+    gv0 = vmctx
+{links}
+    stack_limit = gv2
+block0(v0: i64):
+    return
+}}"
+        ))
+    };
+    let sums = [
+        "    gv1 = iadd_imm.i64 gv0, 8\n    gv2 = iadd_imm.i64 gv1, 16",
+        "    gv1 = iadd_imm.i64 gv0, 16\n    gv2 = iadd_imm.i64 gv1, 16",
+        "    gv1 = iadd_imm.i64 gv0, 8\n    gv2 = iadd_imm.i64 gv1, 24",
+        "    gv1 = iadd_imm.i32 gv0, 8\n    gv2 = iadd_imm.i64 gv1, 16",
+        "    gv2 = iadd_imm.i64 gv0, 16",
+        "    gv2 = load.i64 notrap aligned gv0+16",
+        "    gv2 = load.i64 notrap aligned gv0+24",
+        "    gv2 = load.i32 notrap aligned gv0+16",
+        "    gv2 = load.i64 notrap aligned readonly gv0+16",
+        "    gv2 = load.i64 notrap aligned region0 gv0+16",
+        "    gv2 = load.i64 notrap aligned region1 gv0+16",
+    ];
+    assert_agree(&sums.map(limit), &walk_all());
 }
