@@ -23,8 +23,8 @@
 use crate::fuzzing::recipes::{self, Member};
 use crate::fuzzing::sabotage;
 use crate::{
-    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, FunctionIndex, Merger,
-    Options, Plan, Proof, Refutation, call_thunk, prove,
+    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, Emitted, FunctionIndex,
+    Merger, Options, Plan, Proof, Refutation, call_thunk, prove,
 };
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
@@ -84,7 +84,19 @@ impl Parts<'_> {
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan(&self) -> Plan {
-        let mut merger = Merger::new(*self.options);
+        self.plan_by(Merger::new(*self.options))
+    }
+
+    /// The plan for the unit after what was emitted.
+    ///
+    /// # Panics
+    ///
+    /// If two parts have one symbol, or a function has no body.
+    pub fn plan_after(&self, emitted: &Emitted) -> Plan {
+        self.plan_by(Merger::after(emitted, *self.options))
+    }
+
+    fn plan_by(&self, mut merger: Merger<'_>) -> Plan {
         for member in self.functions {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }

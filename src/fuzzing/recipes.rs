@@ -11,8 +11,8 @@ pub use crate::fuzzing::program::DataMember;
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::support::{Rng, free, parse_one};
 use crate::{
-    Addresses, Attributes, Bodies, FunctionIndex, Linkage, Options, Plan, Prebucket, Proof,
-    Refutation, Target,
+    Addresses, Attributes, Bodies, Emitted, FunctionIndex, Linkage, Options, Plan, Prebucket,
+    Proof, Refutation, Target,
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -172,6 +172,11 @@ impl Unit {
     /// The plan for the unit, functions added in their order.
     pub fn plan(&self) -> Plan {
         Parts::from(self).plan()
+    }
+
+    /// The plan for the unit after what was emitted.
+    pub fn plan_after(&self, emitted: &Emitted) -> Plan {
+        Parts::from(self).plan_after(emitted)
     }
 
     /// What the checker says of a plan for the unit.

@@ -4,14 +4,14 @@
 //! that refers to such bodies is not, and wrong plans about it are made by hand here.
 
 use crate::over_time::{address_of, becomes, emit_with, last, leaf, passes_on, table_user};
-use crate::refused_plans::at;
+use crate::refused_plans::{at, data_member, unit};
 use crate::support::{free, parse_one};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::fuzzing::recipes::Held;
+use cranelift_mergefunc::fuzzing::recipes::{Held, Unit};
 use cranelift_mergefunc::fuzzing::sabotage::decided;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, Emitted, Linkage, Mismatch, Options, Plan, Proof, Reason,
-    first_difference, prove,
+    Addresses, Attributes, DataAttributes, DataIndex, Disposition, Emitted, Linkage, Mismatch,
+    Options, Plan, Proof, Reason, first_difference, prove,
 };
 
 fn proven(plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
@@ -186,4 +186,50 @@ fn first_differences_tell_callees_apart_beyond_the_unit() {
         }
     }
     assert!(equal > 8);
+}
+
+/// `u0:10`, `u0:11`, …, each over one of these tables of `u1`, of so many bytes that are all the same.
+fn over_tables(tables: &[(u32, u8, DataAttributes)]) -> Unit {
+    let text = |(own, &(table, _, _)): (u32, &(u32, u8, DataAttributes))| {
+        format!(
+            "function u0:{own}() -> i64 tail {{
+    gv0 = symbol u1:{table}
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}}
+"
+        )
+    };
+    let mut unit = unit(&(10..).zip(tables).map(text).collect::<String>());
+    unit.options.merge_limit = None;
+    let member = |&(table, byte, attributes)| data_member(table, byte, attributes);
+    unit.data = tables.iter().map(member).collect();
+    unit
+}
+
+#[test]
+fn an_emitted_table_stands_for_tables_of_its_class_only() {
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    let pinned = DataAttributes { pinned: true, ..insignificant };
+    for (byte, wanted) in [(7, Ok(())), (8, Err(Mismatch::Reference))] {
+        let mut emitted = Emitted::new();
+        let mut first = over_tables(&[(1, 7, insignificant)]);
+        first.functions.clear();
+        emitted.extend(&first.plan_after(&emitted));
+        // The first of these tables has the body that was emitted; the second stays.
+        let unit = over_tables(&[(2, 7, insignificant), (3, byte, pinned)]);
+        let plan = unit.plan_after(&emitted);
+        let table = |at: u32| plan.data_entry(DataIndex::from_u32(at)).disposition().name();
+        assert_eq!([table(0), table(1)], ["redirect", "keep"]);
+        let plan = decided(plan, at(1), Disposition::Redirect { to: at(0) });
+        let proof = unit.prove(&plan).map_err(|refutation| refutation.mismatch);
+        assert_eq!(proof.as_ref().map(drop), wanted.as_ref().map(drop));
+        // And the table itself.
+        assert!(proof.is_err() || proof.is_ok_and(|proof| proof.trusted == 1));
+    }
 }

@@ -243,3 +243,33 @@ block0(v0: i64):
     is_refused(&other, &func, "another order");
     is_refused(&other, &other, "the same order");
 }
+
+/// The region of an access that is not there is no promise that could be dropped.
+#[test]
+fn a_region_that_is_not_there_is_refused() {
+    let text = |region: &str| {
+        parse_one(&format!(
+            "function u0:0(i64) -> i64 system_v {{
+    region0 = 1 \"one\"
+block0(v0: i64):
+    v1 = load.i64 notrap {region} v0
+    return v1
+}}"
+        ))
+    };
+    let nowhere = |mut func: Function| {
+        let load = func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).next();
+        let load = load.expect("a load");
+        let flags = func.dfg.insts[load].memflags_data(&func.dfg).expect("of an access");
+        let flags = flags.with_alias_region(Some(ir::AliasRegion::new(NOWHERE)));
+        let interned = func.dfg.mem_flags.insert(flags).expect("has room");
+        let ir::InstructionData::Load { flags, .. } = &mut func.dfg.insts[load] else {
+            panic!("is a load");
+        };
+        *flags = interned;
+        func
+    };
+    for other in [text("region0"), text("")] {
+        is_refused(&nowhere(other.clone()), &other, "a region");
+    }
+}

@@ -179,6 +179,10 @@ fn a_function_stands_for_another_if_nobody_can_tell() {
                     let proof = proven(&given, &plan(&given, of_a, of_b));
                     let what = format!("{usage:?} {of_a:?} {of_b:?} {a:?} {b:?} {proof:?}");
                     assert_eq!(proof.is_ok(), right, "{what}");
+                    if (of_a, of_b) == (Disposition::Keep, Disposition::Keep) && right {
+                        // That the one does for the other had to be proved, too.
+                        assert_eq!(proof.map(|proof| (proof.merged, proof.related)), Ok((1, 1)));
+                    }
                     counts[usize::from(right)] += 1;
                 }
             }
