@@ -14,7 +14,7 @@ use cranelift_mergefunc::fuzzing::sabotage::{
     Fault, aligned, data_aligned, data_decided, decided, planted,
 };
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject,
+    Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
     Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Prebucket, Proof, Prove, Reason,
     Target,
 };
@@ -313,6 +313,53 @@ fn data_objects_lose_nothing_that_can_be_seen() {
         let plan = data_decided(given.plan(), DataIndex::from_u32(0), redirect);
         let proof = proven(&given, &data_aligned(plan, to, alignment));
         assert_eq!(proof.map(|proof| proof.data), wanted);
+    }
+}
+
+/// Pointers are compared by place, whatever the order in which they are told; of several at one place the
+/// last counts, and so does their order.
+#[test]
+fn a_data_object_stands_for_another_if_it_has_the_same_pointers() {
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    let pointer = |offset: u32, target: u32, addend: i64| DataReloc {
+        offset,
+        target: UserExternalName::new(7, target),
+        addend,
+    };
+    let [a, b] = [pointer(0, 1, 0), pointer(8, 2, 0)];
+    let lists = [
+        (0, vec![]),
+        (1, vec![a.clone()]),
+        (2, vec![b.clone()]),
+        (3, vec![a.clone(), b.clone()]),
+        (3, vec![b.clone(), a.clone()]),
+        (4, vec![a.clone(), a.clone()]),
+        (5, vec![a.clone(), pointer(0, 2, 0)]),
+        (6, vec![pointer(0, 2, 0), a.clone()]),
+        (7, vec![pointer(0, 1, 4)]),
+        (8, vec![pointer(4, 1, 0)]),
+        (9, vec![pointer(0, 3, 0)]),
+    ];
+    let mut given = unit("");
+    for (first, kept) in &lists {
+        for (second, original) in &lists {
+            let member = |at: u32, relocations: &[DataReloc]| {
+                let mut member = data_member(at, 7, insignificant);
+                member.object.contents = Contents::Bytes(vec![0; 16]);
+                member.object.relocations = relocations.to_vec();
+                member
+            };
+            given.data = vec![member(0, original), member(1, kept)];
+            let to = DataIndex::from_u32(1);
+            let redirect = Disposition::Redirect { to };
+            let plan = data_decided(given.plan(), DataIndex::from_u32(0), redirect);
+            let proof = proven(&given, &plan);
+            assert_eq!(proof.is_ok(), first == second, "{kept:?} {original:?} {proof:?}");
+        }
     }
 }
 
