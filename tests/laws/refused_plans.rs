@@ -316,6 +316,53 @@ fn data_objects_lose_nothing_that_can_be_seen() {
     }
 }
 
+/// A plan is right only if what `apply` makes of it is: the checker looks at what was rewritten.
+#[test]
+fn what_is_rewritten_wrongly_is_refused() {
+    // `u0:1` is gone, and somebody calls it, another one takes its address.
+    let text = TWINS.replace("u0:0", "u0:9").replace("u0:1", "u0:0").replace("u0:9", "u0:1")
+        + "function u0:3() -> i64 system_v {
+    fn0 = u0:1() system_v
+block0:
+    call fn0()
+    v0 = func_addr.i64 fn0
+    return v0
+}
+function u0:4() system_v {
+block0:
+    trap user2
+}
+";
+    let mut given = unit(&text);
+    let index = |symbol: u32| {
+        let at_symbol = |member: &Member| member.symbol() == UserExternalName::new(0, symbol);
+        at(given.functions.iter().position(at_symbol).expect("of the unit") as u32)
+    };
+    let (gone, kept) = (index(1), index(0));
+    let redirected = |given: &Unit| decided(given.plan(), gone, Disposition::Redirect { to: kept });
+    let refuses = |given: &Unit, fault| {
+        let plan = redirected(given);
+        assert!(proven(given, &plan).is_ok());
+        planted(fault, || proven(given, &plan)).is_err()
+    };
+    for fault in [
+        Fault::NothingRedirected,
+        Fault::RedirectForgotten,
+        Fault::CalleesExchanged,
+        Fault::Colocated,
+    ] {
+        assert!(refuses(&given, fault), "{fault:?}");
+    }
+    // Only a pointer leads to what is gone.
+    given.functions.retain(|member| matches!(member.symbol().index, 0 | 1 | 4));
+    assert!(!refuses(&given, Fault::NothingRedirected));
+    let mut table = data_member(0, 0, DataAttributes::default());
+    let target = UserExternalName::new(0, 1);
+    table.object.relocations = vec![DataReloc { offset: 0, target, addend: 0 }];
+    given.data = vec![table];
+    assert!(refuses(&given, Fault::NothingRedirected));
+}
+
 /// Pointers are compared by place, whatever the order in which they are told; of several at one place the
 /// last counts, and so does their order.
 #[test]
