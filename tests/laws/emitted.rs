@@ -102,17 +102,20 @@ fn what_was_merged_into_emitted_bodies_is_counted_as_trusted() {
 /// An entry for a body that was emitted says what is true of the body, not of what is merged into it.
 #[test]
 fn the_entry_of_an_emitted_body_is_its_own() {
-    let mut emitted = Emitted::new();
-    let aligned = Attributes { alignment: 64, ..free() };
-    emit_with(&mut emitted, &[(leaf(1), aligned)]);
-    let plan = emit_with(&mut emitted, &[(leaf(2), free()), (leaf(3), free())]);
-    let (function, entry) = plan.entries().nth(2).expect("the body");
-    assert!(plan.is_emitted(function));
-    assert!(!plan.is_emitted(at(0)));
-    assert_eq!(plan.entries().count(), 3);
-    assert_eq!(*entry.symbol(), UserExternalName::new(0, 1));
-    assert_eq!((entry.alignment(), entry.disposition()), (64, Disposition::Keep));
-    assert_eq!(entry.reason(), Reason::Representative);
+    for addresses in Addresses::ALL {
+        let own = Attributes { addresses, ..free() };
+        let aligned = Attributes { alignment: 64, ..own };
+        let mut emitted = Emitted::new();
+        emit_with(&mut emitted, &[(leaf(1), aligned)]);
+        let plan = emit_with(&mut emitted, &[(leaf(2), own), (leaf(3), own)]);
+        let (function, entry) = plan.entries().nth(2).expect("the body");
+        assert!(plan.is_emitted(function));
+        assert!(!plan.is_emitted(at(0)));
+        assert_eq!(plan.entries().count(), 3);
+        assert_eq!(*entry.symbol(), UserExternalName::new(0, 1));
+        assert_eq!((entry.alignment(), entry.disposition()), (64, Disposition::Keep));
+        assert_eq!(entry.reason(), Reason::Representative);
+    }
 
     let mut emitted = Emitted::new();
     table_user(&mut emitted, 1, 64);
