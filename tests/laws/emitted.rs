@@ -236,3 +236,35 @@ fn an_emitted_table_stands_for_tables_of_its_class_only() {
         assert!(proof.is_err() || proof.is_ok_and(|proof| proof.trusted == 1));
     }
 }
+
+#[test]
+fn later_tables_are_merged_into_what_is_there_and_may_be_shared() {
+    let insignificant = DataAttributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..DataAttributes::default()
+    };
+    let pinned = DataAttributes { pinned: true, ..insignificant };
+    let exported = DataAttributes { linkage: Linkage::Export, ..insignificant };
+    // What was emitted, and where a table of later goes.
+    for (first, to) in [
+        (vec![(1, 7, insignificant)], Some(1)),
+        (vec![(1, 7, pinned)], None),
+        (vec![(1, 8, insignificant)], None),
+        // 1 was merged into 2, which somebody outside can name.
+        (vec![(1, 7, insignificant), (2, 7, exported)], Some(2)),
+        (vec![(1, 7, pinned), (2, 7, insignificant)], Some(2)),
+    ] {
+        let mut emitted = Emitted::new();
+        let mut unit = over_tables(&first);
+        unit.functions.clear();
+        emitted.extend(&unit.plan_after(&emitted));
+        let mut unit = over_tables(&[(3, 7, insignificant)]);
+        unit.functions.clear();
+        let plan = unit.plan_after(&emitted);
+        let entry = plan.data_entry(DataIndex::from_u32(0));
+        let body =
+            entry.disposition().representative().map(|to| plan.data_entry(to).symbol().index);
+        assert_eq!(body, to, "{first:?}");
+    }
+}
