@@ -1,13 +1,15 @@
 //! Laws: what the generator draws is valid, and covers what it is meant to cover.
 
-use crate::support::{Rng, random};
+use crate::support::{Rng, encode, parse_one, random, walk_all};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Opcode;
 use cranelift_codegen::{Context, verify_function};
 use cranelift_mergefunc::fuzzing::check::check_unit;
 use cranelift_mergefunc::fuzzing::classes::classes;
+use cranelift_mergefunc::fuzzing::generate::draw::Draw;
 use cranelift_mergefunc::fuzzing::generate::expected::Relation;
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
+use cranelift_mergefunc::fuzzing::generate::function::{Profile, Seed};
+use cranelift_mergefunc::fuzzing::generate::near_miss::{self, NearMiss};
 use cranelift_mergefunc::fuzzing::generate::opcodes::{Machine, recorded, regenerate};
 use cranelift_mergefunc::fuzzing::generate::opcodes::{Way, way};
 use cranelift_mergefunc::fuzzing::generate::statistics::Statistics;
@@ -168,4 +170,50 @@ fn everything_occurs() {
         }
     }
     assert_eq!(missing, [""; 0], "{statistics}");
+}
+
+/// Near misses of one function that differ from it at different instructions differ from each other. That
+/// holds for no instruction that does nothing.
+#[test]
+fn near_misses_at_different_places_differ() {
+    let func = parse_one(
+        "function u0:0(i64, i64) -> i64 system_v {
+block0(v0: i64, v1: i64):
+    nop
+    nop
+    sequence_point
+    nop
+    v2 = isub v0, v1
+    sequence_point
+    nop
+    return v2
+}",
+    );
+    let seed = Seed {
+        func,
+        free: vec![],
+        addresses: vec![],
+        accesses: vec![],
+        slots: vec![],
+        folds: false,
+        runnable: false,
+    };
+    let mut misses: Vec<NearMiss> = Vec::new();
+    for at in 0..300 {
+        let bytes = Rng::new(at).bytes(64);
+        let mut bytes = Unstructured::new(&bytes);
+        misses.extend(near_miss::any(&mut Draw::new(&mut bytes), &seed, Machine::X86_64));
+    }
+    let options = walk_all();
+    let mut pairs = 0;
+    for (at, one) in misses.iter().enumerate() {
+        for other in &misses[..at] {
+            if one.site.is_some() && other.site.is_some() && one.site != other.site {
+                let [a, b] = [one, other].map(|miss| encode(&miss.func, &options));
+                assert_ne!(a, b, "{} and {}", one.what, other.what);
+                pairs += 1;
+            }
+        }
+    }
+    assert!(pairs > 100, "{pairs}");
 }

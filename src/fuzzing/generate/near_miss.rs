@@ -138,7 +138,9 @@ pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<Nea
             let certain = mutant.is_certain();
             // Whatever is said to be of the instruction changes nothing else.
             let of = what.ends_with(&format!("of `{}`", seed.func.dfg.display_inst(inst)));
-            let site = (certain && of).then_some(inst);
+            // A place at which nothing is done is no place: two changes there can be one.
+            let nop = [&seed.func, func].map(|func| func.dfg.insts[inst].opcode() == Opcode::Nop);
+            let site = (certain && of && nop == [false; 2]).then_some(inst);
             return Some(NearMiss { what: what.clone(), func: func.clone(), certain, site });
         }
     }
