@@ -106,18 +106,71 @@ impl Encoding {
     pub(crate) fn reference(&mut self, symbol: &UserExternalName, node: Option<Node>) {
         match node {
             Some(node) => {
-                self.references.push(0);
+                self.references.push(BY_CLASS);
                 self.callees.push(node);
             }
             None => {
                 let UserExternalName { namespace, index } = symbol;
-                self.references.push(1);
+                self.references.push(USER_SYMBOL);
                 self.references.extend_from_slice(&namespace.to_le_bytes());
                 self.references.extend_from_slice(&index.to_le_bytes());
             }
         }
     }
 }
+
+/// What a reference is compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reference<'a> {
+    /// By the class of a node.
+    Node(Node),
+    /// By a symbol or a name of its own, as it stands in the stream.
+    Name(&'a [u8]),
+}
+
+impl Reference<'_> {
+    /// Writes something that is equal for equal references.
+    pub fn write(self, bytes: &mut Vec<u8>) {
+        match self {
+            Reference::Node(node) => {
+                bytes.push(BY_CLASS);
+                bytes.extend_from_slice(&node.as_u32().to_le_bytes());
+            }
+            Reference::Name(name) => bytes.extend_from_slice(name),
+        }
+    }
+}
+
+/// The references of a part of the stream, in order: `None` for those that are compared by class, which
+/// are the next of [`Encoding::callees`].
+pub(crate) fn references(mut stream: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    core::iter::from_fn(move || {
+        let &kind = stream.first()?;
+        let length = match kind {
+            BY_CLASS => 1,
+            USER_SYMBOL => 9,
+            TEST_CASE => {
+                let length = stream[1..5].try_into().expect("four bytes");
+                5 + u32::from_le_bytes(length) as usize
+            }
+            LIBCALL | KNOWN_SYMBOL => 2,
+            _ => unreachable!("no kind of reference"),
+        };
+        let (token, rest) = stream.split_at(length);
+        stream = rest;
+        Some((kind != BY_CLASS).then_some(token))
+    })
+}
+
+/// How a reference begins in the stream.
+pub(crate) const BY_CLASS: u8 = 0;
+/// Eight bytes follow.
+pub(crate) const USER_SYMBOL: u8 = 1;
+/// Its length follows, in four bytes, and the name.
+pub(crate) const TEST_CASE: u8 = 2;
+/// A number follows in one byte, as for a known symbol.
+pub(crate) const LIBCALL: u8 = 3;
+pub(crate) const KNOWN_SYMBOL: u8 = 4;
 
 impl PartialEq for Encoding {
     fn eq(&self, other: &Self) -> bool {

@@ -105,6 +105,7 @@ mod module;
 mod options;
 mod plan;
 mod remarks;
+mod similar;
 mod stats;
 mod summary;
 mod target;
@@ -129,6 +130,7 @@ pub use options::{
 };
 pub use plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
 pub use remarks::Reason;
+pub use similar::{Argument, Group, Parameter, ParameterKind, similar_groups};
 pub use stats::Stats;
 pub use target::{JumpThunk, Target};
 pub use unit::{AddError, Bodies, FunctionIndex, Merger};

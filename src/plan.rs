@@ -315,7 +315,7 @@ impl Plan {
     }
 
     /// `None` for what lies beyond the unit.
-    fn class_of(&self, node: Node) -> Option<u32> {
+    pub(crate) fn class_of(&self, node: Node) -> Option<u32> {
         let Numbering { functions, data } = self.numbering;
         (node.index() < functions + data).then(|| match self.numbering.item(node) {
             Item::Function(function) => self.entries[function].class,

@@ -5,6 +5,7 @@
 //! each use. No index into a table ever reaches a stream.
 
 use super::{Malformed, Resolved, Walk};
+use crate::encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 use crate::facts::{Fact, Region};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
@@ -239,16 +240,16 @@ impl Walk<'_> {
             }
             ExternalName::TestCase(name) => {
                 let length = u32::try_from(name.raw().len()).map_err(|_| Malformed)?;
-                self.out.references.push(2);
+                self.out.references.push(TEST_CASE);
                 self.out.references.extend_from_slice(&length.to_le_bytes());
                 self.out.references.extend_from_slice(name.raw());
             }
             ExternalName::LibCall(libcall) => {
-                self.out.references.push(3);
+                self.out.references.push(LIBCALL);
                 self.out.references.push(*libcall as u8);
             }
             ExternalName::KnownSymbol(symbol) => {
-                self.out.references.push(4);
+                self.out.references.push(KNOWN_SYMBOL);
                 self.out.references.push(match symbol {
                     ir::KnownSymbol::ElfGlobalOffsetTable => 0,
                     ir::KnownSymbol::CoffTlsIndex => 1,

@@ -12,6 +12,7 @@ use crate::isa;
 use crate::measure::{self, Sizes, total};
 use crate::output;
 use crate::pass;
+use crate::similar::Similar;
 use crate::table::{Align, percent, render, thousands};
 use crate::unit::Unit;
 use anyhow::Result;
@@ -108,6 +109,8 @@ struct Report {
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
+    /// Functions that differ only in constants and in what they refer to.
+    similar: Similar,
     /// Data objects.
     data: Data,
 }
@@ -292,6 +295,7 @@ fn measure(
             compile_after: seconds(compiled.after),
         },
         largest: largest(&unit, &plan, &compiled.sizes, rows),
+        similar: Similar::of(&unit, &plan, &options, &compiled.sizes),
         data: Data::of(&plan),
     })
 }
@@ -420,6 +424,7 @@ fn text(report: &Report) -> String {
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right];
     text += &format!("\n{}", render(&right, &rows));
+    text += &report.similar.text(report.host_bytes().1.after);
     text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
     let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
