@@ -90,6 +90,7 @@ mod canon;
 mod checker;
 mod classes;
 mod classify;
+mod components;
 mod data;
 mod decide;
 mod difference;
