@@ -8,15 +8,17 @@
 //! It does not drop bodies, emit thunks or define aliases: that is the caller's back end, with
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
+use crate::argument::{Appended, Argument, append, extended};
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
 use crate::options::{CallThunks, Canonicalize, Options};
-use crate::plan::{Entry, Plan};
+use crate::plan::Plan;
 use crate::summary::address_uses;
 use crate::unit::{FunctionIndex, canonicalized};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
@@ -48,7 +50,11 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.settle(function, func, options);
-        let call = |symbol: &UserExternalName| other(symbol, self.call_symbol(symbol));
+        let call = |symbol: &UserExternalName| {
+            let to = other(symbol, self.call_symbol(symbol))?;
+            let passed = self.function(symbol).map(|function| &self.entry(function).arguments);
+            Some(CallTarget { symbol: to, arguments: passed.cloned().unwrap_or_default() })
+        };
         let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
         let changed = redirect(func, &call, &address) || changed;
         #[cfg(feature = "fuzzing")]
@@ -73,7 +79,7 @@ impl Plan {
             changed = true;
         }
         if let Some(facts) = &entry.weakened {
-            weaken(func, entry, facts, options);
+            weaken(func, entry.attributes.key, facts, options);
             changed = true;
         }
         changed
@@ -95,10 +101,17 @@ fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExt
     (target != symbol).then(|| target.clone())
 }
 
+/// Where a call goes instead.
+pub(crate) struct CallTarget {
+    pub symbol: UserExternalName,
+    /// What is passed behind the arguments that there are.
+    pub arguments: Arc<[Argument]>,
+}
+
 /// Sends calls, and uses of addresses, to the symbols that should be used instead, if any.
 pub(crate) fn redirect(
     func: &mut Function,
-    call: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
+    call: &dyn Fn(&UserExternalName) -> Option<CallTarget>,
     address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
 ) -> bool {
     let mut changed = false;
@@ -115,6 +128,7 @@ pub(crate) fn redirect(
             }
         }
     }
+    let mut appended = Appended::default();
     for index in 0..func.dfg.ext_funcs.len() {
         let func_ref = FuncRef::new(index);
         let callee = &func.dfg.ext_funcs[func_ref];
@@ -125,22 +139,32 @@ pub(crate) fn redirect(
         let Some(symbol) = user_symbol(func, &callee.name).cloned() else {
             continue;
         };
-        let (call, address) = (call(&symbol), address(&symbol));
-        if call == address {
-            if let Some(to) = call {
-                func.dfg.ext_funcs[func_ref].name = user_name(func, to);
-                changed = true;
-            }
-            continue;
-        }
-        let own = keep_address_uses(func, func_ref);
-        for (func_ref, to) in [(Some(func_ref), call), (own, address)] {
+        let (call, to_address) = (call(&symbol), address(&symbol));
+        let (call, arguments) = match call {
+            None => (None, None),
+            Some(CallTarget { symbol, arguments }) => (Some(symbol), Some(arguments)),
+        };
+        let arguments = arguments.filter(|arguments| !arguments.is_empty());
+        // The address is that of a function with the same signature.
+        let own = match call == to_address && arguments.is_none() {
+            true => None,
+            false => keep_address_uses(func, func_ref),
+        };
+        for (func_ref, to) in [(Some(func_ref), call), (own, to_address)] {
             if let (Some(func_ref), Some(to)) = (func_ref, to) {
                 func.dfg.ext_funcs[func_ref].name = user_name(func, to);
                 changed = true;
             }
         }
+        if let Some(arguments) = arguments {
+            let signature = func.dfg.ext_funcs[func_ref].signature;
+            let signature = extended(&func.dfg.signatures[signature], &arguments);
+            func.dfg.ext_funcs[func_ref].signature = func.import_signature(signature);
+            let arguments = arguments.iter().map(|argument| argument.redirected(address));
+            appended.insert(func_ref, arguments.collect());
+        }
     }
+    append(func, &appended);
     changed
 }
 
@@ -178,13 +202,9 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
 }
 
 /// Replaces the promises of `func` by `facts`, which are in the order of the canonical walk.
-fn weaken(func: &mut Function, entry: &Entry, facts: &[Fact], options: &Options<'_>) {
-    let context = Context {
-        policy: options.compare,
-        target: options.target,
-        key: entry.attributes.key,
-        symbols: &NoUnit,
-    };
+pub(crate) fn weaken(func: &mut Function, key: u64, facts: &[Fact], options: &Options<'_>) {
+    let context =
+        Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
     let mut scratch = Scratch::recording();
     let mut encoding = Encoding::default();
     canon::encode(func, &context, &mut scratch, &mut encoding).expect("was encoded before");
@@ -310,20 +330,21 @@ pub(crate) fn rebuild_flags(
     Ok(())
 }
 
-/// A function that calls `to` and returns what it returns: a thunk for targets and texts that have
-/// no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that the back
+/// A function that calls `to`, with these arguments behind its own, and returns what it returns: a thunk
+/// for targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that the back
 /// end can make one (x86-64 can with `preserve_frame_pointers` only).
 ///
 /// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
 pub fn call_thunk(
     name: UserFuncName,
     signature: &Signature,
+    arguments: &[Argument],
     to: &UserExternalName,
     options: &CallThunks,
 ) -> Function {
     let &CallThunks { tail_calls, colocated } = options;
     let mut func = Function::with_name_signature(name, signature.clone());
-    let sig = func.import_signature(signature.clone());
+    let sig = func.import_signature(extended(signature, arguments));
     let name = user_name(&mut func, to.clone());
     let callee =
         func.import_function(ExtFuncData { name, signature: sig, colocated, patchable: false });
@@ -336,6 +357,7 @@ pub fn call_thunk(
     sabotage::passed(&mut args);
     let mut cursor = FuncCursor::new(&mut func);
     cursor.insert_block(block);
+    args.extend(arguments.iter().map(|argument| argument.insert(&mut cursor)));
     if tail_calls && signature.call_conv == CallConv::Tail {
         cursor.ins().return_call(callee, &args);
     } else {

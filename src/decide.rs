@@ -16,13 +16,15 @@ use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
 use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
 use crate::remarks::Reason;
+use crate::similar::observes_its_frame;
 use crate::stats::Stats;
 use crate::summary::Observed;
 use crate::unit::{Bodies, DataSummary, FunctionIndex, Item, Summary, Unit, resolved};
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{Function, Opcode, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -52,6 +54,7 @@ pub(crate) fn decide(
             class: 0,
             alignment: attributes.alignment,
             weakened: None,
+            arguments: Arc::default(),
         });
     }
     let mut data = PrimaryMap::with_capacity(data_objects.len());
@@ -115,16 +118,8 @@ pub(crate) fn decide(
         let symbol = entries[shared.function].symbol.clone();
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
-    Plan { entries, data, by_symbol, beyond, numbering, shared, record, proof: None, stats }
-}
-
-/// Whether a function can tell who called it. Linear in its size.
-fn observes_its_frame(func: &Function) -> bool {
-    let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-    insts.any(|inst| {
-        let opcode = func.dfg.insts[inst].opcode();
-        matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
-    })
+    let merged = Vec::new();
+    Plan { entries, data, by_symbol, beyond, numbering, shared, merged, record, proof: None, stats }
 }
 
 /// Whether the address of a function is compared by its class.
@@ -510,7 +505,7 @@ impl Decision<'_> {
         }
         let Entry { symbol, .. } = &self.entries[function];
         let name = UserFuncName::User(symbol.clone());
-        let thunk = call_thunk(name, &signature, &self.entries[to].symbol, &call_thunks);
+        let thunk = call_thunk(name, &signature, &[], &self.entries[to].symbol, &call_thunks);
         self.bodies.thunk_size(function, &thunk)
     }
 
@@ -571,6 +566,7 @@ impl Decision<'_> {
                 class,
                 alignment,
                 weakened: None,
+                arguments: Arc::default(),
             });
             for member in members {
                 self.entries[member].disposition = Disposition::Thunk { to: function };

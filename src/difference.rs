@@ -161,8 +161,7 @@ pub fn nearest(
         return Vec::new();
     };
     let mut neighbours = Vec::new();
-    let added = plan.entries().len() - plan.shared_bodies().len();
-    for (other, _) in plan.entries().take(added).filter(|&(other, _)| other != function) {
+    for (other, _) in plan.entries().take(plan.added()).filter(|&(other, _)| other != function) {
         let body = bodies.body(other);
         if body.signature != signature {
             continue;

@@ -119,49 +119,6 @@ impl Encoding {
     }
 }
 
-/// What a reference is compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reference<'a> {
-    /// By the class of a node.
-    Node(Node),
-    /// By a symbol or a name of its own, as it stands in the stream.
-    Name(&'a [u8]),
-}
-
-impl Reference<'_> {
-    /// Writes something that is equal for equal references.
-    pub fn write(self, bytes: &mut Vec<u8>) {
-        match self {
-            Reference::Node(node) => {
-                bytes.push(BY_CLASS);
-                bytes.extend_from_slice(&node.as_u32().to_le_bytes());
-            }
-            Reference::Name(name) => bytes.extend_from_slice(name),
-        }
-    }
-}
-
-/// The references of a part of the stream, in order: `None` for those that are compared by class, which
-/// are the next of [`Encoding::callees`].
-pub(crate) fn references(mut stream: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
-    core::iter::from_fn(move || {
-        let &kind = stream.first()?;
-        let length = match kind {
-            BY_CLASS => 1,
-            USER_SYMBOL => 9,
-            TEST_CASE => {
-                let length = stream[1..5].try_into().expect("four bytes");
-                5 + u32::from_le_bytes(length) as usize
-            }
-            LIBCALL | KNOWN_SYMBOL => 2,
-            _ => unreachable!("no kind of reference"),
-        };
-        let (token, rest) = stream.split_at(length);
-        stream = rest;
-        Some((kind != BY_CLASS).then_some(token))
-    })
-}
-
 /// How a reference begins in the stream.
 pub(crate) const BY_CLASS: u8 = 0;
 /// Eight bytes follow.

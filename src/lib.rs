@@ -86,6 +86,7 @@ struct Readme;
 struct Embedding;
 
 mod apply;
+mod argument;
 mod canon;
 mod checker;
 mod classes;
@@ -113,6 +114,7 @@ mod target;
 mod unit;
 
 pub use apply::call_thunk;
+pub use argument::Argument;
 pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
@@ -126,12 +128,12 @@ pub use map::{Code, MergeMap, Original, PerfMap};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 pub use options::{
-    Addresses, Attributes, CallThunks, Canonicalize, Compare, ComparePolicy, Linkage, Options,
-    Prebucket, Prove,
+    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
+    Options, Policy, Prebucket, Prove, Similar,
 };
-pub use plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
+pub use plan::{DataEntry, Disposition, Entry, MergedBody, Plan, SharedBody};
 pub use remarks::Reason;
-pub use similar::{Argument, Group, Parameter, ParameterKind, similar_groups};
+
 pub use stats::Stats;
-pub use target::{JumpThunk, Target};
+pub use target::{JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{AddError, Bodies, FunctionIndex, Merger};

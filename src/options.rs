@@ -36,6 +36,9 @@ pub struct Options<'a> {
     /// thunk are left alone.
     pub call_thunks: Option<CallThunks>,
 
+    /// What becomes of functions that differ only in constants and callees. Default: nothing.
+    pub similar: Similar,
+
     /// Whether every plan is proved by the independent checker before it is handed out. Default:
     /// in builds with debug assertions.
     pub prove: Prove,
@@ -54,6 +57,7 @@ impl Default for Options<'_> {
             target: Target::generic(),
             aliases: false,
             call_thunks: None,
+            similar: Similar::default(),
             prove: Prove::default(),
             merge_limit: None,
         }
@@ -69,6 +73,7 @@ impl fmt::Debug for Options<'_> {
             target,
             aliases,
             call_thunks,
+            similar,
             prove,
             merge_limit,
         } = self;
@@ -79,9 +84,71 @@ impl fmt::Debug for Options<'_> {
             .field("target", target)
             .field("aliases", aliases)
             .field("call_thunks", call_thunks)
+            .field("similar", similar)
             .field("prove", prove)
             .field("merge_limit", merge_limit)
             .finish()
+    }
+}
+
+/// How functions are merged that differ only in constants and in what they refer to: one body gets what
+/// they differ in as further parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Similar {
+    /// Which of them.
+    pub policy: Policy,
+    /// Whether they may differ in whom they call.
+    pub callees: Callees,
+}
+
+/// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass
+/// more, and what was a constant is not known any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// None.
+    #[default]
+    Off,
+    /// Those that save a good part of their bytes, without a call through a pointer in a loop, and none
+    /// that is marked as hot ([`Attributes::hot`]).
+    Balanced,
+    /// All that save bytes.
+    Size,
+}
+
+impl Policy {
+    /// All policies.
+    pub const ALL: [Policy; 3] = [Policy::Off, Policy::Balanced, Policy::Size];
+
+    /// The name used in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Off => "off",
+            Policy::Balanced => "balanced",
+            Policy::Size => "size",
+        }
+    }
+}
+
+/// What functions that differ in whom they call are merged into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Callees {
+    /// They are not merged.
+    None,
+    /// A body that gets the address of the function to be called.
+    #[default]
+    Indirect,
+}
+
+impl Callees {
+    /// All choices.
+    pub const ALL: [Callees; 2] = [Callees::None, Callees::Indirect];
+
+    /// The name used in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Callees::None => "none",
+            Callees::Indirect => "indirect",
+        }
     }
 }
 
@@ -229,6 +296,9 @@ pub struct Attributes {
     /// The function must stay distinguishable: it is not merged, and a call to it equals only
     /// another call to it.
     pub no_merge: bool,
+    /// The function takes much of the time. With [`Policy::Balanced`] it is merged only with what equals
+    /// it.
+    pub hot: bool,
 }
 
 impl Default for Attributes {
@@ -242,6 +312,7 @@ impl Default for Attributes {
             alignment: 1,
             pinned: false,
             no_merge: false,
+            hot: false,
         }
     }
 }

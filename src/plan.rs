@@ -16,6 +16,7 @@
 //! A read-only data object with an insignificant address is redirected if it is local, else an
 //! alias where the back end has aliases, else left alone.
 
+use crate::argument::Argument;
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::checker::{Proof, Refutation};
 use crate::classes::Node;
@@ -28,8 +29,9 @@ use crate::options::{Attributes, Linkage};
 use crate::remarks::Reason;
 use crate::stats::Stats;
 use crate::unit::{Beyond, FunctionIndex, Item, Numbering, Symbols, resolved, resolved_data};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::UserExternalName;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap};
 
 /// What becomes of a function, or of a data object (which never becomes a thunk). `I` tells which
@@ -99,6 +101,8 @@ pub struct Entry {
     pub(crate) alignment: u32,
     /// What is left of the promises of a representative, if less than it makes itself.
     pub(crate) weakened: Option<Vec<Fact>>,
+    /// What a call to the representative passes behind the function's own arguments.
+    pub(crate) arguments: Arc<[Argument]>,
 }
 
 impl Entry {
@@ -127,6 +131,17 @@ impl Entry {
     /// `Canonicalize::Optimize`: promises that several functions share are those of such bodies.
     pub(crate) fn gets_compared_body(&self) -> bool {
         self.reason == Reason::Representative || self.weakened.is_some()
+    }
+
+    /// What the function whose place it takes is told behind the function's own arguments: none, unless
+    /// the function was merged with others that differ from it in constants and callees.
+    pub fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// What the caller said of the function, or what holds for one that the plan added.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 
     /// The alignment in bytes that the function's code needs: the largest of all functions that
@@ -190,6 +205,15 @@ pub struct SharedBody {
     pub body_of: FunctionIndex,
 }
 
+/// A new local function that does for several similar ones, each telling it what it has to know.
+#[derive(Clone, Debug)]
+pub struct MergedBody {
+    /// Its index, beyond those of the functions that were added.
+    pub function: FunctionIndex,
+    /// What it does: [`apply`](Plan::apply) the plan to a clone under the index `function`.
+    pub body: Function,
+}
+
 /// What becomes of everything in a unit, and why.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -200,6 +224,7 @@ pub struct Plan {
     pub(crate) beyond: Beyond,
     pub(crate) numbering: Numbering,
     pub(crate) shared: Vec<SharedBody>,
+    pub(crate) merged: Vec<MergedBody>,
     /// What later units may be merged into, if the unit comes after others.
     pub(crate) record: Option<Record>,
     /// What the checker says, if it was asked.
@@ -226,6 +251,22 @@ impl Plan {
     /// The functions that did not exist before.
     pub fn shared_bodies(&self) -> &[SharedBody] {
         &self.shared
+    }
+
+    /// What the thunk of a function passes behind its own arguments, as it is after merging.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<Argument> {
+        let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
+        let arguments = self.entries[function].arguments.iter();
+        arguments.map(|argument| argument.redirected(&address)).collect()
+    }
+
+    /// The functions that did not exist before and do for several similar ones.
+    pub fn merged_bodies(&self) -> &[MergedBody] {
+        &self.merged
     }
 
     /// The entry of a data object.
@@ -264,6 +305,12 @@ impl Plan {
         match entry.attributes.linkage {
             // Whoever takes the symbol's place must get the calls.
             Linkage::Preemptible => function,
+            // The thunk is there anyway, and knows what to pass.
+            _ if matches!(entry.disposition, Disposition::Thunk { to: _ })
+                && !entry.arguments.is_empty() =>
+            {
+                function
+            }
             Linkage::Export | Linkage::Hidden | Linkage::Local => {
                 entry.disposition.representative().unwrap_or(function)
             }
@@ -305,7 +352,8 @@ impl Plan {
     /// Whether an entry is for a body that an earlier unit emitted: functions are merged into it,
     /// but there is nothing to do for it.
     pub fn is_emitted(&self, function: FunctionIndex) -> bool {
-        function.index() >= self.added() && self.body_of(function).is_none()
+        let added = self.body_of(function).is_some() || self.merged_body(function).is_some();
+        function.index() >= self.added() && !added
     }
 
     /// Whether references that are compared by these nodes are equal: they are to members of one class,
@@ -345,6 +393,7 @@ impl Plan {
             class: function.as_u32(),
             alignment: entry.attributes.alignment,
             weakened: None,
+            arguments: Arc::default(),
             ..entry
         });
         let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
@@ -366,6 +415,7 @@ impl Plan {
             beyond,
             numbering,
             shared: Vec::new(),
+            merged: Vec::new(),
             record: None,
             proof: Some(Err(refutation)),
             stats: Stats {
@@ -377,6 +427,19 @@ impl Plan {
                 ..stats
             },
         }
+    }
+
+    /// The body that the plan made for several similar functions, if `function` is one.
+    pub(crate) fn merged_body(&self, function: FunctionIndex) -> Option<&Function> {
+        let at = self.merged.binary_search_by_key(&function, |merged| merged.function).ok()?;
+        Some(&self.merged[at].body)
+    }
+
+    /// The number of classes so far.
+    pub(crate) fn classes(&self) -> u32 {
+        let functions = self.entries.values().map(|entry| entry.class);
+        let data = self.data.values().map(|entry| entry.class);
+        functions.chain(data).max().map_or(0, |last| last + 1)
     }
 
     /// Counters of the run.

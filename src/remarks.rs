@@ -49,6 +49,16 @@ pub enum Reason {
     SymbolUsed,
     /// Kept: the independent checker refused the plan.
     NotProved,
+    /// Kept: a new body that does for several similar functions, which tell it what they differ in.
+    Parametrized,
+    /// Redirected: it differs from others in constants and callees only, and its callers tell their body.
+    Similar,
+    /// Thunk: it differs from others in constants and callees only, and it is smaller to tell their body
+    /// once than at every call.
+    ThunkCheaper,
+    /// Kept: it differs from others in constants and callees only, but to tell a common body would take
+    /// more bytes than it saves.
+    SimilarNotSmaller,
     /// Data object, kept: it can be written.
     Writable,
     /// Data object, kept: each thread has its own.
@@ -61,7 +71,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Reason; 24] = [
+    pub const ALL: [Reason; 28] = [
         Reason::NothingAlike,
         Reason::Different,
         Reason::ReferencesDiffer,
@@ -82,6 +92,10 @@ impl Reason {
         Reason::Preemptible,
         Reason::SymbolUsed,
         Reason::NotProved,
+        Reason::Parametrized,
+        Reason::Similar,
+        Reason::ThunkCheaper,
+        Reason::SimilarNotSmaller,
         Reason::Writable,
         Reason::ThreadLocal,
         Reason::AddressSignificant,
@@ -111,6 +125,10 @@ impl Reason {
             Reason::Preemptible => "preemptible",
             Reason::SymbolUsed => "symbol-used",
             Reason::NotProved => "not-proved",
+            Reason::Parametrized => "parametrized",
+            Reason::Similar => "similar",
+            Reason::ThunkCheaper => "thunk-cheaper",
+            Reason::SimilarNotSmaller => "similar-not-smaller",
             Reason::Writable => "writable",
             Reason::ThreadLocal => "thread-local",
             Reason::AddressSignificant => "address-significant",
@@ -147,6 +165,16 @@ impl Reason {
             Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
             Reason::SymbolUsed => "something else calls it by its symbol: its symbol jumps",
             Reason::NotProved => "the plan of the unit could not be proved: a bug of this crate",
+            Reason::Parametrized => "does for several similar functions",
+            Reason::Similar => {
+                "differs from others in constants and callees only, and its callers tell their body"
+            }
+            Reason::ThunkCheaper => {
+                "differs from others in constants and callees only: its symbol tells their body"
+            }
+            Reason::SimilarNotSmaller => {
+                "differs from others in constants and callees only, but a common body does not pay"
+            }
             Reason::Writable => "it can be written",
             Reason::ThreadLocal => "each thread has its own",
             Reason::AddressSignificant => "its address matters, and data has no thunks",

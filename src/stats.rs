@@ -32,6 +32,15 @@ pub struct Stats {
     pub plan_merged_data_objects: usize,
     /// Their bytes.
     pub plan_merged_data_bytes: u64,
+    /// Functions walked because another one has their shape, each as often as it was.
+    pub similar_walks: usize,
+    /// Functions and bodies of which the size was asked for, in order to find out what merging similar
+    /// functions saves.
+    pub similar_sizes: usize,
+    /// New bodies that do for several similar functions.
+    pub similar_bodies: usize,
+    /// Functions that they do for.
+    pub similar_merged: usize,
     /// Representatives that lose promises, because another member does not make them.
     pub plan_weakened: usize,
 }

@@ -20,6 +20,7 @@ use crate::emitted::{Atom, Emitted};
 use crate::fuzzing::sabotage;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
 use crate::plan::Plan;
+use crate::similar::merge_similar;
 use crate::stats::Stats;
 use crate::summary::{self, Observed};
 use alloc::borrow::Cow;
@@ -72,8 +73,17 @@ pub trait Bodies {
         None
     }
 
-    /// A symbol that nothing uses yet, for a body that several preemptible functions share; another
-    /// one at each call. Default: there are none, and such functions are left alone.
+    /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is
+    /// set: then under its name and with the unit's plan applied to it, which changes nothing. Whoever
+    /// keeps the compiled code with the function need not compile it again. Asked only with
+    /// [`Options::similar`]. Default: not known, and then nothing is merged that is only similar.
+    fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
+        let _ = (candidate, keep);
+        None
+    }
+
+    /// A symbol that nothing uses yet, for a body that several functions share; another one at each
+    /// call. Default: there are none, and functions that would need it are left alone.
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         None
     }
@@ -384,7 +394,8 @@ impl<'a> Merger<'a> {
         let right = options;
         #[cfg(feature = "fuzzing")]
         let (given, unit, options) = sabotage::overlooked(unit, options);
-        let plan = decide(&options, unit, &observed, classified, emitted, bodies, stats);
+        let mut plan = decide(&options, unit, &observed, classified, emitted, bodies, stats);
+        merge_similar(&mut plan, &observed, bodies, &options);
         #[cfg(feature = "fuzzing")]
         let plan = sabotage::planned(plan, given);
         proved(plan, bodies, &right)

@@ -520,32 +520,6 @@ fn the_report_of_data() {
 }
 
 #[test]
-fn the_report_of_similar_functions() {
-    let json = run(&["report", "similar.clif", "--format", "json"]).expect(0, "");
-    let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
-    let similar = &report["similar"];
-    assert_eq!((&similar["groups"], &similar["functions"]), (&2.into(), &5.into()));
-    // They are all that there is.
-    let host = report["host"].as_str().expect("a name").replace('-', "_");
-    assert_eq!(similar["bytes"], report["native"][&host]["after"]);
-    for (at, parameters, functions, callees) in [(0, 1, 2, false), (1, 2, 3, true)] {
-        let row = &similar["by_parameters"][at];
-        assert_eq!((&row["parameters"], &row["groups"]), (&parameters.into(), &1.into()));
-        assert_eq!(row["functions"], functions);
-        let bytes = if callees { row["bytes"].clone() } else { 0.into() };
-        assert_eq!(row["bytes_with_callees"], bytes);
-    }
-    let text = run(&["report", "similar.clif"]).expect(0, "");
-    for line in ["similar functions  groups  functions", "1 parameter ", "2 parameters ", "100.00%"]
-    {
-        assert!(text.text().contains(line), "{}", text.text());
-    }
-    // Of what is not there, nothing is said.
-    let without = run(&["report", "mixed.clif"]).expect(0, "");
-    assert!(!without.text().contains("similar"), "{}", without.text());
-}
-
-#[test]
 fn the_report_for_a_person() {
     let run = run(&["report", "mixed.clif", "-n", "1"]).expect(0, "");
     let last = run.text().lines().last().unwrap();

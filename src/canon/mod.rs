@@ -24,6 +24,7 @@
 mod inst;
 mod labels;
 mod normalise;
+pub(crate) use normalise::known;
 mod tables;
 
 use crate::classes::Node;

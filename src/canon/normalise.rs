@@ -49,7 +49,7 @@ const FOLD_DEPTH: u32 = 8;
 ///
 /// Looks only through what conditions are made of: constants, comparisons, bit operations, sums,
 /// extensions of integers of up to 64 bits. `dfg` must be that of IR without alias loops.
-pub(super) fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
+pub(crate) fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
     known_within(dfg, value, FOLD_DEPTH)
 }
 

@@ -28,6 +28,11 @@ impl Known {
         1 + operands.flatten().map(|(_, depth)| depth).max().unwrap_or(0)
     }
 
+    /// Takes note of what a parameter is, which counts as a constant.
+    pub fn tell(&mut self, param: Value, bits: u64) {
+        self.0[param] = Some((bits, 1));
+    }
+
     /// Takes note of what `inst` computes.
     pub fn learn(&mut self, dfg: &DataFlowGraph, inst: Inst) {
         let &[result] = dfg.inst_results(inst) else {

@@ -2,6 +2,7 @@
 
 use super::refutation::Mismatch;
 use super::simulation::{Simulation, require};
+use super::tables::Callee;
 use super::{Claim, Use, tables};
 use crate::options::Compare;
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, UserStackMapEntry, Value};
@@ -39,6 +40,11 @@ impl Simulation<'_> {
         use InstructionData as I;
         let Claim { kept: a, original: b, .. } = *self.claim;
         let (x, y) = (&a.dfg.insts[kept], &b.dfg.insts[original]);
+        if self.claim.told.is_some()
+            && let Some(result) = self.told_call(kept, original)
+        {
+            return result;
+        }
         require(x.opcode() == y.opcode(), Mismatch::Opcode)?;
         let same = |same: bool| require(same, Mismatch::Immediate);
         let lists = (&a.dfg.value_lists, &b.dfg.value_lists);
@@ -148,8 +154,7 @@ impl Simulation<'_> {
                 I::Load { opcode: _, arg: x, flags: p, offset: i },
                 I::Load { opcode: _, arg: y, flags: q, offset: j },
             ) => {
-                same(i == j)?;
-                self.value(*x, *y)?;
+                self.address((*x, (*i).into()), (*y, (*j).into()))?;
                 tables::access(self, *p, *q)
             }
             (
@@ -181,8 +186,8 @@ impl Simulation<'_> {
                 I::Store { opcode: _, args: x, flags: p, offset: i },
                 I::Store { opcode: _, args: y, flags: q, offset: j },
             ) => {
-                same(i == j)?;
-                self.values(x, y)?;
+                self.value(x[0], y[0])?;
+                self.address((x[1], (*i).into()), (y[1], (*j).into()))?;
                 tables::access(self, *p, *q)
             }
             (
@@ -284,6 +289,60 @@ impl Simulation<'_> {
                 _,
             ) => Err(Mismatch::Opcode),
         }
+    }
+
+    /// Two calls of which the kept one tells its callee more than the original does, or has its callee told;
+    /// `None` if they are not such calls.
+    fn told_call(&mut self, kept: Inst, original: Inst) -> Option<Result<(), Mismatch>> {
+        use InstructionData as I;
+        use Opcode as O;
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let (x, y) = (&a.dfg.insts[kept], &b.dfg.insts[original]);
+        let lists = (&a.dfg.value_lists, &b.dfg.value_lists);
+        let (I::Call { args: passed, func_ref: meant, .. }
+        | I::TryCall { args: passed, func_ref: meant, .. }) = y
+        else {
+            return None;
+        };
+        let (callee, args) = match (x, x.opcode(), y.opcode()) {
+            (I::Call { args, func_ref, .. }, O::Call, O::Call)
+            | (I::Call { args, func_ref, .. }, O::ReturnCall, O::ReturnCall)
+            | (I::TryCall { args, func_ref, .. }, O::TryCall, O::TryCall) => {
+                (Callee::Direct(*func_ref), args.as_slice(lists.0))
+            }
+            (I::CallIndirect { args, sig_ref, .. }, O::CallIndirect, O::Call)
+            | (I::CallIndirect { args, sig_ref, .. }, O::ReturnCallIndirect, O::ReturnCall) => {
+                let (&callee, args) = args.as_slice(lists.0).split_first()?;
+                (Callee::Indirect(callee, *sig_ref), args)
+            }
+            (I::TryCallIndirect { args, exception, opcode: _ }, O::TryCallIndirect, O::TryCall) => {
+                let (&callee, args) = args.as_slice(lists.0).split_first()?;
+                let signature = a.dfg.exception_tables.get(*exception)?.signature();
+                (Callee::Indirect(callee, signature), args)
+            }
+            _ => return None,
+        };
+        let passed = passed.as_slice(lists.1);
+        let (args, told) = args.split_at_checked(passed.len())?;
+        if let (Callee::Direct(_), []) = (&callee, told) {
+            return None;
+        }
+        let call = tables::told_callee(self, callee, told, *meant);
+        let handlers = match (x, y) {
+            (
+                I::TryCall { exception: i, .. } | I::TryCallIndirect { exception: i, .. },
+                I::TryCall { exception: j, .. },
+            ) => Some((*i, *j)),
+            _ => None,
+        };
+        Some(
+            call.and_then(|()| self.stack_maps(kept, original))
+                .and_then(|()| self.values(args, passed))
+                .and_then(|()| match handlers {
+                    Some((i, j)) => tables::handlers(self, i, j),
+                    None => Ok(()),
+                }),
+        )
     }
 
     /// Two operands, which may have changed places if the operation allows it.

@@ -18,14 +18,17 @@
 //! What it does *not* do: it does not verify IR, does not look at code that a back end makes of
 //! thunks and aliases, and takes what was merged into the body of an earlier unit on trust, because
 //! that body is gone ([`Proof::trusted`] counts). It proves merges, not that everything equal was
-//! found. When functions with parameters come, a value of the kept code will be bound to a constant
-//! of the original in the same way in which it is bound to a value now.
+//! found.
+//!
+//! A body that does for several functions is proved for each of them with what it is told in its place:
+//! `terms` says how.
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `simulation` | which blocks and values belong together |
 //! | `instruction` | whether two instructions do the same: every format, field by field |
 //! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
+//! | `terms` | which values are known, where bodies are told things |
 //! | `constants` | which branches always go the same way |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
 //! | `refutation` | how a failure is told |
@@ -35,6 +38,7 @@ mod instruction;
 mod refutation;
 mod simulation;
 mod tables;
+mod terms;
 mod unit;
 
 pub use refutation::{Mismatch, Place, Refutation};
@@ -42,8 +46,10 @@ pub use unit::{Proof, prove};
 
 use crate::options::{ComparePolicy, Options};
 use crate::target::Target;
+use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use simulation::{Failure, Simulation};
+use terms::Told;
 
 /// Proves that `kept` may run wherever `original` was meant to, if every symbol that they refer to
 /// stands for itself and for nothing else. Of `options`, the policy of comparison and the target's
@@ -76,11 +82,21 @@ pub(crate) struct Claim<'a> {
     pub target: Target,
     /// Whether `kept` is `original` after rewriting.
     pub own: bool,
+    /// What `kept` is told behind its arguments. `None` if no function of the unit is told anything:
+    /// then both have the same instructions.
+    pub told: Option<&'a [Told]>,
 }
 
 impl<'a> Claim<'a> {
     fn new(kept: &'a Function, original: &'a Function, options: &Options<'_>) -> Self {
-        Claim { kept, original, policy: options.compare, target: options.target, own: false }
+        Claim {
+            kept,
+            original,
+            policy: options.compare,
+            target: options.target,
+            own: false,
+            told: None,
+        }
     }
 }
 
@@ -103,6 +119,14 @@ pub(crate) trait Symbols {
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool;
+
+    /// Whether a call to one symbol that tells it this may stand where there was a call to another.
+    fn told_stands_for(
+        &mut self,
+        kept: &UserExternalName,
+        told: Vec<Told>,
+        original: &UserExternalName,
+    ) -> bool;
 }
 
 /// Every symbol stands for itself.
@@ -111,5 +135,14 @@ struct Themselves;
 impl Symbols for Themselves {
     fn stands_for(&mut self, _: Use, kept: &UserExternalName, original: &UserExternalName) -> bool {
         kept == original
+    }
+
+    fn told_stands_for(
+        &mut self,
+        _: &UserExternalName,
+        _: Vec<Told>,
+        _: &UserExternalName,
+    ) -> bool {
+        false
     }
 }

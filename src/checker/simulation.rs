@@ -9,7 +9,8 @@
 use super::constants::Known;
 use super::refutation::{Mismatch, Place};
 use super::tables;
-use super::{Claim, Symbols};
+use super::terms::{Base, Term, Terms};
+use super::{Claim, Symbols, Use};
 use crate::options::Compare;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -65,6 +66,8 @@ pub(super) struct Simulation<'a> {
     /// The region of the kept function at each region of the original, or at none.
     regions: BTreeMap<Option<AliasRegion>, Option<AliasRegion>>,
     known: [Known; 2],
+    /// What is known of values, where bodies are told things.
+    pub terms: [Terms; 2],
     /// The constants that there are on either side: the pool has gaps, and panics there.
     constants: [EntitySet<Constant>; 2],
     /// Pairs of blocks that control flow leads to; those already visited remain.
@@ -94,6 +97,7 @@ impl<'a> Simulation<'a> {
             blocks: Bijection::new(),
             regions: BTreeMap::new(),
             known: Default::default(),
+            terms: Default::default(),
             constants: [claim.kept, claim.original].map(constants),
             queue: Vec::new(),
             queued: EntitySet::new(),
@@ -174,8 +178,61 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Two uses: of values that are bound to each other.
+    /// Two uses: of values that are bound to each other, or known to be the same.
     pub fn value(&mut self, kept: Value, original: Value) -> Checked {
+        if self.claim.told.is_some() {
+            let Claim { kept: a, original: b, .. } = *self.claim;
+            let terms = (self.terms[0].get(a, kept), self.terms[1].get(b, original));
+            if let (Some(_), _) | (_, Some(_)) = terms {
+                let behind = (self.terms[0].behind(a, kept), self.terms[1].behind(b, original));
+                let (Some(a), Some(b)) = behind else {
+                    return Err(Mismatch::Undefined);
+                };
+                return self.same_term(a, b);
+            }
+        }
+        self.bound(kept, original)
+    }
+
+    /// Two addresses, so many bytes behind values.
+    pub fn address(&mut self, kept: (Value, i32), original: (Value, i32)) -> Checked {
+        if self.claim.told.is_none() {
+            require(kept.1 == original.1, Mismatch::Immediate)?;
+            return self.value(kept.0, original.0);
+        }
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let behind = |side: usize, func: &Function, (value, bytes): (Value, i32)| {
+            self.terms[side].behind(func, value)?.add(i64::from(bytes))
+        };
+        match (behind(0, a, kept), behind(1, b, original)) {
+            (Some(a), Some(b)) => self.same_term(a, b),
+            (None, _) | (_, None) => Err(Mismatch::Undefined),
+        }
+    }
+
+    /// Two values that are known.
+    fn same_term(&mut self, kept: Term, original: Term) -> Checked {
+        match (kept, original) {
+            (Term::Bits(ty, bits), Term::Bits(other_ty, others)) => {
+                require(ty == other_ty && bits == others, Mismatch::Immediate)
+            }
+            (Term::Behind(ty, base, bytes), Term::Behind(other_ty, other, others)) => {
+                require(ty == other_ty && bytes == others, Mismatch::Immediate)?;
+                match (base, other) {
+                    (Base::Value(a), Base::Value(b)) => self.bound(a, b),
+                    (Base::Slot(a), Base::Slot(b)) => require(a == b, Mismatch::StackSlots),
+                    (Base::Symbol(a), Base::Symbol(b)) => {
+                        let usage = if bytes == 0 { Use::Address } else { Use::Inside };
+                        require(self.symbols.stands_for(usage, &a, &b), Mismatch::Reference)
+                    }
+                    (Base::Value(_) | Base::Slot(_) | Base::Symbol(_), _) => Err(Mismatch::Operand),
+                }
+            }
+            (Term::Bits(..) | Term::Behind(..), _) => Err(Mismatch::Operand),
+        }
+    }
+
+    fn bound(&mut self, kept: Value, original: Value) -> Checked {
         let (a, b) =
             (resolve(&self.claim.kept.dfg, kept), resolve(&self.claim.original.dfg, original));
         let (Some(a), Some(b)) = (a, b) else {
@@ -243,12 +300,25 @@ impl<'a> Simulation<'a> {
             original_block: Some(original),
             original_inst: None,
         };
-        let params = (a.dfg.block_params(kept), b.dfg.block_params(original));
+        let mut params = (a.dfg.block_params(kept), b.dfg.block_params(original));
+        if let Some(told) = self.claim.told
+            && a.layout.entry_block() == Some(kept)
+        {
+            let own = params.0.len().checked_sub(told.len()).ok_or(Mismatch::BlockParams)?;
+            for (&param, told) in params.0[own..].iter().zip(told) {
+                let term = told.term(a.dfg.value_type(param)).ok_or(Mismatch::BlockParams)?;
+                if let Term::Bits(_, bits) = term {
+                    self.known[0].tell(param, bits as u64);
+                }
+                self.terms[0].set(param, term);
+            }
+            params.0 = &params.0[..own];
+        }
         self.define(params.0, params.1, Mismatch::BlockParams)?;
         require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Promise)?;
         let mut steps = (effects(a, kept), effects(b, original));
         loop {
-            let step = (steps.0.next(), steps.1.next());
+            let step = (self.skip(0, &mut steps.0), self.skip(1, &mut steps.1));
             (self.at.kept_inst, self.at.original_inst) = step;
             match step {
                 (Some(kept), Some(original)) => self.step(kept, original)?,
@@ -256,6 +326,18 @@ impl<'a> Simulation<'a> {
                 (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Length),
             }
         }
+    }
+
+    /// The next instruction of which more must be known than what it computes.
+    fn skip(&mut self, side: usize, insts: &mut impl Iterator<Item = Inst>) -> Option<Inst> {
+        let func = [self.claim.kept, self.claim.original][side];
+        insts.find(|&inst| {
+            let known = self.claim.told.is_some() && self.terms[side].learn(func, inst);
+            if known {
+                self.known[side].learn(&func.dfg, inst);
+            }
+            !known
+        })
     }
 
     /// Two instructions.

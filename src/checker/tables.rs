@@ -2,13 +2,15 @@
 
 use super::refutation::Mismatch;
 use super::simulation::{Simulation, require};
+use super::terms::{Base, Term, Told};
 use super::{Claim, Use};
 use crate::options::Compare;
+use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    AliasRegion, AliasRegionData, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
+    AbiParam, AliasRegion, AliasRegionData, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
     ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData,
-    JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData,
+    JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData, UserExternalName, Value,
 };
 
 type Checked = Result<(), Mismatch>;
@@ -28,7 +30,14 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
         debug_tags: _,    // by instruction
         stack_limit,
     } = &kept.stencil;
-    require(*signature == original.signature, Mismatch::Signature)?;
+    let told = simulation.claim.told.unwrap_or(&[]);
+    let own = signature.params.len().checked_sub(told.len()).ok_or(Mismatch::Signature)?;
+    let (params, further) = signature.params.split_at(own);
+    let same = params == original.signature.params
+        && signature.returns == original.signature.returns
+        && signature.call_conv == original.signature.call_conv;
+    let plain = further.iter().all(|param| *param == AbiParam::new(param.value_type));
+    require(same && plain, Mismatch::Signature)?;
 
     // All of them take their place in the frame, so they are bound in order, used or not.
     let others = &original.sized_stack_slots;
@@ -197,6 +206,62 @@ pub(super) fn callee(
     symbol(simulation, usage, name, &y.name)
 }
 
+/// How the kept code comes to a callee.
+pub(super) enum Callee {
+    Direct(FuncRef),
+    /// Through an address that is known, with this signature.
+    Indirect(Value, SigRef),
+}
+
+/// A call that tells its callee these operands behind the arguments of a direct call of `original`.
+pub(super) fn told_callee(
+    simulation: &mut Simulation<'_>,
+    kept: Callee,
+    told: &[Value],
+    original: FuncRef,
+) -> Checked {
+    let Claim { kept: a, original: b, own, .. } = *simulation.claim;
+    let terms = &simulation.terms[0];
+    let meant = b.dfg.ext_funcs.get(original).ok_or(Mismatch::Reference)?;
+    let (symbol, signature) = match kept {
+        Callee::Direct(kept) => {
+            let callee = a.dfg.ext_funcs.get(kept).ok_or(Mismatch::Reference)?;
+            require(!callee.patchable, Mismatch::Reference)?;
+            require(!own || !callee.colocated || meant.colocated, Mismatch::Colocated)?;
+            (user_symbol(a, &callee.name), callee.signature)
+        }
+        Callee::Indirect(address, signature) => match terms.get(a, address) {
+            Some(Term::Behind(_, Base::Symbol(symbol), 0)) => (Some(symbol), signature),
+            _ => (None, signature),
+        },
+    };
+    let signatures = (a.dfg.signatures.get(signature), b.dfg.signatures.get(meant.signature));
+    let (Some(signature), Some(extended)) = signatures else {
+        return Err(Mismatch::CalleeSignature);
+    };
+    let mut extended = extended.clone();
+    extended.params.extend(told.iter().map(|&arg| AbiParam::new(a.dfg.value_type(arg))));
+    require(*signature == extended, Mismatch::CalleeSignature)?;
+    let told = told.iter().map(|&arg| Told::of(terms.get(a, arg)?));
+    let told: Option<Vec<Told>> = told.collect();
+    let meant = user_symbol(b, &meant.name).filter(|_| !meant.patchable);
+    let (Some(told), Some(symbol), Some(meant)) = (told, symbol.cloned(), meant) else {
+        return Err(Mismatch::Reference);
+    };
+    let stands = match told.is_empty() {
+        true => simulation.symbols.stands_for(Use::Call, &symbol, meant),
+        false => simulation.symbols.told_stands_for(&symbol, told, meant),
+    };
+    require(stands, Mismatch::Reference)
+}
+
+fn user_symbol<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a UserExternalName> {
+    match name {
+        ExternalName::User(name) => func.params.user_named_funcs().get(*name),
+        _ => None,
+    }
+}
+
 pub(super) fn callee_signature(
     simulation: &Simulation<'_>,
     kept: SigRef,
@@ -258,13 +323,27 @@ pub(super) fn exception_table(
     kept: ExceptionTable,
     original: ExceptionTable,
 ) -> Checked {
-    use ExceptionTableItem as H;
     let Claim { kept: a, original: b, .. } = *simulation.claim;
     let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
     let (Some(x), Some(y)) = tables else {
         return Err(Mismatch::ExceptionTable);
     };
     callee_signature(simulation, x.signature(), y.signature())?;
+    handlers(simulation, kept, original)
+}
+
+/// Exception tables, whatever they say of how the callee is called.
+pub(super) fn handlers(
+    simulation: &mut Simulation<'_>,
+    kept: ExceptionTable,
+    original: ExceptionTable,
+) -> Checked {
+    use ExceptionTableItem as H;
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
+    let (Some(x), Some(y)) = tables else {
+        return Err(Mismatch::ExceptionTable);
+    };
     simulation.branch(x.normal_return(), y.normal_return())?;
     require(x.items().count() == y.items().count(), Mismatch::ExceptionTable)?;
     for items in x.items().zip(y.items()) {

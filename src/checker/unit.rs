@@ -2,7 +2,9 @@
 
 use super::refutation::{Mismatch, Refutation};
 use super::simulation::{Failure, Simulation};
+use super::terms::Told;
 use super::{Claim, Symbols, Use, stands_for};
+use crate::argument::Argument;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
 use crate::options::{Addresses, Attributes, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
@@ -72,11 +74,12 @@ type Pair<T> = (T, T);
 /// Claims that came up on the way.
 #[derive(Default)]
 struct Pending {
-    /// By the kept one, so that each is rewritten once for many.
-    functions: BTreeMap<FunctionIndex, BTreeSet<FunctionIndex>>,
+    /// By the kept one, so that each is rewritten once for many; what it is told, and what it then
+    /// stands for.
+    functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<Told>, FunctionIndex)>>,
     data: BTreeSet<Pair<DataIndex>>,
     /// All that were ever pending.
-    known_functions: BTreeSet<Pair<FunctionIndex>>,
+    known_functions: BTreeSet<(FunctionIndex, Vec<Told>, FunctionIndex)>,
     known_data: BTreeSet<Pair<DataIndex>>,
 }
 
@@ -123,35 +126,38 @@ struct Prover<'a> {
 impl Prover<'_> {
     /// What the plan says of each function, and the code of all that are kept.
     fn functions(&mut self) -> Result<(), Refutation> {
-        let mut members: BTreeMap<FunctionIndex, Vec<FunctionIndex>> = BTreeMap::new();
+        let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<Told>)>> = BTreeMap::new();
         for (function, entry) in self.plan.entries() {
             self.disposition(function)?;
-            match entry.disposition().representative() {
-                Some(to) => members.entry(to).or_default().push(function),
-                None => drop(members.entry(function).or_default()),
+            let (to, told) = code(self.plan, function);
+            let members = members.entry(to).or_default();
+            if entry.disposition() != Disposition::Keep {
+                members.push((function, told));
             }
         }
         let moved = self.plan.entries().any(|(_, entry)| is_moved(entry));
         for (kept, members) in members {
-            let Some(body_of) = self.plan.body_of(kept) else {
+            if self.plan.is_emitted(kept) {
                 self.proof.trusted += members.len();
                 continue;
-            };
+            }
             let body = self.rewritten(kept);
             self.names(kept, &body)?;
-            let original = self.bodies.body(body_of);
-            let renamed = body.stencil == original.stencil && body.params == original.params;
-            // Its references mean what they meant, unless an address is elsewhere now.
-            if !renamed || moved {
-                match self.claim(kept, &body, body_of, true) {
-                    Ok(()) => self.proof.rewritten += 1,
-                    // The verifier refuses it: it was left alone, and its references follow.
-                    Err(_) if self.is_malformed(body_of) => {}
-                    Err(refutation) => return Err(refutation),
+            if let Some(body_of) = self.plan.body_of(kept) {
+                let original = self.bodies.body(body_of);
+                let renamed = body.stencil == original.stencil && body.params == original.params;
+                // Its references mean what they meant, unless an address is elsewhere now.
+                if !renamed || moved {
+                    match self.claim(kept, &body, &[], body_of, true) {
+                        Ok(()) => self.proof.rewritten += 1,
+                        // The verifier refuses it: it was left alone, and its references follow.
+                        Err(_) if self.is_malformed(body_of) => {}
+                        Err(refutation) => return Err(refutation),
+                    }
                 }
             }
-            for member in members {
-                self.claim(kept, &body, member, false)?;
+            for (member, told) in members {
+                self.claim(kept, &body, &told, member, false)?;
                 self.proof.merged += 1;
             }
         }
@@ -166,8 +172,10 @@ impl Prover<'_> {
 
     /// The code of a kept function as it will be compiled.
     fn rewritten(&mut self, kept: FunctionIndex) -> Function {
-        let body_of = self.plan.body_of(kept).expect("not emitted before");
-        let mut body = self.bodies.body(body_of).clone();
+        let mut body = match self.plan.body_of(kept) {
+            Some(body_of) => self.bodies.body(body_of).clone(),
+            None => self.plan.merged_body(kept).expect("not emitted before").clone(),
+        };
         body.name = UserFuncName::User(self.plan.entry(kept).symbol().clone());
         self.plan.apply(kept, &mut body, self.options);
         body
@@ -203,11 +211,12 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves that `body`, the code of `kept`, stands for `original`.
+    /// Proves that `body`, the code of `kept`, stands for `original` if it is told this.
     fn claim(
         &mut self,
         kept: FunctionIndex,
         body: &Function,
+        told: &[Told],
         original: FunctionIndex,
         own: bool,
     ) -> Result<(), Refutation> {
@@ -229,7 +238,8 @@ impl Prover<'_> {
                 canonicalized(meant, options.canonicalize),
             ),
         };
-        let claim = Claim { own, ..Claim::new(&body, &meant, options) };
+        let told = (!plan.merged_bodies().is_empty()).then_some(told);
+        let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
         let mut symbols = InUnit { plan, emitted, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
             let Failure { mismatch, at } = failure;
@@ -243,8 +253,8 @@ impl Prover<'_> {
         loop {
             if let Some((kept, originals)) = self.pending.functions.pop_first() {
                 let body = self.rewritten(kept);
-                for original in originals {
-                    self.claim(kept, &body, original, false)?;
+                for (told, original) in originals {
+                    self.claim(kept, &body, &told, original, false)?;
                     self.proof.related += 1;
                 }
             } else if let Some((kept, original)) = self.pending.data.pop_first() {
@@ -267,6 +277,7 @@ impl Prover<'_> {
             symbol_used,
             pinned,
             no_merge,
+            hot: _, // a matter of taste
         } = entry.attributes;
         let Some(to) = entry.disposition().representative() else {
             return require_alignment(
@@ -278,7 +289,13 @@ impl Prover<'_> {
         let kept = self.plan.entry(to);
         let wrong =
             |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
-        if kept.disposition() != Disposition::Keep {
+        // A thunk that tells a body something can stand for its class.
+        let tells = matches!(kept.disposition(), Disposition::Thunk { to: _ })
+            && !kept.arguments().is_empty();
+        if kept.disposition() != Disposition::Keep && !tells {
+            return wrong(Mismatch::NoBody);
+        }
+        if !entry.arguments().is_empty() && self.plan.merged_body(to).is_none() {
             return wrong(Mismatch::NoBody);
         }
         let emitted = self.plan.is_emitted(to);
@@ -302,7 +319,7 @@ impl Prover<'_> {
                 }
             }
             Disposition::Alias { to: _ } => {
-                if !self.options.aliases {
+                if !self.options.aliases || !entry.arguments().is_empty() {
                     return wrong(Mismatch::NotAllowed);
                 }
                 // Who takes the address of a function that nobody else can see is found where it is.
@@ -323,7 +340,10 @@ impl Prover<'_> {
                     let grows = body.signature.call_conv == CallConv::Tail && !thunks.tail_calls;
                     !sees_its_caller && !grows
                 });
-                if self.options.target.jump_thunk.is_none() && !call {
+                let signature = &self.bodies.body(function).signature;
+                let target = &self.options.target;
+                let code = target.thunk_code(signature, entry.arguments(), kept.symbol());
+                if code.is_none() && !call {
                     return wrong(Mismatch::NotAllowed);
                 }
                 // It has a place of its own.
@@ -442,6 +462,27 @@ fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
     pointers.into_iter()
 }
 
+/// The code that runs when a function is called, and what it is told.
+fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<Told>) {
+    // A representative keeps its body, or is a thunk that tells another one something.
+    for _ in 0..2 {
+        let entry = plan.entry(function);
+        let Some(to) = entry.disposition().representative() else {
+            break;
+        };
+        function = to;
+        if !entry.arguments().is_empty() {
+            let told = |argument: &Argument| {
+                let redirected =
+                    argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
+                Told::from(&redirected)
+            };
+            return (function, entry.arguments().iter().map(told).collect());
+        }
+    }
+    (function, Vec::new())
+}
+
 /// Whether nothing is emitted under a symbol any more.
 fn is_gone(plan: &Plan, symbol: &UserExternalName) -> bool {
     let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
@@ -514,6 +555,24 @@ impl Symbols for InUnit<'_> {
         }
         self.both_emitted(usage, kept, original)
     }
+
+    fn told_stands_for(
+        &mut self,
+        kept: &UserExternalName,
+        told: Vec<Told>,
+        original: &UserExternalName,
+    ) -> bool {
+        let functions = (self.plan.function(kept), self.plan.function(original));
+        let (Some(kept), Some(original)) = functions else {
+            return false;
+        };
+        // Only a new body is told anything, and whatever defines a symbol must get the calls of it.
+        let meant = &self.plan.entry(original).attributes;
+        let by_name = meant.linkage == Linkage::Preemptible || meant.no_merge;
+        let is_body = self.plan.merged_body(kept).is_some()
+            && self.plan.entry(kept).disposition() == Disposition::Keep;
+        is_body && !by_name && self.told(kept, told, original)
+    }
 }
 
 impl InUnit<'_> {
@@ -562,23 +621,26 @@ impl InUnit<'_> {
                 }
             }
         }
-        // The code behind both symbols.
-        let code = |function: FunctionIndex| {
-            self.plan.entry(function).disposition().representative().unwrap_or(function)
-        };
-        let code = (code(kept), code(original));
         if matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { to: _ }) {
             return false;
         }
-        if code.0 == code.1 {
+        let (code, told) = code(self.plan, kept);
+        self.told(code, told, original)
+    }
+
+    /// Whether a body that is told this may stand for a function: another claim, unless it is proved
+    /// anyway.
+    fn told(&mut self, kept: FunctionIndex, told: Vec<Told>, original: FunctionIndex) -> bool {
+        if (kept, &told) == (code(self.plan, original).0, &code(self.plan, original).1) {
             // Proved with the original itself.
             return true;
         }
-        if self.plan.body_of(code.0).is_none() {
-            return self.emitted.function_classes.contains(&(code.0, b.class()));
+        if self.plan.is_emitted(kept) {
+            let class = self.plan.entry(original).class();
+            return told.is_empty() && self.emitted.function_classes.contains(&(kept, class));
         }
-        if self.pending.known_functions.insert((code.0, original)) {
-            self.pending.functions.entry(code.0).or_default().insert(original);
+        if self.pending.known_functions.insert((kept, told.clone(), original)) {
+            self.pending.functions.entry(kept).or_default().insert((told, original));
         }
         true
     }

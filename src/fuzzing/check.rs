@@ -41,7 +41,7 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     let mut kept = BTreeMap::new();
     for (function, entry) in plan.entries() {
         if entry.disposition() == Disposition::Keep {
-            let before = &bodies[body_of(&plan, function)];
+            let before = body_of(&plan, &bodies, function);
             let mut after = before.clone();
             let changed = plan.apply(function, &mut after, &unit.options);
             if !changed {
@@ -59,10 +59,13 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     Applied { plan, kept }
 }
 
-/// The index of the body behind a function: its own, or that of another if it is a shared one.
-fn body_of(plan: &Plan, function: FunctionIndex) -> usize {
+/// The body behind a function: its own, that of another if it is a shared one, or a new one.
+fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) -> &'a Function {
+    if let Some(merged) = plan.merged_bodies().iter().find(|merged| merged.function == function) {
+        return &merged.body;
+    }
     let shared = plan.shared_bodies().iter().find(|shared| shared.function == function);
-    shared.map_or(function, |shared| shared.body_of).as_u32() as usize
+    &bodies[shared.map_or(function, |shared| shared.body_of).as_u32() as usize]
 }
 
 /// What functions of the unit observe of each other's symbols.
@@ -129,7 +132,8 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
     for (function, entry) in plan.entries() {
         let Some(member) = unit.functions.get(function.as_u32() as usize) else {
             let shared = plan.shared_bodies().iter().any(|shared| shared.function == function);
-            assert!(shared, "{function} is neither of the unit nor shared");
+            let merged = plan.merged_bodies().iter().any(|merged| merged.function == function);
+            assert!(shared || merged, "{function} is neither of the unit nor new");
             assert_eq!(entry.disposition(), Disposition::Keep);
             continue;
         };
@@ -148,6 +152,9 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
                 assert!(!patchable, "{symbol} is called by calls that can be patched");
                 assert!(!symbol_used, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
+                // What takes its address within the unit may be gone, and names are looked at.
+                let told = !entry.arguments().is_empty();
+                assert!(!(told && address_taken), "address of {symbol}");
             }
             Disposition::Alias { to } => {
                 assert!(unit.options.aliases);
@@ -163,8 +170,17 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
         assert!(!pinned && !no_merge, "{symbol} must be left alone");
         let to = entry.disposition().representative().expect("is not kept");
         let representative = plan.entry(to);
-        assert_eq!(representative.disposition(), Disposition::Keep);
-        assert_eq!(representative.reason(), Reason::Representative);
+        if !entry.arguments().is_empty() {
+            assert_eq!(representative.disposition(), Disposition::Keep);
+            assert_eq!(representative.reason(), Reason::Parametrized);
+            continue;
+        }
+        // A thunk that tells another body something is as good as one.
+        let thunk = matches!(representative.disposition(), Disposition::Thunk { to: _ });
+        if !thunk || representative.arguments().is_empty() {
+            assert_eq!(representative.disposition(), Disposition::Keep);
+            assert_eq!(representative.reason(), Reason::Representative);
+        }
         assert_eq!(representative.class(), entry.class());
         if let Some(other) = unit.functions.get(to.as_u32() as usize) {
             assert_ne!(other.attributes.linkage, Linkage::Preemptible, "{symbol} jumps anywhere");
@@ -207,7 +223,7 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
                 InstructionData::FuncAddr { opcode: _, func_ref: old },
                 InstructionData::FuncAddr { opcode: _, func_ref: new },
             ) => {
-                check_import(before, old, after, new);
+                check_import(before, old, after, new, 0);
                 check_address(plan, callee(before, old), callee(after, new));
             }
             (
@@ -218,8 +234,11 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
                 InstructionData::TryCall { opcode: _, args: _, func_ref: old, exception: _ },
                 InstructionData::TryCall { opcode: _, args: _, func_ref: new, exception: _ },
             ) => {
-                check_import(before, old, after, new);
                 let patchable = before.dfg.ext_funcs[old].patchable;
+                let told = told(plan, callee(before, old), callee(after, new));
+                check_import(before, old, after, new, told);
+                let passed = [before, after].map(|func| func.dfg.inst_args(inst).len());
+                assert_eq!(passed[0] + told, passed[1]);
                 check_call(plan, callee(before, old), callee(after, new), patchable);
             }
             (
@@ -234,10 +253,23 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
     }
 }
 
-/// Everything about an import but its name stays, and no promise about it is made up.
-fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef) {
+/// How many further arguments a call to one function passes to another.
+fn told(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) -> usize {
+    match old.filter(|_| new.is_some()).and_then(|old| plan.function(&old)) {
+        Some(function) if plan.call_target(function) != function => {
+            plan.entry(function).arguments().len()
+        }
+        _ => 0,
+    }
+}
+
+/// Everything about an import but its name and so many further parameters stays, and no promise about
+/// it is made up.
+fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef, told: usize) {
     let (old, new) = (&before.dfg.ext_funcs[old], &after.dfg.ext_funcs[new]);
-    assert_eq!(before.dfg.signatures[old.signature], after.dfg.signatures[new.signature]);
+    let mut signature = after.dfg.signatures[new.signature].clone();
+    signature.params.truncate(signature.params.len() - told);
+    assert_eq!(before.dfg.signatures[old.signature], signature);
     assert_eq!(old.patchable, new.patchable);
     assert!(old.colocated || !new.colocated, "a callee became colocated");
 }

@@ -23,8 +23,8 @@
 use crate::fuzzing::recipes::{self, Member};
 use crate::fuzzing::sabotage;
 use crate::{
-    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, Emitted, FunctionIndex,
-    Merger, Options, Plan, Proof, Refutation, call_thunk, prove,
+    Argument, Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, Emitted,
+    FunctionIndex, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode, call_thunk, prove,
 };
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
@@ -38,6 +38,8 @@ pub const MEMORY: u32 = 2;
 pub const THROWING: u32 = 3;
 /// The namespace of functions that a plan adds.
 pub const ADDED: u32 = 9;
+/// The namespace of calls of what is left of functions that only their callers can call.
+pub const DOORS: u32 = 10;
 
 /// The size of the imported memory in bytes.
 pub const MEMORY_BYTES: usize = 4096;
@@ -143,6 +145,13 @@ impl Bodies for Held<'_> {
         self.parts.code_size.map(|size| size / 2)
     }
 
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        // Whatever it would be, what has more instructions takes more.
+        let insts =
+            candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
+        self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    }
+
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added - 1))
@@ -155,9 +164,27 @@ pub enum Definition {
     /// The code of a function.
     Body(Box<Function>),
     /// A jump to another function.
-    Jump(UserExternalName),
+    Jump(Jump),
     /// Another name for an address.
     Alias(UserExternalName),
+}
+
+/// A thunk, in whatever form the target has it.
+#[derive(Clone, Debug)]
+pub struct Jump {
+    /// Where it goes.
+    pub to: UserExternalName,
+    /// What it passes behind the arguments that it gets.
+    pub arguments: Vec<Argument>,
+    /// The same as a function that calls.
+    pub call: Box<Function>,
+}
+
+impl Jump {
+    /// The thunk as the target has it, in bytes; `None` if it has none and `call` must do.
+    pub fn code(&self, target: &Target) -> Option<ThunkCode> {
+        target.thunk_code(&self.call.signature, &self.arguments, &self.to)
+    }
 }
 
 /// What is emitted for the symbol of a data object.
@@ -225,18 +252,36 @@ impl Program {
                 }
                 Disposition::Thunk { to } => {
                     let to = sabotage::jump(plan, to);
-                    Some(thunk(member, plan.entry(to).symbol(), unit.options))
+                    let arguments = plan.thunk_arguments(function);
+                    Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))
                 }
                 Disposition::Keep => Some(body(unit, plan, function, member.body.clone())),
             };
             program.functions.extend(definition.map(|definition| (own.clone(), definition)));
-            program.entries.push(entry(member, plan.address_symbol(&own)));
+            let left = plan.entry(function);
+            program.entries.push(match left.disposition() {
+                Disposition::Redirect { to } if !left.arguments().is_empty() => {
+                    // Only callers that know what to tell the body refer to it: here, such a one.
+                    let door = UserExternalName::new(DOORS, index as u32);
+                    let arguments = plan.thunk_arguments(function);
+                    let door_code = thunk(member, arguments, plan.entry(to).symbol(), unit.options);
+                    program.functions.push((door.clone(), door_code));
+                    entry(member, &door)
+                }
+                _ => entry(member, plan.address_symbol(&own)),
+            });
         }
         for shared in plan.shared_bodies() {
             let symbol = plan.entry(shared.function).symbol().clone();
             let mut func = unit.functions[shared.body_of.index()].body.clone();
             func.name = UserFuncName::User(symbol.clone());
             program.functions.push((symbol, body(unit, plan, shared.function, func)));
+        }
+        for merged in plan.merged_bodies() {
+            let symbol = plan.entry(merged.function).symbol().clone();
+            program
+                .functions
+                .push((symbol, body(unit, plan, merged.function, merged.body.clone())));
         }
         for (index, member) in unit.data.iter().enumerate() {
             let left = plan.data_entry(DataIndex::new(index));
@@ -269,7 +314,9 @@ impl Program {
     pub fn describe(&self, symbol: &UserExternalName) -> Cow<'static, str> {
         match self.definition(symbol) {
             Some(Definition::Body(func)) => func.to_string().into(),
-            Some(Definition::Jump(to)) => format!("{symbol} is a jump to {to}").into(),
+            Some(Definition::Jump(Jump { to, arguments, .. })) => {
+                format!("{symbol} is a jump to {to} with {arguments:?}").into()
+            }
             Some(Definition::Alias(to)) => format!("{symbol} is an alias of {to}").into(),
             None => format!("{symbol} is not there").into(),
         }
@@ -290,14 +337,18 @@ fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Functi
 }
 
 /// A jump, or a function that calls where the unit's target has none.
-fn thunk(member: &Member, to: &UserExternalName, options: &Options<'_>) -> Definition {
+fn thunk(
+    member: &Member,
+    arguments: Vec<Argument>,
+    to: &UserExternalName,
+    options: &Options<'_>,
+) -> Definition {
+    let call_thunks =
+        options.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
+    let signature = &member.body.signature;
+    let call = call_thunk(member.body.name.clone(), signature, &arguments, to, &call_thunks);
     match (options.target.jump_thunk, &options.call_thunks) {
-        (None, Some(call_thunks)) => {
-            let CallThunks { tail_calls: _, colocated: _ } = call_thunks;
-            let name = member.body.name.clone();
-            let func = call_thunk(name, &member.body.signature, to, call_thunks);
-            Definition::Body(Box::new(func))
-        }
-        (_, _) => Definition::Jump(to.clone()),
+        (None, Some(_)) => Definition::Body(Box::new(call)),
+        (_, _) => Definition::Jump(Jump { to: to.clone(), arguments, call: Box::new(call) }),
     }
 }

@@ -11,8 +11,8 @@ pub use crate::fuzzing::program::DataMember;
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::support::{Rng, free, parse_one};
 use crate::{
-    Addresses, Attributes, Bodies, Emitted, FunctionIndex, Linkage, Options, Plan, Prebucket,
-    Proof, Refutation, Target,
+    Addresses, Attributes, Bodies, Callees, Emitted, FunctionIndex, Linkage, Options, Plan, Policy,
+    Prebucket, Proof, Refutation, Similar, Target,
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -29,6 +29,14 @@ pub struct Unit {
     pub options: Options<'static>,
     /// What the caller says of the native size of every function.
     pub code_size: Option<u32>,
+}
+
+/// What is done about similar functions: nothing, every second time.
+pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
+    Ok(Similar {
+        policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
+        callees: *u.choose(&Callees::ALL)?,
+    })
 }
 
 /// A function of a unit. Its symbol is in `body.name`.
@@ -113,9 +121,13 @@ impl Unit {
             kinds.push(u.int_in_range(0..=recipe_count - 1)?);
         }
         let style = u.int_in_range(0..=5)?;
+        // Functions of one recipe are equal in one half of the units, and similar in the other.
+        let constants = if u.arbitrary()? { 2 } else { 0 };
         let mut functions = Vec::new();
         for own in 0..count {
-            let body = parse_one(&text(recipes[kinds[own]], own, &kinds, u)?);
+            let mut recipe = recipes[kinds[own]];
+            recipe.constant += u.int_in_range(0..=constants)?;
+            let body = parse_one(&text(recipe, own, &kinds, u)?);
             let attributes = match style {
                 0 | 1 => free(),
                 2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
@@ -136,6 +148,7 @@ impl Unit {
                 true => Some(u.int_in_range(0..=4)?),
                 false => None,
             },
+            similar: similar(u)?,
             ..Options::default()
         };
         let code_size = *u.choose(&[None, Some(8), Some(64)])?;
@@ -151,6 +164,7 @@ impl Unit {
         self.options.target = Target::generic();
         self.options.aliases = false;
         self.options.merge_limit = None;
+        self.options.similar = Similar::default();
         self
     }
 
@@ -238,6 +252,7 @@ fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
         alignment: *u.choose(&[1, 1, 16, 64])?,
         pinned: u.ratio(1, 12)?,
         no_merge: u.ratio(1, 12)?,
+        hot: u.ratio(1, 8)?,
     })
 }
 

@@ -9,12 +9,13 @@ use super::{
     BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
     symbol,
 };
-use crate::apply::{call_thunk, redirect, user_symbol};
+use crate::apply::{CallTarget, call_thunk, redirect, user_symbol};
 use crate::data::Contents;
 use crate::plan::Plan;
 use crate::summary::address_uses;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -128,9 +129,11 @@ impl<M: Module> MergingModule<M> {
                 true => (Self::shared_call_target, Self::shared_address_target),
                 false => (Self::call_target, Self::address_target),
             };
-        redirect(&mut func, &|symbol| self.redirected(symbol, call), &|symbol| {
-            self.redirected(symbol, address)
-        });
+        let call = |name: &UserExternalName| {
+            let symbol = self.redirected(name, call)?;
+            Some(CallTarget { symbol, arguments: Arc::default() })
+        };
+        redirect(&mut func, &call, &|symbol| self.redirected(symbol, address));
         self.observe_references(&func);
         let With { context, want_disasm, mut control_plane } = with;
         let mut own = core::mem::replace(&mut self.context, Context::new());
@@ -235,8 +238,13 @@ impl<M: Module> MergingModule<M> {
             }
             None => {
                 let name = UserFuncName::User(symbol(function));
-                let mut context =
-                    Context::for_function(call_thunk(name, signature, &symbol(to), &CALL_THUNKS));
+                let mut context = Context::for_function(call_thunk(
+                    name,
+                    signature,
+                    &[],
+                    &symbol(to),
+                    &CALL_THUNKS,
+                ));
                 self.inner.define_function(function, &mut context)?;
                 context.compiled_code().map_or(0, |code| code.code_info().total_size)
             }

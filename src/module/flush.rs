@@ -11,7 +11,7 @@ use super::{
 };
 use crate::apply::user_symbol;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
-use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options};
+use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
 use crate::summary::address_uses;
@@ -259,6 +259,7 @@ impl<M: Module> MergingModule<M> {
             },
             aliases: back_end != BackEnd::Any && self.options.aliases,
             call_thunks: Some(CALL_THUNKS),
+            similar: Similar::default(),
             prove: self.options.prove,
             merge_limit: self
                 .options

@@ -1,157 +1,134 @@
 //! Similar functions: those that differ only in constants and in what they refer to.
 //!
-//! [`similar_groups`] finds them among the functions that a plan keeps, by the shape streams of the one
-//! canonical walk: functions of one shape, where they differ ([`columns`]), and which of these places always
-//! go together and so are one parameter. Source: Swift's LLVMMergeFunctions and LLVM's
-//! GlobalMergeFunctions, where places with the same values share a parameter as well.
+//! After identical merging, [`merge_similar`] looks at the functions that a plan keeps. The driver reads as
+//! the list of the phases: put functions of one shape together, by the shape stream of the one canonical
+//! walk; go through the shapes from callees to callers, so that callers of what was merged differ in a
+//! constant where they differed in a callee; write functions of one shape as a table of the places where
+//! they can differ (`table`, `value`); divide them into sets that pay (`split`); make one body for each set
+//! (`body`), compile it, and take it if it really pays (`cost`).
 //!
-//! What it does *not* do: it merges nothing, and does not say whether merging would pay.
+//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too;
+//! Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a
+//! group that does not pay as a whole.
+//!
+//! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align
+//! code.
 
-mod columns;
+mod body;
+mod cost;
+mod split;
+mod table;
+mod uses;
+mod value;
 
-use crate::canon::{self, Context, Place, ResolveSymbol, Scratch};
-use crate::encoding::{Encoding, Reference, USER_SYMBOL};
-use crate::options::Options;
-use crate::plan::{Disposition, Plan};
-use crate::unit::{Bodies, FunctionIndex, canonicalized};
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-use columns::{Columns, Table};
-use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Type,
-    UserExternalName,
+use crate::apply::weaken;
+use crate::argument::Argument;
+use crate::canon::{self, Context, NoUnit, Place, Scratch};
+use crate::components::components;
+use crate::encoding::Encoding;
+use crate::options::{
+    Addresses, Attributes, Callees, Compare, Linkage, Options, Policy, Prebucket,
 };
+use crate::plan::{Disposition, Entry, MergedBody, Plan};
+use crate::remarks::Reason;
+use crate::summary::{Observed, counts};
+use crate::unit::{Bodies, FunctionIndex, Item, canonicalized};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cost::Costs;
+use cranelift_codegen::ir::{Function, Inst, Opcode, Signature, UserExternalName, UserFuncName};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use split::{Column, Part, Problem, Row};
+use table::Table;
+use uses::{Uses, callees};
+use value::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Functions that differ only in constants and in what they refer to.
-#[derive(Clone, Debug)]
-pub struct Group {
-    members: Vec<FunctionIndex>,
-    parameters: Vec<Parameter>,
-}
-
-impl Group {
-    /// The functions, two or more, in the order of their symbols.
-    pub fn members(&self) -> &[FunctionIndex] {
-        &self.members
-    }
-
-    /// What a function that does for all of them must be told, in the order of the first places. None if
-    /// the functions are of one class and were left alone nevertheless.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-}
-
-/// Places that have one value in each member of a group, but not the same in all of them.
-#[derive(Clone, Debug)]
-pub struct Parameter {
-    kind: ParameterKind,
-    places: Vec<Inst>,
-    same_as: Box<[u32]>,
-    arguments: Vec<Argument>,
-}
-
-impl Parameter {
-    /// What stands at these places.
-    pub fn kind(&self) -> ParameterKind {
-        self.kind
-    }
-
-    /// The instructions that use it, in the body of the group's first member, in the order of the walk.
-    pub fn places(&self) -> &[Inst] {
-        &self.places
-    }
-
-    /// For each member the first one that has the same value.
-    pub fn same_as(&self) -> &[u32] {
-        &self.same_as
-    }
-
-    /// The value in each member.
-    pub fn arguments(&self) -> &[Argument] {
-        &self.arguments
-    }
-
-    /// How many values there are, two or more.
-    pub fn values(&self) -> usize {
-        (0..).zip(&self.same_as).filter(|&(at, &first): &(u32, &u32)| at == first).count()
-    }
-}
-
-/// What can differ between similar functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A constant of a type: `iconst`, `f32const`, `vconst` and the like.
-    Constant(Type),
-    /// The offset in bytes of a memory access, or in a stack slot.
-    Offset,
-    /// The function that is called.
-    Callee,
-    /// The address of a function, or one in a data object.
-    Address,
-}
-
-/// What a parameter is in one member of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argument {
-    /// The bits of a constant, as many as its type has; the others are 0.
-    Constant(u128),
-    /// In bytes.
-    Offset(i32),
-    /// The function that is called.
-    Callee(UserExternalName),
-    /// The member calls itself, or another one of its class.
-    Itself,
-    /// So many bytes behind the address of a symbol.
-    Address(UserExternalName, i64),
-}
-
-/// The groups of similar functions among those that `plan` keeps, in the order of their first symbols.
+/// Merges functions that differ in constants and callees, as `options` say, and writes it into `plan`.
 ///
-/// `bodies` and `options` are those of the run. Functions that are pinned or must not be merged are in no
-/// group, nor are those that the verifier refuses. Walks every kept function: linear in the size of the
-/// unit, up to a logarithm.
-pub fn similar_groups(plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) -> Vec<Group> {
+/// `bodies` are asked for the sizes of what could be emitted. Walks every kept function that is like another
+/// twice, and compiles one function of each set and each body that is tried.
+pub(crate) fn merge_similar(
+    plan: &mut Plan,
+    observed: &Observed,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) {
+    if options.similar.policy == Policy::Off {
+        return;
+    }
+    let uses = Uses::of(plan, observed, bodies);
+    let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
+    for (function, entry) in plan.entries() {
+        if let Some(to) = entry.disposition().representative() {
+            merged_into[to].push(function);
+        }
+    }
     let mut search = Search {
+        uses,
+        merged_into,
+        next_class: plan.classes(),
+        limit: merges_left(plan, options),
         plan,
         bodies,
         options,
+        costs: Costs::new(options),
         scratch: Scratch::recording(),
         encoding: Encoding::default(),
+        spare: None,
     };
-    let mut shapes: BTreeMap<u128, Vec<FunctionIndex>> = BTreeMap::new();
-    for function in search.candidates() {
-        if search.walk(function) {
-            let shape = xxh3_128(&search.encoding.shape);
-            shapes.entry(shape).or_default().push(function);
+    let shapes = search.shapes(observed);
+    for component in search.bottom_up(&shapes) {
+        for shape in component {
+            search.shape(&shapes[shape as usize]);
         }
     }
-    let shapes = shapes.into_values().filter(|members| members.len() > 1);
-    let mut groups: Vec<Group> = shapes.flat_map(|members| search.groups(members)).collect();
-    groups.sort_unstable_by_key(|group| search.order(group.members[0]));
-    groups
+    let Search { plan, .. } = search;
+    let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
+    plan.stats.plan_merged = plan.entries.values().filter(merged).count();
 }
 
 struct Search<'a> {
-    plan: &'a Plan,
+    plan: &'a mut Plan,
+    uses: Uses,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
+    costs: Costs<'a>,
     scratch: Scratch,
     encoding: Encoding,
+    /// What identical merging merged into each function.
+    merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    /// The number of the next class.
+    next_class: u32,
+    /// How many more functions may be merged.
+    limit: usize,
+    /// A symbol that was asked for and is not used yet.
+    spare: Option<UserExternalName>,
+}
+
+/// A set of functions that might share a body, as it was compiled.
+struct Candidate {
+    symbol: UserExternalName,
+    body: Function,
+    /// For each function what it is told.
+    arguments: Vec<Arc<[Argument]>>,
+    /// For each function whether it becomes a thunk.
+    thunks: Vec<bool>,
+    /// Bytes.
+    saved: i64,
+    /// Bytes of the functions as they are.
+    before: i64,
 }
 
 impl Search<'_> {
     /// Functions that could share a body with another one.
-    fn candidates(&self) -> Vec<FunctionIndex> {
-        let can = |function: &FunctionIndex| {
-            let entry = self.plan.entry(*function);
-            let left_alone = entry.attributes.pinned || entry.attributes.no_merge;
-            entry.disposition() == Disposition::Keep && !left_alone
-        };
-        let added = self.plan.entries().take(self.plan.added());
-        added.map(|(function, _)| function).filter(can).collect()
+    fn is_candidate(&self, function: FunctionIndex) -> bool {
+        let entry = self.plan.entry(function);
+        let Attributes { pinned, no_merge, hot, .. } = entry.attributes;
+        let hot = hot && self.options.similar.policy == Policy::Balanced;
+        let malformed = entry.reason() == Reason::Malformed;
+        entry.disposition() == Disposition::Keep && !(pinned || no_merge || hot || malformed)
     }
 
     fn order(&self, function: FunctionIndex) -> (u32, u32) {
@@ -159,230 +136,391 @@ impl Search<'_> {
         (symbol.namespace, symbol.index)
     }
 
-    /// Walks a function; whether that went well.
-    fn walk(&mut self, function: FunctionIndex) -> bool {
+    /// Functions of equal shapes, up to collisions of hashes: two or more, in the order of their symbols,
+    /// by the first of them.
+    fn shapes(&mut self, observed: &Observed) -> Vec<Vec<FunctionIndex>> {
+        let mut buckets: BTreeMap<u64, Vec<FunctionIndex>> = BTreeMap::new();
+        for index in 0..self.plan.added() {
+            let function = FunctionIndex::new(index);
+            let points_inside = observed.points_inside(self.plan.entry(function).symbol());
+            if self.is_candidate(function) && !points_inside {
+                let bucket = match self.options.prebucket {
+                    Prebucket::Counts => {
+                        let key = self.plan.entry(function).attributes.key;
+                        counts(self.bodies.body(function), key)
+                    }
+                    Prebucket::WalkAll => 0,
+                };
+                buckets.entry(bucket).or_default().push(function);
+            }
+        }
+        let mut shapes: BTreeMap<u128, Vec<FunctionIndex>> = BTreeMap::new();
+        for function in buckets.into_values().filter(|bucket| bucket.len() > 1).flatten() {
+            let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
+            let context = Context {
+                policy: self.options.compare,
+                target: self.options.target,
+                key: self.plan.entry(function).attributes.key,
+                symbols: &NoUnit,
+            };
+            self.plan.stats.similar_walks += 1;
+            if canon::encode(&body, &context, &mut self.scratch, &mut self.encoding).is_ok() {
+                let shape = xxh3_128(&self.encoding.shape);
+                shapes.entry(shape).or_default().push(function);
+            }
+        }
+        let mut shapes: Vec<_> = shapes.into_values().filter(|shape| shape.len() > 1).collect();
+        for shape in &mut shapes {
+            shape.sort_unstable_by_key(|&function| self.order(function));
+        }
+        shapes.sort_unstable_by_key(|shape| self.order(shape[0]));
+        shapes
+    }
+
+    /// The shapes by the strongly connected components of who calls whom, callees first.
+    fn bottom_up(&mut self, shapes: &[Vec<FunctionIndex>]) -> Vec<Vec<u32>> {
+        let mut shape_of: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        for (number, shape) in (0..).zip(shapes) {
+            for &function in shape {
+                shape_of[function] = Some(number);
+            }
+        }
+        let mut edges: Vec<Vec<u32>> = Vec::with_capacity(shapes.len());
+        for shape in shapes {
+            let mut targets = Vec::new();
+            for &function in shape {
+                let callees = callees(self.plan, self.bodies.body(function));
+                targets.extend(callees.iter().filter_map(|&callee| shape_of[callee]));
+            }
+            targets.sort_unstable();
+            targets.dedup();
+            edges.push(targets);
+        }
+        let mut components = components(shapes.len(), |shape| edges[shape].iter().copied());
+        for component in &mut components {
+            component.sort_unstable();
+        }
+        components
+    }
+
+    /// A function as the plan leaves it by now.
+    fn current(&mut self, function: FunctionIndex) -> Function {
+        let body_of = self.plan.body_of(function).expect("not emitted before");
+        let mut func = self.bodies.body(body_of).clone();
+        func.name = UserFuncName::User(self.plan.entry(function).symbol().clone());
+        self.plan.apply(function, &mut func, self.options);
+        canonicalized(&func, self.options.canonicalize).into_owned()
+    }
+
+    /// Walks a function as the plan leaves it by now; whether that went well.
+    fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
         let context = Context {
             policy: self.options.compare,
             target: self.options.target,
             key: self.plan.entry(function).attributes.key,
-            symbols: self.plan,
+            symbols: &*self.plan,
         };
-        let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
-        canon::encode(&body, &context, &mut self.scratch, &mut self.encoding).is_ok()
+        let walked = canon::encode(body, &context, &mut self.scratch, &mut self.encoding);
+        self.plan.stats.similar_walks += 1;
+        walked.is_ok()
     }
 
-    /// Groups of functions whose shapes have one hash.
-    fn groups(&mut self, mut members: Vec<FunctionIndex>) -> Vec<Group> {
-        members.sort_unstable_by_key(|&member| self.order(member));
-        let mut groups = Vec::new();
-        while let Some(&first) = members.first() {
-            self.walk(first);
-            let shape = self.encoding.shape.clone();
-            let body = canonicalized(self.bodies.body(first), self.options.canonicalize);
-            let marks = &self.scratch.marks;
-            let mut table = Table::new(&self.encoding, marks, |place| kind(&body, place));
-            let (mut same, mut others) = (Vec::new(), Vec::new());
-            for member in members {
-                self.walk(member);
-                if self.encoding.shape != shape {
-                    // Another shape with the same hash.
-                    others.push(member);
-                    continue;
+    /// Merges functions that had one shape before their callees were merged.
+    fn shape(&mut self, functions: &[FunctionIndex]) {
+        let mut tables: Vec<Table> = Vec::new();
+        let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for &function in functions {
+            let body = self.current(function);
+            if !self.walk(function, &body) {
+                continue;
+            }
+            let table = match number.get(&self.encoding.shape) {
+                Some(&table) => &mut tables[table],
+                None => {
+                    number.insert(self.encoding.shape.clone(), tables.len());
+                    tables.push(Table::new());
+                    tables.last_mut().expect("just pushed")
                 }
-                let own = self.plan.entry(member).class();
-                table.push(&self.encoding, |kind, reference, bytes| {
-                    self.value(own, kind, reference, bytes)
-                });
-                same.push(member);
-            }
-            for set in table.sets().iter().filter(|set| set.len() > 1) {
-                let members: Vec<FunctionIndex> =
-                    set.iter().map(|&row| same[row as usize]).collect();
-                let columns = table.columns(set);
-                groups.push(self.group(members, columns));
-            }
-            members = others;
-        }
-        groups
-    }
-
-    /// Writes what a reference is compared by; whether another one could take its place.
-    fn value(
-        &self,
-        own: u32,
-        kind: ParameterKind,
-        reference: Reference<'_>,
-        bytes: &mut Vec<u8>,
-    ) -> bool {
-        let Reference::Node(node) = reference else {
-            reference.write(bytes);
-            return matches!(reference, Reference::Name([USER_SYMBOL, ..]));
-        };
-        match self.plan.class_of(node) {
-            // Each calls itself.
-            Some(class) if class == own && kind == ParameterKind::Callee => bytes.push(0),
-            Some(class) => {
-                bytes.push(1);
-                bytes.extend_from_slice(&class.to_le_bytes());
-            }
-            None => {
-                bytes.push(2);
-                bytes.extend_from_slice(&node.as_u32().to_le_bytes());
-            }
-        }
-        true
-    }
-
-    /// A group of functions that differ in these columns.
-    fn group(
-        &mut self,
-        members: Vec<FunctionIndex>,
-        columns: Vec<Columns<ParameterKind>>,
-    ) -> Group {
-        let mut parameters: Vec<Parameter> = Vec::with_capacity(columns.len());
-        for (at, &member) in members.iter().enumerate() {
-            self.walk(member);
-            let table = Table::new(&self.encoding, &self.scratch.marks, |_| None::<ParameterKind>);
-            let places: Vec<Place> = table.places().collect();
-            let inst = |number: usize| match places[number] {
-                Place::Inst(inst) => inst,
-                place => unreachable!("nothing else has a kind: {place:?}"),
             };
-            if at == 0 {
-                parameters.extend(columns.iter().map(|Columns { numbers, kind, same_as }| {
-                    Parameter {
-                        kind: *kind,
-                        places: numbers.iter().map(|&number| inst(number)).collect(),
-                        same_as: same_as.clone(),
-                        arguments: Vec::with_capacity(members.len()),
-                    }
-                }));
-            }
-            let own = self.plan.entry(member).class();
-            let body = canonicalized(self.bodies.body(member), self.options.canonicalize);
-            for (parameter, columns) in parameters.iter_mut().zip(&columns) {
-                let argument = argument(&body, inst(columns.numbers[0]));
-                let itself =
-                    parameter.kind == ParameterKind::Callee && is_itself(self.plan, own, &argument);
-                parameter.arguments.push(if itself { Argument::Itself } else { argument });
-            }
+            let (marks, encoding) = (&self.scratch.marks, &self.encoding);
+            table.push(function, &body, marks, encoding, self.plan, self.options);
         }
-        Group { members, parameters }
-    }
-}
-
-/// Whether a function of the class `own` that calls this calls itself.
-fn is_itself(plan: &Plan, own: u32, callee: &Argument) -> bool {
-    let Argument::Callee(symbol) = callee else {
-        return false;
-    };
-    let node = plan.resolve(symbol).and_then(|resolved| resolved.call);
-    node.and_then(|node| plan.class_of(node)) == Some(own)
-}
-
-/// What a parameter could stand for at a place of a function that has a constant or a reference, if
-/// anything.
-fn kind(func: &Function, place: Place) -> Option<ParameterKind> {
-    use InstructionData as I;
-    let Place::Inst(inst) = place else {
-        return None;
-    };
-    let is_known_by_symbol = |name: &ExternalName| matches!(name, ExternalName::User(_));
-    let callee = |callee: FuncRef, kind: ParameterKind| {
-        let callee = &func.dfg.ext_funcs[callee];
-        // Whoever patches a call means this one, and what Cranelift provides has no address.
-        (is_known_by_symbol(&callee.name) && !callee.patchable).then_some(kind)
-    };
-    match &func.dfg.insts[inst] {
-        I::UnaryImm { .. }
-        | I::UnaryIeee16 { .. }
-        | I::UnaryIeee32 { .. }
-        | I::UnaryIeee64 { .. }
-        | I::UnaryConst { .. } => {
-            let ty = func.dfg.value_type(func.dfg.first_result(inst));
-            (ty.bits() <= 128).then_some(ParameterKind::Constant(ty))
+        // What these functions refer to among themselves is not looked at again when it was merged.
+        for symbol in tables.iter().flat_map(Table::symbols) {
+            self.uses.add_address(self.plan, symbol);
         }
-        I::Load { .. } | I::Store { .. } | I::StackAddr { .. } => Some(ParameterKind::Offset),
-        I::Call { opcode: _, args: _, func_ref }
-        | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
-            callee(*func_ref, ParameterKind::Callee)
-        }
-        I::FuncAddr { opcode: _, func_ref } => callee(*func_ref, ParameterKind::Address),
-        I::UnaryGlobalValue { opcode, global_value } => {
-            match (opcode, &func.global_values[*global_value]) {
-                (Opcode::SymbolValue, GlobalValueData::Symbol { name, tls: false, .. }) => {
-                    is_known_by_symbol(name).then_some(ParameterKind::Address)
+        for table in &tables {
+            for set in table.sets() {
+                if set.len() > 1 {
+                    self.set(table, &set);
                 }
-                _ => None,
             }
         }
-        // These have neither constants nor references.
-        I::AtomicCas { .. }
-        | I::AtomicRmw { .. }
-        | I::Binary { .. }
-        | I::BinaryImm8 { .. }
-        | I::BranchTable { .. }
-        | I::Brif { .. }
-        | I::CallIndirect { .. }
-        | I::CondTrap { .. }
-        | I::DynamicStackAddr { .. }
-        | I::ExceptionHandlerAddress { .. }
-        | I::FloatCompare { .. }
-        | I::IntAddTrap { .. }
-        | I::IntCompare { .. }
-        | I::Jump { .. }
-        | I::LoadNoOffset { .. }
-        | I::MultiAry { .. }
-        | I::NullAry { .. }
-        | I::Shuffle { .. }
-        | I::StoreNoOffset { .. }
-        | I::Ternary { .. }
-        | I::TernaryImm8 { .. }
-        | I::Trap { .. }
-        | I::TryCallIndirect { .. }
-        | I::Unary { .. } => None,
+    }
+
+    /// Merges functions that differ only where parameters can stand.
+    fn set(&mut self, table: &Table, set: &[u32]) {
+        let Some(problem) = self.problem(table, set) else {
+            return;
+        };
+        let mut parts = alloc::vec![(Part::whole(&problem), false)];
+        while let Some((part, must)) = parts.pop() {
+            if let Some(divided) = problem.divide(&part, must) {
+                parts.extend(divided.into_iter().rev().map(|part| (part, false)));
+                continue;
+            }
+            let rows: Vec<u32> = part.rows.iter().map(|&row| set[row as usize]).collect();
+            match self.candidate(table, &rows, problem.profit(&part.rows)) {
+                Some(candidate) if self.pays(&candidate) => {
+                    // A limit does not cut into a set.
+                    match self.limit.checked_sub(rows.len()) {
+                        Some(left) => {
+                            self.limit = left;
+                            self.accept(table, &rows, candidate);
+                        }
+                        None => {
+                            self.limit = 0;
+                            self.spare = Some(candidate.symbol);
+                            self.leave(table, &rows, Reason::MergeLimit);
+                        }
+                    }
+                }
+                _ if must => self.leave(table, &rows, Reason::SimilarNotSmaller),
+                _ => parts.push((part, true)),
+            }
+        }
+    }
+
+    /// What splitting a set must know.
+    fn problem(&mut self, table: &Table, set: &[u32]) -> Option<Problem> {
+        let parameters = table.parameters(set);
+        if parameters.is_empty() {
+            return None;
+        }
+        let first = self.current(table.function(set[0]));
+        let body = self.size(&first)?;
+        let rows = set.iter().map(|&row| {
+            let function = table.function(row);
+            Row {
+                calls: self.uses.calls(function).into(),
+                thunk: self.uses.survives(self.plan, function).is_some(),
+            }
+        });
+        let rows: Vec<Row> = rows.collect();
+        let jump = self.options.target.jump_thunk.map_or(16, |jump| jump.size().into());
+        let mut columns = Vec::new();
+        for parameter in &parameters {
+            let mut number: BTreeMap<u32, u32> = BTreeMap::new();
+            let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
+            let mut is_callee = false;
+            for &row in set {
+                let cell = table.at(row, parameter.columns[0]);
+                let next = number.len() as u32;
+                let dense = *number.entry(cell).or_insert(next);
+                if dense == next {
+                    let value = table.value(cell).expect("what differs is a value");
+                    is_callee |= matches!(value, Value::Callee { .. });
+                    cost.push(self.passing(&first.signature, value)?);
+                }
+                cells.push(dense);
+            }
+            let forbidden = is_callee && self.options.similar.callees == Callees::None;
+            let overhead = if is_callee { 6 } else { 2 };
+            columns.push(Column { cells, cost, overhead, forbidden });
+        }
+        Some(Problem { body, jump, rows, columns })
+    }
+
+    /// Bytes that it takes to pass a value, roughly: in a register.
+    fn passing(&mut self, signature: &Signature, value: &Value) -> Option<i64> {
+        let alone = Signature::new(signature.call_conv);
+        let size = self.costs.passing(self.bodies, &alone, &value.arguments())?;
+        Some(size.into())
+    }
+
+    /// The body for some rows of a table, compiled, unless it is clear that it does not pay.
+    fn candidate(&mut self, table: &Table, rows: &[u32], _estimate: i64) -> Option<Candidate> {
+        let parameters = table.parameters(rows);
+        if parameters.is_empty() {
+            // They are equal, and were left alone nevertheless.
+            return None;
+        }
+        let function = table.function(rows[0]);
+        let mut body = self.current(function);
+        let signature = body.signature.clone();
+        let size = self.size(&body)?;
+        let before = size * rows.len() as i64;
+        let observes = observes_its_frame(&body);
+
+        let mut arguments: Vec<Arc<[Argument]>> = Vec::with_capacity(rows.len());
+        let mut thunks = Vec::with_capacity(rows.len());
+        let mut saved = before;
+        for &row in rows {
+            let values = parameters.iter().map(|parameter| {
+                let cell = table.at(row, parameter.columns[0]);
+                table.value(cell).expect("what differs is a value").arguments()
+            });
+            let own: Vec<Argument> = values.flatten().collect();
+            let function = table.function(row);
+            let passing = self.costs.passing(self.bodies, &signature, &own)?;
+            let calls = i64::from(passing) * i64::from(self.uses.calls(function));
+            let thunk = self.costs.thunk(self.bodies, &signature, &own, observes).map(i64::from);
+            let survives = self.uses.survives(self.plan, function).is_some();
+            let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
+            saved -= if by_thunk { thunk? } else { calls };
+            thunks.push(by_thunk);
+            arguments.push(own.into());
+        }
+        // The body is not smaller than one that is told nothing.
+        if saved <= size {
+            return None;
+        }
+
+        self.walk(function, &body);
+        let places = table::columns(&self.scratch.marks, &self.encoding);
+        let inst = |column: usize| match places[column] {
+            Place::Inst(inst) => inst,
+            place => unreachable!("nothing else has a value: {place:?}"),
+        };
+        let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
+        let parameters: Vec<body::Parameter> = parameters
+            .iter()
+            .map(|parameter| {
+                let cell = table.at(rows[0], parameter.columns[0]);
+                let value = table.value(cell).expect("what differs is a value");
+                let types = value.arguments().iter().map(Argument::ty).collect();
+                let places = parameter.columns.iter().map(|&column| inst(column)).collect();
+                body::Parameter { types, places }
+            })
+            .collect();
+        let facts = table.common_facts(rows);
+        if facts != self.encoding.facts {
+            let key = self.plan.entry(function).attributes.key;
+            weaken(&mut body, key, &facts, self.options);
+        }
+        if self.options.compare.constant_branches == Compare::Ignore {
+            body::fold_branches(&mut body);
+        }
+        let symbol = self.fresh_symbol()?;
+        body::parametrize(&mut body, &symbol, &parameters, &recursive);
+        let Some(size) = self.size(&body) else {
+            self.spare = Some(symbol);
+            return None;
+        };
+        saved -= size;
+        Some(Candidate { symbol, body, arguments, thunks, saved, before })
+    }
+
+    /// Bytes of a body that may be emitted.
+    fn size(&mut self, body: &Function) -> Option<i64> {
+        self.plan.stats.similar_sizes += 1;
+        self.bodies.candidate_size(body, true).map(i64::from)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.spare.take().or_else(|| self.bodies.fresh_symbol())
+    }
+
+    /// Whether a body saves enough.
+    fn pays(&mut self, candidate: &Candidate) -> bool {
+        let enough = match self.options.similar.policy {
+            Policy::Off => false,
+            Policy::Size => candidate.saved > 0,
+            Policy::Balanced => candidate.saved * 8 > candidate.before,
+        };
+        if !enough {
+            self.spare = Some(candidate.symbol.clone());
+        }
+        enough
+    }
+
+    /// Has some rows of a table share a body.
+    fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
+        let Candidate { symbol, body, arguments, thunks, .. } = candidate;
+        let first = self.plan.entry(table.function(rows[0]));
+        let attributes = Attributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            key: first.attributes.key,
+            ..Attributes::default()
+        };
+        let to = self.plan.entries.push(Entry {
+            symbol: symbol.clone(),
+            attributes,
+            disposition: Disposition::Keep,
+            reason: Reason::Parametrized,
+            class: self.next_class,
+            alignment: 1,
+            weakened: None,
+            arguments: Arc::default(),
+        });
+        self.next_class += 1;
+        self.plan.by_symbol.insert(symbol, Item::Function(to));
+        for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
+            let function = table.function(row);
+            for symbol in arguments.iter().filter_map(Argument::symbol) {
+                self.uses.add_address(self.plan, symbol);
+            }
+            let reason = self.uses.survives(self.plan, function);
+            let entry = &mut self.plan.entries[function];
+            entry.arguments = arguments;
+            (entry.disposition, entry.reason) = match thunk {
+                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
+                false => (Disposition::Redirect { to }, Reason::Similar),
+            };
+            self.follow(function, to);
+            if !thunk {
+                // It has no place of its own any more.
+                let alignment = self.plan.entry(function).alignment;
+                let body = &mut self.plan.entries[to].alignment;
+                *body = alignment.max(*body);
+            }
+        }
+        self.plan.merged.push(MergedBody { function: to, body });
+        self.plan.stats.similar_bodies += 1;
+        self.plan.stats.similar_merged += rows.len();
+    }
+
+    /// Has what was merged into a function follow it, if nothing is left there.
+    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex) {
+        let Entry { disposition, arguments, .. } = self.plan.entry(function).clone();
+        if let Disposition::Redirect { to: _ } = disposition {
+            for &member in &self.merged_into[function] {
+                let entry = &mut self.plan.entries[member];
+                entry.disposition = entry.disposition.map(|_| to);
+                entry.arguments = arguments.clone();
+            }
+        }
+    }
+
+    /// Says of functions why they are not merged.
+    fn leave(&mut self, table: &Table, rows: &[u32], reason: Reason) {
+        for &row in rows {
+            let entry = &mut self.plan.entries[table.function(row)];
+            if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer =
+                entry.reason
+            {
+                entry.reason = reason;
+            }
+        }
     }
 }
 
-/// What stands at a place that has a kind.
-fn argument(func: &Function, inst: Inst) -> Argument {
-    use InstructionData as I;
-    let symbol = |name: &ExternalName| match name {
-        ExternalName::User(name) => func.params.user_named_funcs()[*name].clone(),
-        _ => unreachable!("other names are no values of a parameter"),
+/// How many merges the limit leaves after identical merging.
+fn merges_left(plan: &Plan, options: &Options<'_>) -> usize {
+    let Some(limit) = options.merge_limit else {
+        return usize::MAX;
     };
-    match &func.dfg.insts[inst] {
-        I::UnaryImm { opcode: _, imm } => {
-            let ty = func.dfg.value_type(func.dfg.first_result(inst));
-            let bits = imm.bits() as u64 as u128;
-            Argument::Constant(bits & (u128::MAX >> (128 - ty.bits())))
-        }
-        I::UnaryIeee16 { opcode: _, imm } => Argument::Constant(imm.bits().into()),
-        I::UnaryIeee32 { opcode: _, imm } => Argument::Constant(imm.bits().into()),
-        I::UnaryIeee64 { opcode: _, imm } => Argument::Constant(imm.bits().into()),
-        I::UnaryConst { opcode: _, constant_handle } => {
-            let mut bits = [0; 16];
-            let data = func.dfg.constants.get(*constant_handle).as_slice();
-            bits[..data.len()].copy_from_slice(data);
-            Argument::Constant(u128::from_le_bytes(bits))
-        }
-        I::Load { opcode: _, arg: _, flags: _, offset }
-        | I::Store { opcode: _, args: _, flags: _, offset }
-        | I::StackAddr { opcode: _, stack_slot: _, offset } => Argument::Offset((*offset).into()),
-        I::Call { opcode: _, args: _, func_ref }
-        | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
-            Argument::Callee(symbol(&func.dfg.ext_funcs[*func_ref].name))
-        }
-        I::FuncAddr { opcode: _, func_ref } => {
-            Argument::Address(symbol(&func.dfg.ext_funcs[*func_ref].name), 0)
-        }
-        I::UnaryGlobalValue { opcode: _, global_value } => match &func.global_values[*global_value]
-        {
-            GlobalValueData::Symbol { name, offset, .. } => {
-                Argument::Address(symbol(name), offset.bits())
-            }
-            _ => unreachable!("other global values have no kind"),
-        },
-        _ => unreachable!("other instructions have no kind"),
-    }
+    let functions = plan.entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    let data = plan.data_entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    (limit as usize).saturating_sub(functions.count() + data.count())
+}
+
+/// Whether a function can tell who called it. Linear in its size.
+pub(crate) fn observes_its_frame(func: &Function) -> bool {
+    let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    insts.any(|inst| {
+        let opcode = func.dfg.insts[inst].opcode();
+        matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
+    })
 }

@@ -16,8 +16,8 @@ use cranelift_codegen::{
     Context, ExceptionContextLoc, FinalizedMachExceptionHandler, FinalizedRelocTarget, RegClass,
 };
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::program::{DataDefinition, Definition, MEMORY, Program};
-use cranelift_mergefunc::{Contents, Target};
+use cranelift_mergefunc::fuzzing::program::{DataDefinition, Definition, Jump, MEMORY, Program};
+use cranelift_mergefunc::{Contents, Target, ThunkReloc};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is known of code, by address.
@@ -105,7 +105,10 @@ impl Placed {
                     placed.import(func, &defined, stub);
                     Compiled::of(isa, (**func).clone())?
                 }
-                Definition::Jump(to) => Compiled::jump(isa, to),
+                Definition::Jump(jump) => {
+                    placed.import(&jump.call, &defined, stub);
+                    Compiled::jump(isa, jump)?
+                }
                 Definition::Alias(to) => {
                     aliases.push((symbol, to));
                     continue;
@@ -286,12 +289,16 @@ impl Compiled {
     }
 
     /// What stands for a whole function.
-    fn jump(isa: &dyn TargetIsa, to: &UserExternalName) -> Compiled {
-        let jump = Target::of(isa).jump_thunk.expect("the target has one");
-        let target = RelocTarget::Symbol(to.clone());
-        let relocation =
-            Relocation { offset: jump.offset, kind: jump.relocation, target, addend: jump.addend };
-        Compiled { code: jump.code().to_vec(), relocs: vec![relocation], tables: Tables::default() }
+    fn jump(isa: &dyn TargetIsa, jump: &Jump) -> Result<Compiled, String> {
+        let Some(thunk) = jump.code(&Target::of(isa)) else {
+            return Compiled::of(isa, Function::clone(&jump.call));
+        };
+        let relocs = thunk.relocations.into_iter().map(|relocation| {
+            let ThunkReloc { offset, kind, symbol, addend } = relocation;
+            Relocation { offset, kind, target: RelocTarget::Symbol(symbol), addend }
+        });
+        let relocs = relocs.collect();
+        Ok(Compiled { code: thunk.bytes, relocs, tables: Tables::default() })
     }
 
     /// Writes addresses into the code, which will be at `address`.

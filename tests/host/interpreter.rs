@@ -25,7 +25,7 @@ use cranelift_mergefunc::fuzzing::differential::{
     memory_before, memory_digest,
 };
 use cranelift_mergefunc::fuzzing::program::{
-    DataDefinition, Definition, MEMORY, MEMORY_BYTES, Program, THROWING,
+    DataDefinition, Definition, Jump, MEMORY, MEMORY_BYTES, Program, THROWING,
 };
 use cranelift_mergefunc::{Contents, DataObject};
 use std::cell::Cell;
@@ -87,7 +87,14 @@ impl<'a> World<'a> {
                     world.callee_of.insert(symbol.clone(), world.callees.len());
                     world.callees.push((symbol.clone(), Some(func)));
                 }
-                Definition::Jump(to) | Definition::Alias(to) => others.push((symbol, to)),
+                Definition::Jump(Jump { to, arguments, call: _ }) if arguments.is_empty() => {
+                    others.push((symbol, to));
+                }
+                Definition::Jump(Jump { to: _, arguments: _, call }) => {
+                    world.callee_of.insert(symbol.clone(), world.callees.len());
+                    world.callees.push((symbol.clone(), Some(call)));
+                }
+                Definition::Alias(to) => others.push((symbol, to)),
             }
         }
         for (symbol, to) in others {
@@ -95,7 +102,7 @@ impl<'a> World<'a> {
             world.callee_of.insert(symbol.clone(), target);
         }
         for (_, definition) in &program.functions {
-            if let Definition::Body(func) = definition {
+            if let Definition::Body(func) | Definition::Jump(Jump { call: func, .. }) = definition {
                 for symbol in func.params.user_named_funcs().values() {
                     if !world.callee_of.contains_key(symbol) {
                         world.callee_of.insert(symbol.clone(), world.callees.len());

@@ -136,7 +136,7 @@ block0(v0: i64, v1: i32, v2: f64, v3: i8x16, v4: i64):
         for tail_calls in [false, true] {
             let options = CallThunks { tail_calls, colocated: false };
             let name = UserFuncName::user(0, 2);
-            let thunk = call_thunk(name, &original[0].signature, symbol, &options);
+            let thunk = call_thunk(name, &original[0].signature, &[], symbol, &options);
             verify(&thunk);
             assert_eq!(thunk.signature, original[0].signature);
             let callee = thunk.dfg.ext_funcs.values().next().expect("calls");

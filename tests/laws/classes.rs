@@ -4,7 +4,7 @@ use crate::support::{Rng, random};
 use cranelift_mergefunc::fuzzing::classes::classes;
 use cranelift_mergefunc::fuzzing::permute::Facts;
 use cranelift_mergefunc::fuzzing::recipes::Unit;
-use cranelift_mergefunc::{Disposition, Plan, Prebucket};
+use cranelift_mergefunc::{Disposition, Plan, Prebucket, Similar};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Panics unless the plan has exactly those functions in one class that the oracle says are equal.
@@ -65,7 +65,11 @@ fn applied(unit: &Unit, plan: &Plan) -> BTreeMap<String, String> {
         }
         let shared = plan.shared_bodies().iter().find(|shared| shared.function == function);
         let body_of = shared.map_or(function, |shared| shared.body_of);
-        let mut func = unit.functions[body_of.as_u32() as usize].body.clone();
+        let merged = plan.merged_bodies().iter().find(|merged| merged.function == function);
+        let mut func = match merged {
+            Some(merged) => merged.body.clone(),
+            None => unit.functions[body_of.as_u32() as usize].body.clone(),
+        };
         plan.apply(function, &mut func, &unit.options);
         kept.insert(entry.symbol().to_string(), func.to_string());
     }
@@ -96,6 +100,8 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         // With unused entities in some functions, so that counts differ.
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
+        // Which similar functions share a body depends on all of them.
+        unit.options.similar = Similar::default();
         for member in &mut unit.functions {
             if u.arbitrary()? {
                 member.body = cranelift_mergefunc::fuzzing::permute::permuted(
@@ -133,6 +139,7 @@ fn a_limit_performs_the_first_merges_only() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
+        unit.options.similar = Similar::default();
         let all = merged(&unit.plan());
         let mut before = BTreeSet::new();
         for limit in 0..=all.len() as u32 {
@@ -146,6 +153,37 @@ fn a_limit_performs_the_first_merges_only() {
             before = merged;
         }
         assert_eq!(before, all);
+        Ok(())
+    });
+}
+
+/// Similar functions come after all others, a set at a time.
+#[test]
+fn a_limit_performs_the_first_merges_of_similar_functions_only() {
+    random(|u| {
+        let mut unit = Unit::random(u)?;
+        unit.options.merge_limit = None;
+        let count = |plan: &Plan| plan.stats().plan_merged as u32;
+        let all = unit.plan();
+        let similar = all.stats().similar_merged as u32;
+        let mut before: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for limit in count(&all) - similar..=count(&all) {
+            unit.options.merge_limit = Some(limit);
+            let plan = unit.plan();
+            assert!(count(&plan) <= limit);
+            let merged: BTreeMap<_, Vec<_>> = plan
+                .entries()
+                .filter(|(_, entry)| entry.disposition() != Disposition::Keep)
+                .map(|(function, entry)| (function, entry.arguments().to_vec()))
+                .collect();
+            for (function, told) in &before {
+                // What was merged into an equal function follows it.
+                assert!(told.is_empty() || merged[function] == *told, "{limit}, {function}");
+                assert!(merged.contains_key(function), "{limit}, {function}");
+            }
+            before = merged;
+        }
+        assert_eq!(before.len() as u32, count(&all));
         Ok(())
     });
 }

@@ -231,7 +231,7 @@ fn stay_and_are_called(mut bodies: Vec<Function>) -> (Plan, Vec<Function>) {
         let to = &test_symbol(callee as u32);
         let options = cranelift_mergefunc::CallThunks { tail_calls: true, colocated: false };
         let name = cranelift_codegen::ir::UserFuncName::default();
-        bodies.push(cranelift_mergefunc::call_thunk(name, &called, to, &options));
+        bodies.push(cranelift_mergefunc::call_thunk(name, &called, &[], to, &options));
     }
     let mut merger = Merger::new(walk_all());
     for (at, body) in bodies.iter().enumerate() {

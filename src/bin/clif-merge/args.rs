@@ -12,8 +12,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Canonicalize, Compare, ComparePolicy, Linkage, Options, Prebucket,
-    Target, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
+    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -125,6 +125,14 @@ pub struct Pass {
     #[arg(long, value_name = "N")]
     pub merge_limit: Option<u32>,
 
+    /// Which functions that differ only in constants and callees are merged, too
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Off)]
+    pub similar: SimilarPolicy,
+
+    /// What functions that differ in whom they call are merged into
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
+    pub callees: CalleeParameters,
+
     /// Check the result: prove every merge by independent means, and run Cranelift's verifier
     ///
     /// Exit code 4 if something is wrong, which is a bug in clif-merge.
@@ -139,6 +147,26 @@ pub enum How {
     None,
     /// Cranelift's optimisations; slower, and rarely finds more
     Optimize,
+}
+
+/// The values of `--similar`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimilarPolicy {
+    /// None
+    Off,
+    /// Those that save a good part of their bytes, without new calls through pointers in loops
+    Balanced,
+    /// All that save bytes
+    Size,
+}
+
+/// The values of `--callees`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CalleeParameters {
+    /// They are not merged
+    None,
+    /// A function that gets the address of the function to be called
+    Indirect,
 }
 
 /// The values of `--compare`.
@@ -188,6 +216,20 @@ impl Pass {
             How::Optimize => Canonicalize::Optimize(isa),
         };
         options.target = Target::of(isa);
+        // On x86-64 the back end can make tail calls with frame pointers only.
+        let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
+        options.call_thunks = Some(CallThunks { tail_calls, colocated: true });
+        options.similar = Similar {
+            policy: match self.similar {
+                SimilarPolicy::Off => Policy::Off,
+                SimilarPolicy::Balanced => Policy::Balanced,
+                SimilarPolicy::Size => Policy::Size,
+            },
+            callees: match self.callees {
+                CalleeParameters::None => Callees::None,
+                CalleeParameters::Indirect => Callees::Indirect,
+            },
+        };
         options.aliases = aliases;
         options.merge_limit = self.merge_limit;
         options

@@ -84,7 +84,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let options = common.pass.options(&*isa, !no_alias);
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
-        let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
+        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
         let proof = check(&unit, &merged, &options, &*isa)?;
         if common.general.verbose {
             common.general.say(&proof);
@@ -139,6 +139,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         target: _,
         aliases,
         call_thunks: _,
+        similar: _,
         prove,
         merge_limit,
     } = *options;

@@ -21,6 +21,7 @@ pub struct Directives {
     alignment: Option<u32>,
     pinned: bool,
     no_merge: bool,
+    hot: bool,
     /// The function is a jump to the function of this name.
     pub thunk: Option<String>,
     /// The function's symbol stands for the address of the function of this name.
@@ -39,6 +40,7 @@ impl Directives {
             alignment,
             pinned,
             no_merge,
+            hot,
             thunk,
             alias,
         } = self;
@@ -55,6 +57,7 @@ impl Directives {
             alignment: alignment.unwrap_or(defaults.alignment),
             pinned: *pinned || defaults.pinned || settled,
             no_merge: *no_merge || defaults.no_merge || settled,
+            hot: *hot || defaults.hot,
         }
     }
 
@@ -102,10 +105,11 @@ impl Directives {
             ("symbol-used", None) => flag(&mut self.symbol_used, name),
             ("pinned", None) => flag(&mut self.pinned, name),
             ("no-merge", None) => flag(&mut self.no_merge, name),
+            ("hot", None) => flag(&mut self.hot, name),
             ("linkage" | "addresses" | "key" | "align" | "thunk" | "alias", None) => {
                 bail!("directive '{name}' needs a value: '{name}=...'")
             }
-            ("address-taken" | "symbol-used" | "pinned" | "no-merge", Some(_)) => {
+            ("address-taken" | "symbol-used" | "pinned" | "no-merge" | "hot", Some(_)) => {
                 bail!("directive '{name}' takes no value")
             }
             _ => bail!(
@@ -193,6 +197,7 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
         alignment,
         pinned,
         no_merge,
+        hot,
     } = attributes;
     let mut words = Vec::new();
     if linkage != defaults.linkage {
@@ -219,6 +224,9 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
     }
     if no_merge && became.is_none() {
         words.push("no-merge".to_owned());
+    }
+    if hot {
+        words.push("hot".to_owned());
     }
     if let Some((kind, target)) = became {
         words.push(format!("{kind}={target}"));

@@ -11,7 +11,8 @@ use crate::unit::{Became, Unit};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, FunctionIndex, Linkage, call_thunk, cranelift_codegen,
+    Addresses, Argument, Attributes, Disposition, FunctionIndex, Linkage, call_thunk,
+    cranelift_codegen,
 };
 use std::fmt::Write as _;
 
@@ -26,10 +27,10 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
         let function = FunctionIndex::new(index);
         let attributes =
             Attributes { address_taken: taken[index], ..attributes(unit, merged, function) };
-        let jump = |kind: Became, to: &UserExternalName| {
+        let jump = |kind: Became, to: &UserExternalName, arguments: &[Argument]| {
             let to_name = merged.names.display(to);
             let line = directives::line_for(attributes, Some((kind.name(), &to_name)));
-            let func = thunk(merged, function, &unit.functions[index].signature, to);
+            let func = thunk(merged, function, &unit.functions[index].signature, arguments, to);
             (line, func)
         };
         let (line, func) = match emit {
@@ -37,8 +38,8 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
             Emit::Body(func) => {
                 (directives::line_for(attributes, None), merged.names.restore(func))
             }
-            Emit::Thunk(to) => jump(Became::Thunk, to),
-            Emit::Alias(to) => jump(Became::Alias, to),
+            Emit::Thunk(to, arguments) => jump(Became::Thunk, to, arguments),
+            Emit::Alias(to) => jump(Became::Alias, to, &[]),
         };
         if !text.is_empty() {
             text.push('\n');
@@ -53,10 +54,11 @@ fn thunk(
     merged: &Merged,
     function: FunctionIndex,
     signature: &Signature,
+    arguments: &[Argument],
     to: &UserExternalName,
 ) -> Function {
     let name = UserFuncName::User(merged.plan.entry(function).symbol().clone());
-    merged.names.restore(&call_thunk(name, signature, to, &CALL_THUNKS))
+    merged.names.restore(&call_thunk(name, signature, arguments, to, &CALL_THUNKS))
 }
 
 /// The attributes of a function of the merged unit, without those that others leave to it.
@@ -65,12 +67,11 @@ fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attribut
     if let Some(given) = unit.given.get(function.index()) {
         return Attributes { alignment, ..given.attributes };
     }
-    let shared = merged.plan.shared_bodies().iter().find(|shared| shared.function == function);
-    let shared = shared.expect("what is not of the unit is a shared body");
+    let entry = merged.plan.entry(function);
     Attributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
-        key: unit.given[shared.body_of.index()].attributes.key,
+        key: entry.attributes().key,
         alignment,
         ..Attributes::default()
     }

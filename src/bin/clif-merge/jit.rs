@@ -18,7 +18,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_mergefunc::{Contents, JumpThunk, cranelift_codegen};
+use cranelift_mergefunc::{Contents, ThunkCode, ThunkReloc, cranelift_codegen};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
 use std::collections::HashMap;
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Code {
     /// That of an IR function. (Boxed: it is far larger than a jump.)
     Body(Box<Function>),
     /// A jump to another function.
-    Jump(JumpThunk, UserExternalName),
+    Thunk(ThunkCode),
 }
 
 /// Compiled functions that can be called.
@@ -116,14 +116,14 @@ impl Jit {
             let id = ids[&symbol];
             match code {
                 Code::Body(func) => define(&mut module, id, *func, &targets)?,
-                Code::Jump(thunk, to) => {
-                    let relocation = ModuleReloc {
-                        offset: thunk.offset,
-                        kind: thunk.relocation,
-                        name: target(&to, &targets)?,
-                        addend: thunk.addend,
-                    };
-                    module.define_function_bytes(id, 1, thunk.code(), &[relocation])?;
+                Code::Thunk(thunk) => {
+                    let mut relocations = Vec::new();
+                    for ThunkReloc { offset, kind, symbol, addend } in &thunk.relocations {
+                        let (offset, kind, addend) = (*offset, *kind, *addend);
+                        let name = target(symbol, &targets)?;
+                        relocations.push(ModuleReloc { offset, kind, name, addend });
+                    }
+                    module.define_function_bytes(id, 1, &thunk.bytes, &relocations)?;
                 }
             }
         }

@@ -26,7 +26,6 @@ mod pass;
 mod progress;
 mod report;
 mod scan;
-mod similar;
 mod table;
 mod test;
 mod text;

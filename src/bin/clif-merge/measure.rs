@@ -5,14 +5,16 @@
 
 use crate::codegen::{Compiler, size};
 use crate::compile::given_size;
-use crate::pass::{Emit, Merged, plan_functions};
+use crate::pass::{CALL_THUNKS, CodeSize, Emit, Merged, plan_functions};
 use crate::progress::Progress;
 use crate::unit::Unit;
 use anyhow::Result;
-use cranelift_codegen::ir::{Function, UserFuncName};
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Disposition, FunctionIndex, Options, Plan, Target, cranelift_codegen};
+use cranelift_mergefunc::{
+    Argument, Disposition, FunctionIndex, Options, Plan, Target, call_thunk, cranelift_codegen,
+};
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +59,7 @@ pub struct Applied {
 pub fn pass(
     unit: &Unit,
     options: &Options<'_>,
-    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+    code_size: &mut CodeSize<'_>,
 ) -> Result<(Applied, Duration)> {
     let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
@@ -69,6 +71,11 @@ pub fn pass(
         let mut func = functions[shared.body_of.index()].clone();
         func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
         plan.apply(shared.function, &mut func, options);
+        shared_bodies.push(Some(func));
+    }
+    for merged in plan.merged_bodies() {
+        let mut func = merged.body.clone();
+        plan.apply(merged.function, &mut func, options);
         shared_bodies.push(Some(func));
     }
     let compiled = |index: usize| {
@@ -149,7 +156,10 @@ fn left_size(
         return Ok(size(compiler.compile_of(unit, given_index(unit, plan, index), func)?));
     }
     Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
-        Disposition::Thunk { to: _ } => jump_size(isa),
+        Disposition::Thunk { to } => {
+            let arguments = plan.thunk_arguments(FunctionIndex::new(index));
+            thunk_size(unit, index, &arguments, plan.entry(to).symbol(), compiler, isa)?
+        }
         Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => 0,
         // What the text calls a thunk or an alias.
         Disposition::Keep => given_size(unit, index, compiler, isa)?,
@@ -161,12 +171,34 @@ fn left_size(
 fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     match index.checked_sub(unit.given.len()) {
         None => index,
-        Some(shared) => plan.shared_bodies()[shared].body_of.index(),
+        // A body that was made of others has no place in the text: the first of them has.
+        Some(shared) => match plan.shared_bodies().get(shared) {
+            Some(shared) => shared.body_of.index(),
+            None => plan
+                .entries()
+                .position(|(_, entry)| {
+                    entry.disposition().representative() == Some(FunctionIndex::new(index))
+                })
+                .expect("somebody was merged into it"),
+        },
     }
 }
 
-fn jump_size(isa: &dyn TargetIsa) -> u32 {
-    Target::of(isa).jump_thunk.map_or(0, |jump| jump.size())
+/// The size of a jump with arguments, in raw bytes or as a function that calls.
+fn thunk_size(
+    unit: &Unit,
+    index: usize,
+    arguments: &[Argument],
+    to: &UserExternalName,
+    compiler: &mut Compiler<'_>,
+    isa: &dyn TargetIsa,
+) -> Result<u32> {
+    let func = &unit.functions[index];
+    if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
+        return Ok(code.size());
+    }
+    let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &CALL_THUNKS);
+    Ok(size(compiler.compile_of(unit, index, thunk)?))
 }
 
 /// The sizes for a target whose times are not of interest: on all processors, and without compiling
@@ -229,7 +261,7 @@ fn sizes_of(
             let place = given_index(unit, &merged.plan, index);
             size(compiler.compile_of(unit, place, Function::clone(func))?)
         }
-        Emit::Thunk(_) => jump_size(isa),
+        Emit::Thunk(to, arguments) => thunk_size(unit, index, arguments, to, compiler, isa)?,
         Emit::Alias(_) | Emit::Nothing => 0,
     };
     Ok([before, after])

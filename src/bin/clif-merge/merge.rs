@@ -69,7 +69,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let unit = input.read(&common.general)?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
-    let merged = pass::merge(&unit, &options, &mut |func| compiler.size(func))?;
+    let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
     if common.pass.verify {
         let proof = check(&unit, &merged, &options, &*isa)?;
         if common.general.verbose {

@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, FunctionIndex, Merger,
-    Options, Plan, Target, cranelift_codegen,
+    Argument, Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition,
+    FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
 };
 
 /// How a jump is said in CLIF, which has none between functions.
@@ -19,8 +19,8 @@ pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: tr
 pub enum Emit {
     /// A body. (Boxed: most of what is emitted are these, but not all.)
     Body(Box<Function>),
-    /// A jump to another function.
-    Thunk(UserExternalName),
+    /// A jump to another function, with these arguments behind those that there are.
+    Thunk(UserExternalName, Vec<Argument>),
     /// Another name for a function's address.
     Alias(UserExternalName),
     /// Nothing.
@@ -43,12 +43,15 @@ pub struct Merged {
     pub plan: Plan,
 }
 
+/// Compiles a function and tells its size in bytes; with `true`, it may be emitted like this.
+pub type CodeSize<'a> = dyn FnMut(&Function, bool) -> Option<u32> + 'a;
+
 /// The functions and data objects of a unit as the pass asks for them.
 struct UnitBodies<'a> {
     functions: &'a [Function],
     data: &'a [GivenData],
     names: &'a mut Names,
-    code_size: &'a mut dyn FnMut(&Function) -> Option<u32>,
+    code_size: &'a mut CodeSize<'a>,
 }
 
 impl Bodies for UnitBodies<'_> {
@@ -61,7 +64,11 @@ impl Bodies for UnitBodies<'_> {
     }
 
     fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        (self.code_size)(&self.functions[function.index()])
+        (self.code_size)(&self.functions[function.index()], false)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
+        (self.code_size)(candidate, keep)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
@@ -70,12 +77,11 @@ impl Bodies for UnitBodies<'_> {
     }
 }
 
-/// Plans what becomes of `unit`. `code_size` compiles a function and tells its
-/// size in bytes; it is asked only where a decision hinges on it.
+/// Plans what becomes of `unit`. `code_size` is asked only where a decision hinges on it.
 pub fn plan(
     unit: &Unit,
     options: &Options<'_>,
-    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+    code_size: &mut CodeSize<'_>,
 ) -> Result<(Plan, Names)> {
     let mut names = unit.names.clone();
     let plan = plan_functions(&unit.functions, unit, &mut names, options, code_size)?;
@@ -89,7 +95,7 @@ pub fn plan_functions(
     unit: &Unit,
     names: &mut Names,
     options: &Options<'_>,
-    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
+    code_size: &mut CodeSize<'_>,
 ) -> Result<Plan> {
     let mut merger = Merger::new(*options);
     for (func, given) in functions.iter().zip(&unit.given) {
@@ -115,7 +121,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
         emit.push(match plan.entry(function).disposition() {
             Disposition::Redirect { to: _ } => Emit::Nothing,
             Disposition::Alias { to } => Emit::Alias(symbol(to)),
-            Disposition::Thunk { to } => Emit::Thunk(symbol(to)),
+            Disposition::Thunk { to } => Emit::Thunk(symbol(to), plan.thunk_arguments(function)),
             // What the text already calls a thunk stays one.
             Disposition::Keep => match &given.became {
                 Some((kind, target)) => {
@@ -123,7 +129,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
                         .function(target)
                         .map_or(target.clone(), |target| symbol(plan.call_target(target)));
                     match kind {
-                        Became::Thunk => Emit::Thunk(target),
+                        Became::Thunk => Emit::Thunk(target, Vec::new()),
                         Became::Alias => Emit::Alias(target),
                     }
                 }
@@ -139,6 +145,12 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
         let mut func = unit.functions[shared.body_of.index()].clone();
         func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
         plan.apply(shared.function, &mut func, options);
+        emit.push(Emit::Body(Box::new(func)));
+        changed.push(true);
+    }
+    for merged in plan.merged_bodies() {
+        let mut func = merged.body.clone();
+        plan.apply(merged.function, &mut func, options);
         emit.push(Emit::Body(Box::new(func)));
         changed.push(true);
     }
@@ -171,11 +183,7 @@ fn left_of(plan: &Plan, data: DataIndex, given: &GivenData) -> Option<GivenData>
 }
 
 /// Plans and applies.
-pub fn merge(
-    unit: &Unit,
-    options: &Options<'_>,
-    code_size: &mut dyn FnMut(&Function) -> Option<u32>,
-) -> Result<Merged> {
+pub fn merge(unit: &Unit, options: &Options<'_>, code_size: &mut CodeSize<'_>) -> Result<Merged> {
     let (plan, names) = plan(unit, options, code_size)?;
     Ok(apply(unit, plan, names, options))
 }

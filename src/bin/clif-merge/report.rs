@@ -12,7 +12,6 @@ use crate::isa;
 use crate::measure::{self, Sizes, total};
 use crate::output;
 use crate::pass;
-use crate::similar::Similar;
 use crate::table::{Align, percent, render, thousands};
 use crate::unit::Unit;
 use anyhow::Result;
@@ -109,8 +108,6 @@ struct Report {
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
-    /// Functions that differ only in constants and in what they refer to.
-    similar: Similar,
     /// Data objects.
     data: Data,
 }
@@ -247,7 +244,7 @@ fn measure(
 
     let options = pass.options(host, aliases);
     let mut compiler = Compiler::new(host);
-    let mut code_size = |func: &_| compiler.size(func);
+    let mut code_size = |func: &_, _| compiler.size(func);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
     let (mut applied, mut pass_time) = measure::pass(&unit, &options, &mut code_size)?;
     for _ in 1..repeat {
@@ -267,7 +264,7 @@ fn measure(
 
     let other_options = pass.options(other, aliases);
     let mut compiler = Compiler::new(other);
-    let merged = pass::merge(&unit, &other_options, &mut |func| compiler.size(func))?;
+    let merged = pass::merge(&unit, &other_options, &mut |func, _| compiler.size(func))?;
     let other_sizes = measure::sizes(&unit, &merged, other, general.quiet)?;
     let [host_bytes, other_bytes] = [&compiled.sizes, &other_sizes].map(Bytes::of);
     let (x86_64, aarch64) = match host_is_arm {
@@ -295,7 +292,6 @@ fn measure(
             compile_after: seconds(compiled.after),
         },
         largest: largest(&unit, &plan, &compiled.sizes, rows),
-        similar: Similar::of(&unit, &plan, &options, &compiled.sizes),
         data: Data::of(&plan),
     })
 }
@@ -424,7 +420,6 @@ fn text(report: &Report) -> String {
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right];
     text += &format!("\n{}", render(&right, &rows));
-    text += &report.similar.text(report.host_bytes().1.after);
     text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
     let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];

@@ -609,8 +609,13 @@ fn only_calls(func: &Function, target: &UserExternalName) -> bool {
     let encoding = Encoding::of(func, &options);
     [false, true].iter().any(|&tail_calls| {
         let name = func.name.clone();
-        let thunk =
-            call_thunk(name, &func.signature, target, &CallThunks { tail_calls, colocated: true });
+        let thunk = call_thunk(
+            name,
+            &func.signature,
+            &[],
+            target,
+            &CallThunks { tail_calls, colocated: true },
+        );
         encoding.is_some() && encoding == Encoding::of(&thunk, &options)
     })
 }

@@ -69,7 +69,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let unit = Input { paths, defaults }.read(&common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
-    let (plan, plan_names) = pass::plan(&unit, &options, &mut |func| compiler.size(func))?;
+    let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;
     let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
     let text = match &names[..] {
         [one] => match explainer.find(one)? {

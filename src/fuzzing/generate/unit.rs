@@ -21,7 +21,7 @@ use crate::fuzzing::recipes::{DataMember, Member, Unit};
 use crate::fuzzing::support::{Rng, free};
 use crate::{
     Addresses, Attributes, Contents, DataAttributes, DataObject, DataReloc, Linkage, Options,
-    Prebucket, Target,
+    Policy, Prebucket, Similar, Target,
 };
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::immediates::Imm64;
@@ -528,6 +528,7 @@ fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
             alignment: draw.choose(&[1, 16, 1, 64]),
             pinned: draw.one_in(12),
             no_merge: draw.one_in(12),
+            hot: draw.one_in(8),
         },
     }
 }
@@ -639,6 +640,10 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         aliases: draw.one_in(2),
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
+        similar: Similar {
+            policy: draw.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size]),
+            callees: draw.choose(&crate::Callees::ALL),
+        },
         ..Options::default()
     }
 }

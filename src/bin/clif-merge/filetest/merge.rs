@@ -142,7 +142,7 @@ fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
 ///
 /// The law that is broken.
 pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) -> Result<Merged> {
-    let merged = pass::merge(unit, options, &mut |func| code_size(func, isa))?;
+    let merged = pass::merge(unit, options, &mut |func, _| code_size(func, isa))?;
     check::proof(unit, &merged, options)?;
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
@@ -185,7 +185,9 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
         first = format!("; {first}: {}", entry.reason());
         if entry.disposition() == Disposition::Keep {
             match &merged.emit[at] {
-                Emit::Thunk(to) => first += &format!(", a thunk to {}", merged.names.display(to)),
+                Emit::Thunk(to, _) => {
+                    first += &format!(", a thunk to {}", merged.names.display(to))
+                }
                 Emit::Alias(to) => first += &format!(", an alias of {}", merged.names.display(to)),
                 Emit::Body(_) | Emit::Nothing => {}
             }
@@ -267,7 +269,7 @@ fn check_valid(merged: &Merged, isa: Option<&dyn TargetIsa>) -> Result<()> {
 fn bodies(merged: &Merged) -> impl Iterator<Item = &Function> {
     merged.emit.iter().filter_map(|emit| match emit {
         Emit::Body(func) => Some(&**func),
-        Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
+        Emit::Thunk(..) | Emit::Alias(_) | Emit::Nothing => None,
     })
 }
 
@@ -348,7 +350,7 @@ fn check_order(
         data: unit.data.iter().rev().cloned().collect(),
         names: unit.names.clone(),
     };
-    let (plan, names) = pass::plan(&reversed, options, &mut |func| code_size(func, isa))?;
+    let (plan, names) = pass::plan(&reversed, options, &mut |func, _| code_size(func, isa))?;
     let symbol_in = |plan: &Plan, function: Option<FunctionIndex>| {
         function.map(|function| plan.entry(function).symbol().clone())
     };
@@ -404,7 +406,7 @@ fn check_idempotence(
     let first = emit(unit, merged);
     let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
     let unit = unit::parse_unit(&[source], Defaults::default(), CallConv::Fast)?;
-    let merged = pass::merge(&unit, options, &mut |func| code_size(func, isa))?;
+    let merged = pass::merge(&unit, options, &mut |func, _| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
         ensure!(
             entry.disposition() == Disposition::Keep,

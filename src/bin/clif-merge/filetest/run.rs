@@ -14,10 +14,10 @@ use crate::pass::{CALL_THUNKS, Emit, Merged};
 use crate::unit::Unit;
 use anyhow::{Result, anyhow, ensure};
 use cranelift_codegen::data_value::{DataValue, DisplayDataValues};
-use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{FunctionIndex, Options, call_thunk, cranelift_codegen};
+use cranelift_mergefunc::{Argument, FunctionIndex, Options, call_thunk, cranelift_codegen};
 use cranelift_reader::{RunCommand, parse_run_command};
 use std::collections::HashSet;
 
@@ -136,7 +136,7 @@ fn undefined(
     let there: HashSet<_> = there.chain(data.iter().map(|data| &data.symbol)).collect();
     let bodies = functions.iter().filter_map(|(_, emit)| match emit {
         Emit::Body(func) => Some(&**func),
-        Emit::Thunk(_) | Emit::Alias(_) | Emit::Nothing => None,
+        Emit::Thunk(..) | Emit::Alias(_) | Emit::Nothing => None,
     });
     let pointers = data.iter().flat_map(|data| &data.object.relocations);
     let aliases = data.iter().filter_map(|data| data.alias.as_ref());
@@ -162,16 +162,16 @@ fn compile(
             Emit::Nothing => continue,
             Emit::Body(func) => Code::Body(func),
             // The JIT has no second names; a jump is where the symbol leads all the same.
-            Emit::Thunk(to) | Emit::Alias(to) => match options.target.jump_thunk {
-                Some(thunk) => Code::Jump(thunk, to),
-                None => Code::Body(Box::new(calling(&symbol, &unit.functions[at], &to))),
-            },
+            Emit::Alias(to) => thunk(&symbol, &unit.functions[at].signature, &[], &to, options),
+            Emit::Thunk(to, arguments) => {
+                thunk(&symbol, &unit.functions[at].signature, &arguments, &to, options)
+            }
         };
         // The shared bodies come last, and have the signature of those that share them.
         let signature = match (&code, unit.functions.get(at)) {
             (_, Some(func)) => func.signature.clone(),
             (Code::Body(func), None) => func.signature.clone(),
-            (Code::Jump(..), None) => unreachable!("a shared body is a body"),
+            (Code::Thunk(_), None) => unreachable!("a shared body is a body"),
         };
         definitions.push(Definition { symbol, signature, code });
     }
@@ -184,9 +184,21 @@ fn compile(
     })
 }
 
-/// A thunk for a machine on which the library has no jump.
-fn calling(symbol: &UserExternalName, original: &Function, to: &UserExternalName) -> Function {
-    call_thunk(UserFuncName::User(symbol.clone()), &original.signature, to, &CALL_THUNKS)
+/// A jump, or where there is none a function that calls.
+fn thunk(
+    symbol: &UserExternalName,
+    signature: &Signature,
+    arguments: &[Argument],
+    to: &UserExternalName,
+    options: &Options<'_>,
+) -> Code {
+    match options.target.thunk_code(signature, arguments, to) {
+        Some(code) => Code::Thunk(code),
+        None => {
+            let name = UserFuncName::User(symbol.clone());
+            Code::Body(Box::new(call_thunk(name, signature, arguments, to, &CALL_THUNKS)))
+        }
+    }
 }
 
 /// Performs the commands, and tells what the `print:` commands say.

@@ -1,11 +1,15 @@
-//! The only file that names an architecture.
+//! The only module that names an architecture.
 //!
 //! It says what the plan must know of a target: whether one jump can stand for a whole function,
 //! how many bytes that takes and how they are written, what the smallest function is, and the
 //! native byte order. It makes no decision and generates no code beyond those bytes.
 
+mod registers;
+
+pub use registers::{ThunkCode, ThunkReloc};
+
 use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::ir::Endianness;
+use cranelift_codegen::ir::{Endianness, Type, types};
 use cranelift_codegen::isa::TargetIsa;
 
 /// The properties of a target that function merging depends on.
@@ -19,6 +23,8 @@ pub struct Target {
     /// Every stack slot is aligned to so many bytes, whatever it asks for: a power of two, 4 if it is
     /// not known.
     pub slot_alignment: u32,
+    /// The type of an address, if it is known: without, no function can be passed as an argument.
+    pub pointer_type: Option<Type>,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
 }
@@ -58,7 +64,13 @@ impl Target {
     /// A target of which nothing is known. It has no jump thunks, so a function that would need
     /// one is left alone.
     pub const fn generic() -> Target {
-        Target { jump_thunk: None, endianness: None, slot_alignment: 4, smallest_function: 0 }
+        Target {
+            jump_thunk: None,
+            endianness: None,
+            slot_alignment: 4,
+            pointer_type: None,
+            smallest_function: 0,
+        }
     }
 
     /// x86-64: `jmp rel32`, 5 bytes.
@@ -74,6 +86,7 @@ impl Target {
             }),
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
+            pointer_type: Some(types::I64),
             // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret
             smallest_function: 9,
         }
@@ -97,6 +110,7 @@ impl Target {
             }),
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
+            pointer_type: Some(types::I64),
             // ret, after the same landing pad that the thunk has
             smallest_function: length as u32,
         }
@@ -117,6 +131,7 @@ impl Target {
             _ => Target {
                 endianness: Some(isa.endianness()),
                 slot_alignment: u32::from(isa.pointer_bytes()),
+                pointer_type: Some(isa.pointer_type()),
                 ..Target::generic()
             },
         }

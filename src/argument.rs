@@ -1,0 +1,182 @@
+//! Arguments: what the body of several similar functions is told, so that it does what one of them does.
+//!
+//! A function that was merged with others that differ from it in constants and callees is a call to their
+//! body with its own arguments behind those of its caller. This module says what arguments are, and puts
+//! them into code. It does *not* decide what becomes an argument (`similar` does).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::immediates::Imm64;
+use cranelift_codegen::ir::{
+    AbiParam, ExceptionTableData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData,
+    Inst, InstBuilder, InstructionData, Signature, Type, UserExternalName, Value,
+};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// What a body is told in place of a constant or a reference. A constant of more than 64 bits takes two
+/// arguments, the low half first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Argument {
+    /// A constant, as an integer of up to 64 bits.
+    Constant {
+        /// The type of the integer.
+        ty: Type,
+        /// Its bits; those that the type does not have are 0.
+        bits: u64,
+    },
+    /// The address of a function.
+    Function {
+        /// The type of an address.
+        ty: Type,
+        /// Which one.
+        symbol: UserExternalName,
+        /// How it is called.
+        signature: Arc<Signature>,
+        /// Whether a call reaches it without going through a table.
+        colocated: bool,
+    },
+    /// An address so many bytes behind that of a symbol.
+    Address {
+        /// The type of an address.
+        ty: Type,
+        /// The symbol.
+        symbol: UserExternalName,
+        /// Bytes.
+        offset: i64,
+        /// Whether the symbol is so near that no table is needed.
+        colocated: bool,
+    },
+}
+
+impl Argument {
+    /// The type of the parameter that takes it.
+    pub fn ty(&self) -> Type {
+        match self {
+            Argument::Constant { ty, .. }
+            | Argument::Function { ty, .. }
+            | Argument::Address { ty, .. } => *ty,
+        }
+    }
+
+    /// The symbol whose address it is, or is behind.
+    pub fn symbol(&self) -> Option<&UserExternalName> {
+        match self {
+            Argument::Constant { .. } => None,
+            Argument::Function { symbol, .. } | Argument::Address { symbol, .. } => Some(symbol),
+        }
+    }
+
+    /// The same, of what stands for each address.
+    pub(crate) fn redirected(
+        &self,
+        address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
+    ) -> Argument {
+        let mut redirected = self.clone();
+        if let Argument::Function { symbol, .. } | Argument::Address { symbol, .. } =
+            &mut redirected
+            && let Some(to) = address(symbol)
+        {
+            *symbol = to;
+        }
+        redirected
+    }
+
+    /// Computes it where the cursor is.
+    pub(crate) fn insert(&self, cursor: &mut FuncCursor<'_>) -> Value {
+        match self {
+            Argument::Constant { ty, bits } => cursor.ins().iconst(*ty, *bits as i64),
+            Argument::Function { ty, symbol, signature, colocated } => {
+                let func = &mut *cursor.func;
+                let signature = func.import_signature(Signature::clone(signature));
+                let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+                let func_ref = func.import_function(ExtFuncData {
+                    name,
+                    signature,
+                    colocated: *colocated,
+                    patchable: false,
+                });
+                cursor.ins().func_addr(*ty, func_ref)
+            }
+            Argument::Address { ty, symbol, offset, colocated } => {
+                let func = &mut *cursor.func;
+                let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+                let gv = func.create_global_value(GlobalValueData::Symbol {
+                    name,
+                    offset: Imm64::new(*offset),
+                    colocated: *colocated,
+                    tls: false,
+                });
+                cursor.ins().symbol_value(*ty, gv)
+            }
+        }
+    }
+}
+
+/// The signature of a body that takes these arguments behind the parameters of `signature`.
+pub(crate) fn extended(signature: &Signature, arguments: &[Argument]) -> Signature {
+    let mut extended = signature.clone();
+    extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
+    extended
+}
+
+/// What calls through a function reference pass behind the arguments that there are.
+pub(crate) type Appended = HashMap<FuncRef, Vec<Argument>, FxBuildHasher>;
+
+/// Has the calls of `func` pass further arguments. Linear in the size of `func`.
+pub(crate) fn append(func: &mut Function, calls: &Appended) {
+    if calls.is_empty() {
+        return;
+    }
+    let mut sites: Vec<(Inst, &[Argument])> = Vec::new();
+    for block in func.layout.blocks() {
+        for inst in func.layout.block_insts(block) {
+            if let Some(arguments) = called(func, inst).and_then(|callee| calls.get(&callee)) {
+                sites.push((inst, arguments));
+            }
+        }
+    }
+    for (inst, arguments) in sites {
+        let location = func.srcloc(inst);
+        let mut cursor = FuncCursor::new(func).at_inst(inst).with_srcloc(location);
+        let values: Vec<Value> =
+            arguments.iter().map(|argument| argument.insert(&mut cursor)).collect();
+        let callee = called(func, inst).expect("a direct call");
+        push_arguments(func, inst, callee, &values);
+    }
+}
+
+/// The function that an instruction calls directly.
+pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
+    match func.dfg.insts[inst] {
+        InstructionData::Call { opcode: _, args: _, func_ref }
+        | InstructionData::TryCall { opcode: _, args: _, func_ref, exception: _ } => Some(func_ref),
+        _ => None,
+    }
+}
+
+/// Has a direct call go to `callee` and pass these arguments behind its own.
+pub(crate) fn push_arguments(func: &mut Function, inst: Inst, callee: FuncRef, values: &[Value]) {
+    let dfg = &mut func.dfg;
+    let signature = dfg.ext_funcs[callee].signature;
+    let args = match &mut dfg.insts[inst] {
+        InstructionData::Call { opcode: _, args, func_ref } => {
+            *func_ref = callee;
+            args
+        }
+        InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
+            *func_ref = callee;
+            // The table says how the callee is called, and other calls may share it.
+            let table = dfg.exception_tables[*exception].deep_clone(&mut dfg.value_lists);
+            let (normal, handlers) = (*table.normal_return(), table.items());
+            let table = ExceptionTableData::new(signature, normal, handlers);
+            *exception = dfg.exception_tables.push(table);
+            args
+        }
+        _ => unreachable!("a direct call"),
+    };
+    for &value in values {
+        args.push(value, &mut dfg.value_lists);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a value is known to be, where bodies are told things.
+//!
+//! A body that does for several functions has parameters where these have constants and references, so
+//! the two cannot be walked instruction by instruction. What the kept code is told is known: in each claim
+//! it is a constant, or the address of a symbol. So such values, and what is computed from them in order to
+//! use them like what they stand for, are not bound to values of the original but evaluated, on both sides
+//! alike, and compared where they are used. Everything else is bound as ever.
+
+use super::simulation::resolve;
+use crate::argument::Argument;
+use cranelift_codegen::ir::{
+    Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags, Opcode,
+    StackSlot, Type, UserExternalName, Value, types,
+};
+use cranelift_entity::SecondaryMap;
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    /// So many bits; those that the type does not have are 0.
+    Bits(Type, u128),
+    /// So many bytes behind something, in wrapping arithmetic of the type.
+    Behind(Type, Base, u64),
+}
+
+/// What an address is counted from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Value(Value),
+    Slot(StackSlot),
+    Symbol(UserExternalName),
+}
+
+impl Term {
+    /// So many bytes further.
+    pub fn add(self, bytes: i64) -> Option<Term> {
+        match self {
+            Term::Bits(ty, bits) if ty.is_int() && ty.bits() <= 64 => {
+                let sum = (bits as u64).wrapping_add(bytes as u64);
+                Some(Term::Bits(ty, u128::from(masked(ty, sum))))
+            }
+            Term::Behind(ty, base, offset) => {
+                Some(Term::Behind(ty, base, masked(ty, offset.wrapping_add(bytes as u64))))
+            }
+            Term::Bits(..) => None,
+        }
+    }
+}
+
+/// What is told in place of a constant or a reference: what a claim about a body with parameters depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Told {
+    /// The number of the type, and the bits.
+    Bits(u16, u64),
+    /// The number of the type, the symbol, and bytes behind it.
+    Symbol(u16, (u32, u32), u64),
+}
+
+impl From<&Argument> for Told {
+    fn from(argument: &Argument) -> Told {
+        let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
+        match argument {
+            Argument::Constant { ty, bits } => Told::Bits(ty.index() as u16, *bits),
+            Argument::Function { ty, symbol, signature: _, colocated: _ } => {
+                Told::Symbol(ty.index() as u16, key(symbol), 0)
+            }
+            Argument::Address { ty, symbol, offset, colocated: _ } => {
+                Told::Symbol(ty.index() as u16, key(symbol), masked(*ty, *offset as u64))
+            }
+        }
+    }
+}
+
+impl Told {
+    /// What a body is told by an operand that is known, of a type that can be passed.
+    pub(super) fn of(term: &Term) -> Option<Told> {
+        match term {
+            Term::Bits(ty, bits) if ty.is_int() => {
+                Some(Told::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
+            }
+            Term::Behind(ty, Base::Symbol(symbol), offset) => {
+                Some(Told::Symbol(ty.index() as u16, (symbol.namespace, symbol.index), *offset))
+            }
+            Term::Bits(..) | Term::Behind(..) => None,
+        }
+    }
+
+    /// What the parameter of this type is; `None` if it has another type.
+    pub(super) fn term(&self, ty: Type) -> Option<Term> {
+        match self {
+            Told::Bits(number, bits) => {
+                (ty.index() as u16 == *number).then(|| Term::Bits(ty, u128::from(*bits)))
+            }
+            Told::Symbol(number, (namespace, index), offset) => {
+                let symbol = UserExternalName::new(*namespace, *index);
+                (ty.index() as u16 == *number)
+                    .then(|| Term::Behind(ty, Base::Symbol(symbol), *offset))
+            }
+        }
+    }
+}
+
+/// The low bits of a number, as many as an integer type of up to 64 bits has.
+pub(super) fn masked(ty: Type, bits: u64) -> u64 {
+    bits & (u64::MAX >> (64 - ty.bits().clamp(1, 64)))
+}
+
+/// The known values of one function.
+#[derive(Default)]
+pub(super) struct Terms(SecondaryMap<Value, Option<Term>>);
+
+impl Terms {
+    pub fn set(&mut self, value: Value, term: Term) {
+        self.0[value] = Some(term);
+    }
+
+    /// What a value is, if it is known.
+    pub fn get(&self, func: &Function, value: Value) -> Option<&Term> {
+        self.0[resolve(&func.dfg, value)?].as_ref()
+    }
+
+    fn bits(&self, func: &Function, value: Value) -> Option<(Type, u128)> {
+        match self.get(func, value)? {
+            Term::Bits(ty, bits) => Some((*ty, *bits)),
+            Term::Behind(..) => None,
+        }
+    }
+
+    /// A value as so many bytes behind something.
+    pub fn behind(&self, func: &Function, value: Value) -> Option<Term> {
+        let original = resolve(&func.dfg, value)?;
+        let ty = func.dfg.value_type(original);
+        Some(self.0[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
+    }
+
+    /// Takes note of what `inst` computes, if that is all it does: then it has no counterpart.
+    pub fn learn(&mut self, func: &Function, inst: Inst) -> bool {
+        let &[result] = func.dfg.inst_results(inst) else {
+            return false;
+        };
+        let term = self.evaluate(func, inst, func.dfg.value_type(result));
+        let known = term.is_some();
+        self.0[result] = term;
+        known
+    }
+
+    fn evaluate(&self, func: &Function, inst: Inst, ty: Type) -> Option<Term> {
+        use InstructionData as I;
+        let symbol = |name: &ExternalName| match name {
+            ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
+            _ => None,
+        };
+        let at = |name: &ExternalName, offset: i64| {
+            Some(Term::Behind(ty, Base::Symbol(symbol(name)?), masked(ty, offset as u64)))
+        };
+        match &func.dfg.insts[inst] {
+            I::UnaryImm { opcode: Opcode::Iconst, imm } => {
+                Some(Term::Bits(ty, u128::from(masked(ty, imm.bits() as u64))))
+            }
+            I::UnaryIeee16 { opcode: _, imm } => Some(Term::Bits(ty, imm.bits().into())),
+            I::UnaryIeee32 { opcode: _, imm } => Some(Term::Bits(ty, imm.bits().into())),
+            I::UnaryIeee64 { opcode: _, imm } => Some(Term::Bits(ty, imm.bits().into())),
+            I::UnaryConst { opcode: _, constant_handle } => {
+                let known = func.dfg.constants.iter().any(|(known, _)| known == constant_handle);
+                let data = known.then(|| func.dfg.constants.get(*constant_handle).as_slice())?;
+                let mut bits = [0; 16];
+                if data.len() != ty.bytes() as usize {
+                    return None;
+                }
+                bits.get_mut(..data.len())?.copy_from_slice(data);
+                Some(Term::Bits(ty, u128::from_le_bytes(bits)))
+            }
+            I::FuncAddr { opcode: _, func_ref } => {
+                let callee = func.dfg.ext_funcs.get(*func_ref)?;
+                if callee.patchable {
+                    return None;
+                }
+                at(&callee.name, 0)
+            }
+            I::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
+                match func.global_values.get(*global_value)? {
+                    GlobalValueData::Symbol { name, offset, colocated: _, tls: false } => {
+                        at(name, offset.bits())
+                    }
+                    _ => None,
+                }
+            }
+            I::StackAddr { opcode: _, stack_slot, offset } => {
+                let offset = i64::from(i32::from(*offset)) as u64;
+                Some(Term::Behind(ty, Base::Slot(*stack_slot), masked(ty, offset)))
+            }
+            I::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags } => {
+                let (from, bits) = self.bits(func, *arg)?;
+                let by_lanes = from.lane_count() != ty.lane_count();
+                (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, bits))
+            }
+            I::Binary { opcode: Opcode::Iadd, args } if ty.is_int() && ty.bits() <= 64 => {
+                self.sum(func, *args, ty)
+            }
+            I::Binary { opcode: Opcode::Iconcat, args } => {
+                let [(low_ty, low), (_, high)] =
+                    [self.bits(func, args[0])?, self.bits(func, args[1])?];
+                (low_ty == types::I64).then_some(Term::Bits(ty, low | high << 64))
+            }
+            I::Unary { opcode: Opcode::ScalarToVector, arg } if ty == types::I64X2 => {
+                Some(Term::Bits(ty, self.bits(func, *arg)?.1))
+            }
+            I::TernaryImm8 { opcode: Opcode::Insertlane, args, imm } if ty == types::I64X2 => {
+                let [(_, vector), (_, lane)] =
+                    [self.bits(func, args[0])?, self.bits(func, args[1])?];
+                let shift = 64 * u32::from(*imm & 1);
+                let kept = vector & !(u128::from(u64::MAX) << shift);
+                Some(Term::Bits(ty, kept | lane << shift))
+            }
+            _ => None,
+        }
+    }
+
+    fn sum(&self, func: &Function, args: [Value; 2], ty: Type) -> Option<Term> {
+        let bits = args.map(|arg| self.bits(func, arg).map(|(_, bits)| bits as u64));
+        let (other, added) = match bits {
+            [None, None] => return None,
+            [Some(a), Some(b)] => {
+                return Some(Term::Bits(ty, u128::from(masked(ty, a.wrapping_add(b)))));
+            }
+            [None, Some(added)] => (args[0], added),
+            [Some(added), None] => (args[1], added),
+        };
+        match self.behind(func, other)? {
+            Term::Behind(_, base, offset) => {
+                Some(Term::Behind(ty, base, masked(ty, offset.wrapping_add(added))))
+            }
+            Term::Bits(..) => None,
+        }
+    }
+}
+
+fn is_little(func: &Function, flags: MemFlags) -> bool {
+    func.dfg.mem_flags.is_valid(flags)
+        && func.dfg.mem_flags[flags].explicit_endianness() == Some(Endianness::Little)
+}

@@ -1,0 +1,136 @@
+//! Bytes: of bodies, of passing arguments, of thunks, each as the back end compiles it.
+//!
+//! Bodies are compiled as they would be emitted. What a call takes to pass further arguments is the
+//! difference between a function that calls with them and one that calls without; it depends on the
+//! signature, and for each argument on what it takes to compute it, so little has to be compiled. Nothing
+//! is decided here.
+
+use crate::apply::call_thunk;
+use crate::argument::Argument;
+use crate::options::{CallThunks, Options};
+use crate::unit::Bodies;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Signature, Type, UserExternalName, UserFuncName};
+use cranelift_codegen::isa::CallConv;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// What has been compiled in order to know how large it is.
+pub(super) struct Costs<'a> {
+    options: &'a Options<'a>,
+    /// What a call with zeros behind the arguments takes more than one without: by the signature of the
+    /// function, and the types of the zeros.
+    calls: HashMap<(Signature, Vec<Type>), Option<u32>, FxBuildHasher>,
+    /// What computing an argument takes more than computing a zero.
+    arguments: HashMap<Argument, Option<i32>, FxBuildHasher>,
+    /// The size of a function that calls one of this signature and passes on what it is passed.
+    thunks: HashMap<Signature, Option<u32>, FxBuildHasher>,
+}
+
+/// Whom a probe calls. Probes are never emitted.
+fn somebody() -> UserExternalName {
+    UserExternalName::new(u32::MAX, u32::MAX)
+}
+
+impl<'a> Costs<'a> {
+    pub fn new(options: &'a Options<'a>) -> Costs<'a> {
+        Costs {
+            options,
+            calls: HashMap::default(),
+            arguments: HashMap::default(),
+            thunks: HashMap::default(),
+        }
+    }
+
+    /// Bytes of a function that passes what it is passed, and these arguments, to another.
+    fn probe(
+        bodies: &mut dyn Bodies,
+        signature: &Signature,
+        arguments: &[Argument],
+        tail_calls: bool,
+    ) -> Option<u32> {
+        let options = CallThunks { tail_calls, colocated: true };
+        let name = UserFuncName::default();
+        bodies.candidate_size(&call_thunk(name, signature, arguments, &somebody(), &options), false)
+    }
+
+    fn plain(&mut self, bodies: &mut dyn Bodies, signature: &Signature) -> Option<u32> {
+        if let Some(&known) = self.thunks.get(signature) {
+            return known;
+        }
+        let size = Self::probe(bodies, signature, &[], false);
+        self.thunks.insert(signature.clone(), size);
+        size
+    }
+
+    /// What it takes to compute an argument beyond a zero of its type.
+    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<i32> {
+        if let Some(&known) = self.arguments.get(argument) {
+            return known;
+        }
+        // A convention that every back end has.
+        let signature = Signature::new(CallConv::Fast);
+        let mut size = |argument: Argument| Self::probe(bodies, &signature, &[argument], false);
+        let zero = Argument::Constant { ty: argument.ty(), bits: 0 };
+        let own = size(argument.clone()).zip(size(zero));
+        let difference = own.map(|(own, zero)| own as i32 - zero as i32);
+        self.arguments.insert(argument.clone(), difference);
+        difference
+    }
+
+    fn zeros(
+        &mut self,
+        bodies: &mut dyn Bodies,
+        signature: &Signature,
+        arguments: &[Argument],
+    ) -> Option<u32> {
+        let types: Vec<Type> = arguments.iter().map(Argument::ty).collect();
+        let key = (signature.clone(), types);
+        if let Some(&known) = self.calls.get(&key) {
+            return known;
+        }
+        let zeros: Vec<Argument> =
+            key.1.iter().map(|&ty| Argument::Constant { ty, bits: 0 }).collect();
+        let with = Self::probe(bodies, signature, &zeros, false);
+        let without = self.plain(bodies, signature);
+        let size = with.zip(without).map(|(with, without)| with.saturating_sub(without));
+        self.calls.insert(key, size);
+        size
+    }
+
+    /// What it takes to pass these arguments at a call of a function of this signature, in bytes. `None` if
+    /// it cannot be compiled.
+    pub fn passing(
+        &mut self,
+        bodies: &mut dyn Bodies,
+        signature: &Signature,
+        arguments: &[Argument],
+    ) -> Option<u32> {
+        let mut size = i64::from(self.zeros(bodies, signature, arguments)?);
+        for argument in arguments {
+            size += i64::from(self.argument(bodies, argument)?);
+        }
+        Some(u32::try_from(size).unwrap_or(0))
+    }
+
+    /// The size of a thunk that passes these arguments, in bytes. `None` if there is none.
+    pub fn thunk(
+        &mut self,
+        bodies: &mut dyn Bodies,
+        signature: &Signature,
+        arguments: &[Argument],
+        observes_its_frame: bool,
+    ) -> Option<u32> {
+        let raw = self.options.target.thunk_code(signature, arguments, &somebody());
+        if let Some(code) = raw {
+            return Some(code.size());
+        }
+        let call_thunks = self.options.call_thunks?;
+        let grows = signature.call_conv == CallConv::Tail && !call_thunks.tail_calls;
+        if observes_its_frame || grows {
+            return None;
+        }
+        let passing = self.passing(bodies, signature, arguments)?;
+        Some(self.plain(bodies, signature)? + passing)
+    }
+}

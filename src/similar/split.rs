@@ -1,0 +1,163 @@
+//! Splitting: which of the functions of one shape should share a body.
+//!
+//! A body for all of them has a parameter for each place at which any two differ, and every call pays for
+//! all of these. So it can be better to have several bodies, each for functions that differ in less. Sets
+//! are divided by the values of one parameter at a time, where the parts save more than the whole; a part
+//! that does not pay is divided further, never dropped as a whole. What a set saves is estimated here, from
+//! sizes that were measured; whether a part really pays is found out by compiling its body, elsewhere.
+//!
+//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at
+//! most 2p sets on its way.
+
+use alloc::vec::Vec;
+
+/// How many parameters are tried for dividing a set.
+const TRIED: usize = 6;
+
+/// What splitting must know, in bytes.
+pub(super) struct Problem {
+    /// Of one body.
+    pub body: i64,
+    /// Of a thunk, without what it passes.
+    pub jump: i64,
+    pub rows: Vec<Row>,
+    pub columns: Vec<Column>,
+}
+
+/// A function.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    /// How often it is called directly.
+    pub calls: i64,
+    /// Whether its symbol must stay.
+    pub thunk: bool,
+}
+
+/// What could be a parameter.
+pub(super) struct Column {
+    /// The number of the value that each row has, in the order of `cost`.
+    pub cells: Vec<u32>,
+    /// What it takes to pass each value.
+    pub cost: Vec<i64>,
+    /// What the body takes to have it as a parameter, roughly.
+    pub overhead: i64,
+    /// Whether it must not be a parameter.
+    pub forbidden: bool,
+}
+
+/// Functions that may share a body.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Ascending, two or more.
+    pub rows: Vec<u32>,
+    /// Columns by which nothing is left to be divided.
+    done: Vec<usize>,
+}
+
+impl Part {
+    /// All rows of a problem.
+    pub fn whole(problem: &Problem) -> Part {
+        Part { rows: (0..problem.rows.len() as u32).collect(), done: Vec::new() }
+    }
+}
+
+impl Problem {
+    /// The columns in which rows differ.
+    fn varying<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let differ = move |&column: &usize| {
+            let cells = &self.columns[column].cells;
+            let first = cells[rows[0] as usize];
+            rows.iter().any(|&row| cells[row as usize] != first)
+        };
+        (0..self.columns.len()).filter(differ)
+    }
+
+    fn cost(&self, column: usize, row: u32) -> i64 {
+        let Column { cells, cost, .. } = &self.columns[column];
+        cost[cells[row as usize] as usize]
+    }
+
+    /// Bytes that one body for these rows saves, roughly.
+    pub fn profit(&self, rows: &[u32]) -> i64 {
+        if rows.len() < 2 {
+            return 0;
+        }
+        let mut passing = alloc::vec![0; rows.len()];
+        let mut saved = (rows.len() as i64 - 1) * self.body;
+        for column in self.varying(rows) {
+            if self.columns[column].forbidden {
+                return i64::MIN / 4;
+            }
+            saved -= self.columns[column].overhead;
+            for (passing, &row) in passing.iter_mut().zip(rows) {
+                *passing += self.cost(column, row);
+            }
+        }
+        for (passing, &row) in passing.iter().zip(rows) {
+            let Row { calls, thunk } = self.rows[row as usize];
+            let by_thunk = self.jump + passing;
+            saved -= if thunk { by_thunk } else { by_thunk.min(calls * passing) };
+        }
+        saved
+    }
+
+    /// Divides a set, if its parts are better than the whole, or in any case if they `must` be. Parts of
+    /// one row are left out.
+    pub fn divide(&self, part: &Part, must: bool) -> Option<Vec<Part>> {
+        let Part { rows, done } = part;
+        let whole = if must { i64::MIN / 2 } else { self.profit(rows) };
+        let mut by_bytes: Vec<(i64, usize)> = Vec::new();
+        for column in self.varying(rows) {
+            if done.contains(&column) {
+                continue;
+            }
+            let bytes: i64 = rows
+                .iter()
+                .map(|&row| self.cost(column, row) * self.rows[row as usize].calls.max(1))
+                .sum();
+            let forbidden = self.columns[column].forbidden;
+            by_bytes.push((if forbidden { i64::MIN } else { -bytes }, column));
+        }
+        by_bytes.sort_unstable();
+        let mut best: Option<(i64, Vec<Part>)> = None;
+        for &(_, column) in by_bytes.iter().take(TRIED) {
+            let Some((saved, parts)) = self.by(part, column) else {
+                continue;
+            };
+            if best.as_ref().is_none_or(|(best, _)| saved > *best) {
+                best = Some((saved, parts));
+            }
+        }
+        let (saved, parts) = best?;
+        // Where nothing pays yet, smaller parts may.
+        (saved > whole || whole <= 0).then_some(parts)
+    }
+
+    /// The parts by the values of a column, and what they save: those that pay alone, and the rest.
+    fn by(&self, part: &Part, column: usize) -> Option<(i64, Vec<Part>)> {
+        let cells = &self.columns[column].cells;
+        let mut sorted = part.rows.clone();
+        // Stable, so that the rows of a part stay ascending.
+        sorted.sort_by_key(|&row| cells[row as usize]);
+        let same = |a: &u32, b: &u32| cells[*a as usize] == cells[*b as usize];
+        let (mut parts, mut rest, mut saved) = (Vec::new(), Vec::new(), 0);
+        for rows in sorted.chunk_by(same) {
+            let profit = self.profit(rows);
+            if rows.len() > 1 && (profit > 0 || self.columns[column].forbidden) {
+                saved += profit.max(0);
+                parts.push(Part { rows: rows.to_vec(), done: part.done.clone() });
+            } else {
+                rest.extend_from_slice(rows);
+            }
+        }
+        if rest.len() > 1 {
+            rest.sort_unstable();
+            saved += self.profit(&rest).max(0);
+            let mut done = part.done.clone();
+            done.push(column);
+            parts.push(Part { rows: rest, done });
+        }
+        parts.sort_unstable_by_key(|part| part.rows[0]);
+        (!parts.is_empty()).then_some((saved, parts))
+    }
+}

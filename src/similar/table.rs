@@ -1,0 +1,332 @@
+//! Functions of one shape as a table: a row for each function, a column for each place at which it has a
+//! constant or a reference.
+//!
+//! Functions with equal shape streams are one walk: the same instructions over the same operands. What is
+//! left stands at places that the shape fixes. A column with one value says nothing; columns with the same
+//! values in every row are one parameter; all others are parameters of their own. This module compares; it
+//! does *not* know what pays.
+
+use super::value::{Value, value_at};
+use crate::canon::{Mark, Place, ResolveSymbol};
+use crate::classes::Node;
+use crate::encoding::Encoding;
+use crate::facts::{Fact, meet};
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::unit::FunctionIndex;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// A number for each distinct content of a cell.
+pub(super) type Cell = u32;
+
+/// The function calls itself here: every function of the table may.
+const ITSELF: Cell = 0;
+
+/// Functions of one shape.
+pub(super) struct Table {
+    width: usize,
+    functions: Vec<FunctionIndex>,
+    /// Row by row.
+    cells: Vec<Cell>,
+    /// What a cell is; `None` if nothing else could stand there.
+    values: Vec<Option<Value>>,
+    number: HashMap<Vec<u8>, Cell, FxBuildHasher>,
+    signatures: HashMap<Signature, u32, FxBuildHasher>,
+    /// For each row its facts, of which most rows have the same.
+    facts: Vec<u32>,
+    distinct_facts: Vec<Vec<Fact>>,
+    facts_number: BTreeMap<Vec<Fact>, u32>,
+}
+
+/// Columns in which some rows have different values, and each row has the same in all.
+pub(super) struct Parameter {
+    /// Their numbers, ascending.
+    pub columns: Vec<usize>,
+}
+
+/// How a reference to a symbol is compared: by class, or by name.
+#[derive(Clone, Copy)]
+enum Usage {
+    Call,
+    Address,
+    Inside,
+}
+
+impl Table {
+    pub fn new() -> Table {
+        let mut table = Table {
+            width: 0,
+            functions: Vec::new(),
+            cells: Vec::new(),
+            values: Vec::new(),
+            number: HashMap::default(),
+            signatures: HashMap::default(),
+            facts: Vec::new(),
+            distinct_facts: Vec::new(),
+            facts_number: BTreeMap::new(),
+        };
+        let itself = table.cell(alloc::vec![0], None);
+        debug_assert_eq!(itself, ITSELF);
+        table
+    }
+
+    fn cell(&mut self, key: Vec<u8>, value: Option<Value>) -> Cell {
+        let next = self.values.len() as Cell;
+        let cell = *self.number.entry(key).or_insert(next);
+        if cell == next {
+            self.values.push(value);
+        }
+        cell
+    }
+
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    pub fn function(&self, row: u32) -> FunctionIndex {
+        self.functions[row as usize]
+    }
+
+    fn row(&self, row: u32) -> &[Cell] {
+        &self.cells[row as usize * self.width..][..self.width]
+    }
+
+    /// What a row has in a column, by number.
+    pub fn at(&self, row: u32, column: usize) -> Cell {
+        self.row(row)[column]
+    }
+
+    /// What a cell is, if something else could stand in its place.
+    pub fn value(&self, cell: Cell) -> Option<&Value> {
+        self.values[cell as usize].as_ref()
+    }
+
+    /// All symbols that could be told, in the order of first use.
+    pub fn symbols(&self) -> impl Iterator<Item = &UserExternalName> {
+        self.values.iter().flatten().filter_map(|value| match value {
+            Value::Constant { .. } | Value::Offset { .. } => None,
+            Value::Callee { symbol, .. }
+            | Value::Function { symbol, .. }
+            | Value::Address { symbol, .. } => Some(symbol),
+        })
+    }
+
+    /// The columns in which a function calls itself.
+    pub fn calls_itself(&self, row: u32) -> impl Iterator<Item = usize> + '_ {
+        let cells = self.row(row).iter().enumerate();
+        cells.filter(|&(_, &cell)| cell == ITSELF).map(|(column, _)| column)
+    }
+
+    /// Adds a function of the shape of the table, which was walked. Linear in the number of its places.
+    pub fn push(
+        &mut self,
+        function: FunctionIndex,
+        body: &Function,
+        marks: &[Mark],
+        encoding: &Encoding,
+        plan: &Plan,
+        options: &Options<'_>,
+    ) {
+        let own = plan.entry(function).class();
+        let start = self.cells.len();
+        for (column, (place, ranges)) in places(marks, encoding).enumerate() {
+            debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
+            let value = value_at(body, place, &options.target);
+            let mut key = Vec::new();
+            match &value {
+                Some(Value::Constant { ty, bits }) => {
+                    key.push(2);
+                    key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
+                    key.extend_from_slice(&bits.to_le_bytes());
+                }
+                Some(Value::Offset { ty, bytes }) => {
+                    key.push(3);
+                    key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
+                    key.extend_from_slice(&bytes.to_le_bytes());
+                }
+                Some(Value::Callee { ty: _, symbol, signature, colocated: _ }) => {
+                    let node = node(plan, symbol, Usage::Call);
+                    if node.and_then(|node| plan.class_of(node)) == Some(own) {
+                        key.push(0);
+                    } else {
+                        key.push(4);
+                        self.reference(&mut key, plan, symbol, node);
+                        key.extend_from_slice(&self.signature(signature).to_le_bytes());
+                    }
+                }
+                Some(Value::Function { ty: _, symbol, signature, colocated: _ }) => {
+                    key.push(5);
+                    self.reference(&mut key, plan, symbol, node(plan, symbol, Usage::Address));
+                    key.extend_from_slice(&self.signature(signature).to_le_bytes());
+                }
+                Some(Value::Address { ty: _, symbol, offset, colocated: _ }) => {
+                    let usage = if *offset == 0 { Usage::Address } else { Usage::Inside };
+                    key.push(6);
+                    self.reference(&mut key, plan, symbol, node(plan, symbol, usage));
+                    key.extend_from_slice(&offset.to_le_bytes());
+                }
+                None => {
+                    key.push(1);
+                    key.extend_from_slice(ranges.constants);
+                    key.extend_from_slice(ranges.references);
+                    for &node in ranges.callees {
+                        let class =
+                            plan.class_of(node).map_or(u64::from(node.as_u32()) << 32, u64::from);
+                        key.extend_from_slice(&class.to_le_bytes());
+                    }
+                }
+            }
+            let value = value.filter(|_| key != [0]);
+            let cell = self.cell(key, value);
+            self.cells.push(cell);
+        }
+        let width = self.cells.len() - start;
+        if self.functions.is_empty() {
+            self.width = width;
+        }
+        assert_eq!(self.width, width, "functions of one shape have the same places");
+        self.functions.push(function);
+        let next = self.distinct_facts.len() as u32;
+        let number = match self.facts_number.get(&encoding.facts) {
+            Some(&number) => number,
+            None => {
+                self.facts_number.insert(encoding.facts.clone(), next);
+                self.distinct_facts.push(encoding.facts.clone());
+                next
+            }
+        };
+        self.facts.push(number);
+    }
+
+    fn reference(
+        &self,
+        key: &mut Vec<u8>,
+        plan: &Plan,
+        symbol: &UserExternalName,
+        node: Option<Node>,
+    ) {
+        match (node, node.and_then(|node| plan.class_of(node))) {
+            (_, Some(class)) => {
+                key.push(0);
+                key.extend_from_slice(&class.to_le_bytes());
+            }
+            (Some(node), None) => {
+                key.push(1);
+                key.extend_from_slice(&node.as_u32().to_le_bytes());
+            }
+            (None, None) => {
+                let UserExternalName { namespace, index } = symbol;
+                key.push(2);
+                key.extend_from_slice(&namespace.to_le_bytes());
+                key.extend_from_slice(&index.to_le_bytes());
+            }
+        }
+    }
+
+    fn signature(&mut self, signature: &Signature) -> u32 {
+        let next = self.signatures.len() as u32;
+        match self.signatures.get(signature) {
+            Some(&number) => number,
+            None => {
+                self.signatures.insert(signature.clone(), next);
+                next
+            }
+        }
+    }
+
+    /// Rows that have everything in common that cannot become a parameter: each set ascending, and the sets
+    /// in the order of their first rows.
+    pub fn sets(&self) -> Vec<Vec<u32>> {
+        let mut number: HashMap<Vec<(usize, Cell)>, usize, FxBuildHasher> = HashMap::default();
+        let mut sets: Vec<Vec<u32>> = Vec::new();
+        for row in 0..self.len() as u32 {
+            let cells = self.row(row).iter().copied().enumerate();
+            let fixed = cells.filter(|&(_, cell)| self.value(cell).is_none()).collect();
+            let set = *number.entry(fixed).or_insert(sets.len());
+            if set == sets.len() {
+                sets.push(Vec::new());
+            }
+            sets[set].push(row);
+        }
+        sets
+    }
+
+    /// The columns in which `rows` differ, those with the same values together, in the order of the walk.
+    /// Linear in their sizes.
+    pub fn parameters(&self, rows: &[u32]) -> Vec<Parameter> {
+        let mut parameters: Vec<Parameter> = Vec::new();
+        let mut known: HashMap<Vec<Cell>, usize, FxBuildHasher> = HashMap::default();
+        for column in 0..self.width {
+            let first = self.at(rows[0], column);
+            if rows.iter().all(|&row| self.at(row, column) == first) {
+                continue;
+            }
+            let cells = rows.iter().map(|&row| self.at(row, column)).collect();
+            let number = *known.entry(cells).or_insert(parameters.len());
+            match parameters.get_mut(number) {
+                Some(parameter) => parameter.columns.push(column),
+                None => parameters.push(Parameter { columns: alloc::vec![column] }),
+            }
+        }
+        parameters
+    }
+
+    /// What all of these rows promise, as the first of them says it.
+    pub fn common_facts(&self, rows: &[u32]) -> Vec<Fact> {
+        let mut distinct: Vec<u32> =
+            rows[1..].iter().map(|&row| self.facts[row as usize]).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut common = self.distinct_facts[self.facts[rows[0] as usize] as usize].clone();
+        for facts in distinct {
+            meet(&mut common, &self.distinct_facts[facts as usize]);
+        }
+        common
+    }
+}
+
+/// The parts of the streams that a place wrote.
+struct Ranges<'a> {
+    constants: &'a [u8],
+    references: &'a [u8],
+    callees: &'a [Node],
+}
+
+/// The places of a walk that have a constant or a reference, in order: the columns.
+fn places<'a>(
+    marks: &'a [Mark],
+    encoding: &'a Encoding,
+) -> impl Iterator<Item = (Place, Ranges<'a>)> {
+    let Encoding { constants, references, callees, .. } = encoding;
+    marks.iter().enumerate().filter_map(move |(at, mark)| {
+        let next = marks.get(at + 1);
+        let ends = next.map_or([constants.len(), references.len(), callees.len()], |next| {
+            [next.constants, next.references, next.callees]
+        });
+        let ranges = Ranges {
+            constants: &constants[mark.constants..ends[0]],
+            references: &references[mark.references..ends[1]],
+            callees: &callees[mark.callees..ends[2]],
+        };
+        let empty = ranges.constants.is_empty() && ranges.references.is_empty();
+        (!empty).then_some((mark.place, ranges))
+    })
+}
+
+/// The places of the columns.
+pub(super) fn columns(marks: &[Mark], encoding: &Encoding) -> Vec<Place> {
+    places(marks, encoding).map(|(place, _)| place).collect()
+}
+
+fn node(plan: &Plan, symbol: &UserExternalName, usage: Usage) -> Option<Node> {
+    let resolved = plan.resolve(symbol)?;
+    match usage {
+        Usage::Call => resolved.call,
+        Usage::Address => resolved.address,
+        Usage::Inside => resolved.inside,
+    }
+}

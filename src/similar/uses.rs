@@ -1,0 +1,131 @@
+//! Who refers to the functions that a plan keeps: how often they are called, and whether more than calls
+//! needs their symbols.
+
+use crate::apply::user_symbol;
+use crate::argument::called;
+use crate::data::DataObject;
+use crate::options::Linkage;
+use crate::plan::{Disposition, Plan};
+use crate::remarks::Reason;
+use crate::summary::{Observed, address_uses};
+use crate::unit::{Bodies, FunctionIndex};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// What is known of each function.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    calls: u32,
+    address: bool,
+    patchable: bool,
+    /// A thunk jumps to it, or it has another name.
+    led_to: bool,
+}
+
+/// The uses of the functions of a unit after a plan.
+pub(super) struct Uses(SecondaryMap<FunctionIndex, Use>);
+
+impl Uses {
+    /// Linear in the number of instructions and pointers.
+    pub fn of(plan: &Plan, observed: &Observed, bodies: &mut dyn Bodies) -> Uses {
+        let mut uses = Uses(SecondaryMap::new());
+        for (function, entry) in plan.entries() {
+            match entry.disposition() {
+                Disposition::Keep => {}
+                Disposition::Alias { to } | Disposition::Thunk { to } => {
+                    uses.0[to].led_to = true;
+                    continue;
+                }
+                Disposition::Redirect { to: _ } => continue,
+            }
+            if let Some(body_of) = plan.body_of(function) {
+                uses.add(plan, bodies.body(body_of));
+            }
+        }
+        for (function, entry) in plan.entries() {
+            let symbol = entry.symbol();
+            if entry.attributes.address_taken || observed.address_taken(symbol) {
+                uses.add_address(plan, symbol);
+            }
+            uses.0[function].patchable |= observed.patchable(symbol);
+        }
+        for (data, entry) in plan.data_entries().take(plan.numbering.data) {
+            if entry.disposition() == Disposition::Keep {
+                let DataObject { contents: _, relocations, section: _ } = bodies.data(data);
+                for pointer in relocations {
+                    uses.add_address(plan, &pointer.target);
+                }
+            }
+        }
+        uses
+    }
+
+    fn add(&mut self, plan: &Plan, func: &Function) {
+        let function = |symbol: &UserExternalName| plan.function(plan.call_symbol(symbol));
+        for block in func.layout.blocks() {
+            for inst in func.layout.block_insts(block) {
+                if let Some(callee) = called(func, inst)
+                    && let Some(callee) = func.dfg.ext_funcs.get(callee)
+                    && let Some(callee) = user_symbol(func, &callee.name).and_then(function)
+                {
+                    self.0[callee].calls += 1;
+                }
+            }
+        }
+        for func_ref in address_uses(func) {
+            let callee = func.dfg.ext_funcs.get(func_ref);
+            if let Some(symbol) = callee.and_then(|callee| user_symbol(func, &callee.name)) {
+                self.add_address(plan, symbol);
+            }
+        }
+        for gv in func.global_values.values() {
+            if let GlobalValueData::Symbol { name, .. } = gv
+                && let Some(symbol) = user_symbol(func, name)
+            {
+                self.add_address(plan, symbol);
+            }
+        }
+    }
+
+    /// The address of a symbol is used.
+    pub fn add_address(&mut self, plan: &Plan, symbol: &UserExternalName) {
+        if let Some(function) = plan.function(plan.address_symbol(symbol)) {
+            self.0[function].address = true;
+        }
+    }
+
+    /// How often a function is called directly.
+    pub fn calls(&self, function: FunctionIndex) -> u32 {
+        self.0[function].calls
+    }
+
+    /// Why the symbol of a function must stay, if it must.
+    pub fn survives(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
+        let attributes = &plan.entry(function).attributes;
+        let Use { calls: _, address, patchable, led_to } = self.0[function];
+        match attributes.linkage {
+            Linkage::Preemptible => Some(Reason::Preemptible),
+            Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
+            Linkage::Local if patchable => Some(Reason::PatchableCalls),
+            Linkage::Local if address => Some(Reason::AddressTaken),
+            Linkage::Local if led_to || attributes.symbol_used => Some(Reason::SymbolUsed),
+            Linkage::Local => None,
+        }
+    }
+}
+
+/// The functions that a body calls directly, as a plan has it.
+pub(super) fn callees(plan: &Plan, func: &Function) -> Vec<FunctionIndex> {
+    let mut callees = Vec::new();
+    for callee in func.dfg.ext_funcs.values() {
+        if let Some(symbol) = user_symbol(func, &callee.name)
+            && let Some(function) = plan.function(plan.call_symbol(symbol))
+        {
+            callees.push(function);
+        }
+    }
+    callees.sort_unstable_by_key(|callee| callee.index());
+    callees.dedup();
+    callees
+}

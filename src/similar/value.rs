@@ -1,0 +1,176 @@
+//! What stands at a place of a function, where similar functions may have something else.
+//!
+//! The only code of this stage that looks at instructions in order to tell what could be a parameter. It
+//! does *not* decide what becomes one.
+
+use crate::argument::Argument;
+use crate::canon::Place;
+use crate::target::Target;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature,
+    Type, UserExternalName, types,
+};
+
+/// What a function has at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A constant of a type of up to 128 bits; the bits that the type does not have are 0.
+    Constant { ty: Type, bits: u128 },
+    /// What is added to an address of this type, in bytes.
+    Offset { ty: Type, bytes: i32 },
+    /// A function that is called directly.
+    Callee { ty: Type, symbol: UserExternalName, signature: Arc<Signature>, colocated: bool },
+    /// The address of a function.
+    Function { ty: Type, symbol: UserExternalName, signature: Arc<Signature>, colocated: bool },
+    /// An address so many bytes behind that of a symbol.
+    Address { ty: Type, symbol: UserExternalName, offset: i64, colocated: bool },
+}
+
+impl Value {
+    /// What is passed for it: one argument, or two for more than 64 bits.
+    pub fn arguments(&self) -> Vec<Argument> {
+        let constant = |ty: Type, bits: u64| Argument::Constant { ty, bits };
+        match self {
+            Value::Constant { ty, bits } => match Type::int(ty.bits() as u16) {
+                Some(types::I128) => alloc::vec![
+                    constant(types::I64, *bits as u64),
+                    constant(types::I64, (*bits >> 64) as u64),
+                ],
+                Some(int) => alloc::vec![constant(int, *bits as u64)],
+                None => unreachable!("constants of other sizes are no values"),
+            },
+            Value::Offset { ty, bytes } => {
+                let unused = 64 - ty.bits();
+                alloc::vec![constant(*ty, (i64::from(*bytes) as u64) << unused >> unused)]
+            }
+            Value::Callee { ty, symbol, signature, colocated }
+            | Value::Function { ty, symbol, signature, colocated } => {
+                alloc::vec![Argument::Function {
+                    ty: *ty,
+                    symbol: symbol.clone(),
+                    signature: signature.clone(),
+                    colocated: *colocated,
+                }]
+            }
+            Value::Address { ty, symbol, offset, colocated } => alloc::vec![Argument::Address {
+                ty: *ty,
+                symbol: symbol.clone(),
+                offset: *offset,
+                colocated: *colocated,
+            }],
+        }
+    }
+}
+
+/// What stands at a place, if something else could stand there. The function may be one that the verifier
+/// refuses.
+pub(super) fn value_at(func: &Function, place: Place, target: &Target) -> Option<Value> {
+    use InstructionData as I;
+    let Place::Inst(inst) = place else {
+        return None;
+    };
+    match &func.dfg.insts[inst] {
+        I::UnaryImm { opcode: _, imm } => constant(func, inst, imm.bits() as u64 as u128),
+        I::UnaryIeee16 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
+        I::UnaryIeee32 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
+        I::UnaryIeee64 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
+        I::UnaryConst { opcode: _, constant_handle } => {
+            let data = func.dfg.constants.get(*constant_handle).as_slice();
+            let mut bits = [0; 16];
+            bits.get_mut(..data.len())?.copy_from_slice(data);
+            constant(func, inst, u128::from_le_bytes(bits)).filter(|_| {
+                result_type(func, inst).is_some_and(|ty| ty.bytes() as usize == data.len())
+            })
+        }
+        I::Load { opcode: _, arg, flags: _, offset } => {
+            offset_of(func.dfg.value_type(*arg), (*offset).into())
+        }
+        I::Store { opcode: _, args, flags: _, offset } => {
+            offset_of(func.dfg.value_type(args[1]), (*offset).into())
+        }
+        I::StackAddr { opcode: _, stack_slot: _, offset } => {
+            offset_of(result_type(func, inst)?, (*offset).into())
+        }
+        I::Call { opcode: _, args: _, func_ref }
+        | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
+            let (symbol, signature, colocated) = callee(func, *func_ref)?;
+            Some(Value::Callee { ty: target.pointer_type?, symbol, signature, colocated })
+        }
+        I::FuncAddr { opcode: _, func_ref } => {
+            let (symbol, signature, colocated) = callee(func, *func_ref)?;
+            Some(Value::Function { ty: result_type(func, inst)?, symbol, signature, colocated })
+        }
+        I::UnaryGlobalValue { opcode, global_value } => {
+            match (opcode, func.global_values.get(*global_value)?) {
+                (
+                    Opcode::SymbolValue,
+                    GlobalValueData::Symbol { name, offset, colocated, tls: false },
+                ) => Some(Value::Address {
+                    ty: result_type(func, inst)?,
+                    symbol: user_symbol(func, name)?,
+                    offset: offset.bits(),
+                    colocated: *colocated,
+                }),
+                _ => None,
+            }
+        }
+        // These have neither constants nor references.
+        I::AtomicCas { .. }
+        | I::AtomicRmw { .. }
+        | I::Binary { .. }
+        | I::BinaryImm8 { .. }
+        | I::BranchTable { .. }
+        | I::Brif { .. }
+        | I::CallIndirect { .. }
+        | I::CondTrap { .. }
+        | I::DynamicStackAddr { .. }
+        | I::ExceptionHandlerAddress { .. }
+        | I::FloatCompare { .. }
+        | I::IntAddTrap { .. }
+        | I::IntCompare { .. }
+        | I::Jump { .. }
+        | I::LoadNoOffset { .. }
+        | I::MultiAry { .. }
+        | I::NullAry { .. }
+        | I::Shuffle { .. }
+        | I::StoreNoOffset { .. }
+        | I::Ternary { .. }
+        | I::TernaryImm8 { .. }
+        | I::Trap { .. }
+        | I::TryCallIndirect { .. }
+        | I::Unary { .. } => None,
+    }
+}
+
+fn result_type(func: &Function, inst: Inst) -> Option<Type> {
+    Some(func.dfg.value_type(*func.dfg.inst_results(inst).first()?))
+}
+
+/// A constant of a size that can be passed.
+fn constant(func: &Function, inst: Inst, bits: u128) -> Option<Value> {
+    let ty = result_type(func, inst)?;
+    let passed = matches!(ty.bits(), 8 | 16 | 32 | 64 | 128) && !ty.is_dynamic_vector();
+    let mask = u128::MAX.checked_shr(128_u32.checked_sub(ty.bits())?)?;
+    passed.then_some(Value::Constant { ty, bits: bits & mask })
+}
+
+fn offset_of(ty: Type, bytes: i32) -> Option<Value> {
+    matches!(ty, types::I32 | types::I64).then_some(Value::Offset { ty, bytes })
+}
+
+/// Whoever patches a call means this function, and what Cranelift provides has no address.
+fn callee(func: &Function, func_ref: FuncRef) -> Option<(UserExternalName, Arc<Signature>, bool)> {
+    let callee = func.dfg.ext_funcs.get(func_ref)?;
+    let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?;
+    let signature = func.dfg.signatures.get(callee.signature)?.clone();
+    Some((symbol, Arc::new(signature), callee.colocated))
+}
+
+fn user_symbol(func: &Function, name: &ExternalName) -> Option<UserExternalName> {
+    match name {
+        ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
+        _ => None,
+    }
+}
