@@ -37,6 +37,8 @@ pub struct Stats {
     /// Functions and bodies of which the size was asked for, in order to find out what merging similar
     /// functions saves.
     pub similar_sizes: usize,
+    /// Functions of which the size was asked for, in order to find out what it takes to pass arguments.
+    pub similar_probes: usize,
     /// New bodies that do for several similar functions.
     pub similar_bodies: usize,
     /// Functions that they do for.

@@ -21,10 +21,36 @@ pub(super) struct Costs<'a> {
     /// What a call with zeros behind the arguments takes more than one without: by the signature of the
     /// function, and the types of the zeros.
     calls: HashMap<(Signature, Vec<Type>), Option<u32>, FxBuildHasher>,
-    /// What computing an argument takes more than computing a zero.
-    arguments: HashMap<Argument, Option<i32>, FxBuildHasher>,
+    /// The size of a function that passes an argument.
+    arguments: HashMap<Argument, Option<u32>, FxBuildHasher>,
     /// The size of a function that calls one of this signature and passes on what it is passed.
     thunks: HashMap<Signature, Option<u32>, FxBuildHasher>,
+    /// How often something was compiled.
+    pub probes: usize,
+}
+
+/// An argument that takes as many bytes to compute on every target: what counts is which half-words of a
+/// constant are zero or all ones, and its sign.
+fn like(argument: &Argument) -> Argument {
+    match argument {
+        Argument::Constant { ty, bits } => {
+            let half = |at: u32| match bits >> at & 0xffff {
+                plain @ (0 | 0xffff) => plain << at,
+                other => (other & 0x8000 | 0x1235) << at,
+            };
+            let like = half(0) | half(16) | half(32) | half(48);
+            Argument::Constant { ty: *ty, bits: like & (u64::MAX >> (64 - ty.bits())) }
+        }
+        Argument::Function { ty, symbol: _, signature: _, colocated } => {
+            Argument::Address { ty: *ty, symbol: somebody(), offset: 0, colocated: *colocated }
+        }
+        Argument::Address { ty, symbol: _, offset, colocated } => Argument::Address {
+            ty: *ty,
+            symbol: somebody(),
+            offset: if *offset == 0 { 0 } else { 8 },
+            colocated: *colocated,
+        },
+    }
 }
 
 /// Whom a probe calls. Probes are never emitted.
@@ -39,6 +65,7 @@ impl<'a> Costs<'a> {
             calls: HashMap::default(),
             arguments: HashMap::default(),
             thunks: HashMap::default(),
+            probes: 0,
         }
     }
 
@@ -58,24 +85,31 @@ impl<'a> Costs<'a> {
         if let Some(&known) = self.thunks.get(signature) {
             return known;
         }
+        self.probes += 1;
         let size = Self::probe(bodies, signature, &[], false);
         self.thunks.insert(signature.clone(), size);
         size
     }
 
-    /// What it takes to compute an argument beyond a zero of its type.
-    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<i32> {
-        if let Some(&known) = self.arguments.get(argument) {
+    /// Bytes of a function that passes one argument, which is like this one.
+    fn computing(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<u32> {
+        let argument = like(argument);
+        if let Some(&known) = self.arguments.get(&argument) {
             return known;
         }
         // A convention that every back end has.
         let signature = Signature::new(CallConv::Fast);
-        let mut size = |argument: Argument| Self::probe(bodies, &signature, &[argument], false);
+        self.probes += 1;
+        let size = Self::probe(bodies, &signature, core::slice::from_ref(&argument), false);
+        self.arguments.insert(argument, size);
+        size
+    }
+
+    /// What it takes to compute an argument beyond a zero of its type.
+    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<i32> {
         let zero = Argument::Constant { ty: argument.ty(), bits: 0 };
-        let own = size(argument.clone()).zip(size(zero));
-        let difference = own.map(|(own, zero)| own as i32 - zero as i32);
-        self.arguments.insert(argument.clone(), difference);
-        difference
+        let (own, zero) = (self.computing(bodies, argument)?, self.computing(bodies, &zero)?);
+        Some(own as i32 - zero as i32)
     }
 
     fn zeros(
@@ -91,6 +125,7 @@ impl<'a> Costs<'a> {
         }
         let zeros: Vec<Argument> =
             key.1.iter().map(|&ty| Argument::Constant { ty, bits: 0 }).collect();
+        self.probes += 1;
         let with = Self::probe(bodies, signature, &zeros, false);
         let without = self.plain(bodies, signature);
         let size = with.zip(without).map(|(with, without)| with.saturating_sub(without));

@@ -16,6 +16,7 @@
 
 mod body;
 mod cost;
+mod fold;
 mod split;
 mod table;
 mod uses;
@@ -76,6 +77,8 @@ pub(crate) fn merge_similar(
         costs: Costs::new(options),
         scratch: Scratch::recording(),
         encoding: Encoding::default(),
+        sizes: SecondaryMap::new(),
+        compiled: [600, 100],
         spare: None,
     };
     let shapes = search.shapes(observed);
@@ -84,7 +87,8 @@ pub(crate) fn merge_similar(
             search.shape(&shapes[shape as usize]);
         }
     }
-    let Search { plan, .. } = search;
+    let Search { plan, costs, .. } = search;
+    plan.stats.similar_probes = costs.probes;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     plan.stats.plan_merged = plan.entries.values().filter(merged).count();
 }
@@ -103,6 +107,10 @@ struct Search<'a> {
     next_class: u32,
     /// How many more functions may be merged.
     limit: usize,
+    /// Bytes of functions as they are by now.
+    sizes: SecondaryMap<FunctionIndex, Option<i64>>,
+    /// Bytes and instructions of what was compiled so far, and of a little to begin with.
+    compiled: [i64; 2],
     /// A symbol that was asked for and is not used yet.
     spare: Option<UserExternalName>,
 }
@@ -298,7 +306,7 @@ impl Search<'_> {
             return None;
         }
         let first = self.current(table.function(set[0]));
-        let body = self.size(&first)?;
+        let body = self.estimate(table.function(set[0]), &first);
         let rows = set.iter().map(|&row| {
             let function = table.function(row);
             Row {
@@ -348,13 +356,11 @@ impl Search<'_> {
         let function = table.function(rows[0]);
         let mut body = self.current(function);
         let signature = body.signature.clone();
-        let size = self.size(&body)?;
-        let before = size * rows.len() as i64;
         let observes = observes_its_frame(&body);
 
         let mut arguments: Vec<Arc<[Argument]>> = Vec::with_capacity(rows.len());
         let mut thunks = Vec::with_capacity(rows.len());
-        let mut saved = before;
+        let mut cost = 0;
         for &row in rows {
             let values = parameters.iter().map(|parameter| {
                 let cell = table.at(row, parameter.columns[0]);
@@ -367,15 +373,20 @@ impl Search<'_> {
             let thunk = self.costs.thunk(self.bodies, &signature, &own, observes).map(i64::from);
             let survives = self.uses.survives(self.plan, function).is_some();
             let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
-            saved -= if by_thunk { thunk? } else { calls };
+            cost += if by_thunk { thunk? } else { calls };
             thunks.push(by_thunk);
             arguments.push(own.into());
         }
-        // The body is not smaller than one that is told nothing.
-        if saved <= size {
+        // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
+        // size of that one is needed.
+        let others = rows.len() as i64 - 1;
+        if others * self.estimate(function, &body) <= 2 * cost
+            && others * self.size_of(function, &body)? <= cost
+        {
             return None;
         }
 
+        let original = body.clone();
         self.walk(function, &body);
         let places = table::columns(&self.scratch.marks, &self.encoding);
         let inst = |column: usize| match places[column] {
@@ -401,33 +412,73 @@ impl Search<'_> {
         if self.options.compare.constant_branches == Compare::Ignore {
             body::fold_branches(&mut body);
         }
+        let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
+        let known_saves = fold::known_saves(&body, places);
         let symbol = self.fresh_symbol()?;
         body::parametrize(&mut body, &symbol, &parameters, &recursive);
         let Some(size) = self.size(&body) else {
             self.spare = Some(symbol);
             return None;
         };
-        saved -= size;
+        // At least so many bytes are saved; if that is enough, nothing else need be compiled.
+        let count = rows.len() as i64;
+        let least = known_saves.map(|known_saves| size - known_saves);
+        let least = least.filter(|&least| {
+            2 * least > size && self.is_enough(count * least - cost - size, count * least)
+        });
+        let own = match least.filter(|_| self.sizes[function].is_none()) {
+            Some(least) => Some(least),
+            None => self.size_of(function, &original),
+        };
+        let Some(own) = own else {
+            self.spare = Some(symbol);
+            return None;
+        };
+        let (saved, before) = (count * own - cost - size, count * own);
         Some(Candidate { symbol, body, arguments, thunks, saved, before })
+    }
+
+    /// Bytes of a function as it is by now.
+    fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
+        if self.sizes[function].is_none() {
+            self.sizes[function] = self.size(body);
+        }
+        self.sizes[function]
+    }
+
+    /// Bytes of a function, known or guessed: for deciding what to look at more closely.
+    fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
+        let [bytes, instructions] = self.compiled;
+        let guess = (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions;
+        self.sizes[function].unwrap_or(guess)
     }
 
     /// Bytes of a body that may be emitted.
     fn size(&mut self, body: &Function) -> Option<i64> {
         self.plan.stats.similar_sizes += 1;
-        self.bodies.candidate_size(body, true).map(i64::from)
+        let size = self.bodies.candidate_size(body, true).map(i64::from)?;
+        let [bytes, instructions] = &mut self.compiled;
+        *bytes += size;
+        *instructions += body.dfg.num_insts() as i64;
+        Some(size)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.spare.take().or_else(|| self.bodies.fresh_symbol())
     }
 
+    /// Whether it is enough to save so many of so many bytes.
+    fn is_enough(&self, saved: i64, before: i64) -> bool {
+        match self.options.similar.policy {
+            Policy::Off => false,
+            Policy::Size => saved > 0,
+            Policy::Balanced => saved * 8 > before,
+        }
+    }
+
     /// Whether a body saves enough.
     fn pays(&mut self, candidate: &Candidate) -> bool {
-        let enough = match self.options.similar.policy {
-            Policy::Off => false,
-            Policy::Size => candidate.saved > 0,
-            Policy::Balanced => candidate.saved * 8 > candidate.before,
-        };
+        let enough = self.is_enough(candidate.saved, candidate.before);
         if !enough {
             self.spare = Some(candidate.symbol.clone());
         }

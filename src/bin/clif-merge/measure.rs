@@ -5,7 +5,7 @@
 
 use crate::codegen::{Compiler, size};
 use crate::compile::given_size;
-use crate::pass::{CALL_THUNKS, CodeSize, Emit, Merged, plan_functions};
+use crate::pass::{CALL_THUNKS, Emit, Merged, plan_functions};
 use crate::progress::Progress;
 use crate::unit::Unit;
 use anyhow::Result;
@@ -15,6 +15,7 @@ use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Argument, Disposition, FunctionIndex, Options, Plan, Target, call_thunk, cranelift_codegen,
 };
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,6 +53,8 @@ pub struct Applied {
     pub plan: Plan,
     /// The bodies that are compiled, by `FunctionIndex`.
     bodies: Vec<Option<Function>>,
+    /// What was compiled in order to plan, and how many bytes that gave.
+    compiled: HashMap<UserFuncName, (Function, u32)>,
 }
 
 /// The pass, from functions in memory to functions that can be compiled. Copying the unit comes
@@ -59,13 +62,22 @@ pub struct Applied {
 pub fn pass(
     unit: &Unit,
     options: &Options<'_>,
-    code_size: &mut CodeSize<'_>,
+    isa: &dyn TargetIsa,
 ) -> Result<(Applied, Duration)> {
     let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
+    let mut kept: HashMap<UserFuncName, (Function, u32)> = HashMap::new();
+    let mut compiler = Compiler::new(isa);
+    let mut code_size = |func: &Function, keep: bool| {
+        let size = compiler.size(func)?;
+        if keep {
+            kept.insert(func.name.clone(), (func.clone(), size));
+        }
+        Some(size)
+    };
 
     let start = Instant::now();
-    let plan = plan_functions(&functions, unit, &mut names, options, code_size)?;
+    let plan = plan_functions(&functions, unit, &mut names, options, &mut code_size)?;
     let mut shared_bodies = Vec::new();
     for shared in plan.shared_bodies() {
         let mut func = functions[shared.body_of.index()].clone();
@@ -92,7 +104,7 @@ pub fn pass(
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
     bodies.append(&mut shared_bodies);
-    Ok((Applied { plan, bodies }, time))
+    Ok((Applied { plan, bodies, compiled: kept }, time))
 }
 
 /// What compiling a unit takes and gives.
@@ -120,7 +132,7 @@ pub fn compile(
     isa: &dyn TargetIsa,
     quiet: bool,
 ) -> Result<Compiled> {
-    let Applied { plan, mut bodies } = applied;
+    let Applied { plan, mut bodies, compiled } = applied;
     let mut progress = Progress::new("compiling", bodies.len() + unit.functions.len(), quiet);
     let [mut before, mut after] = [Compiler::new(isa), Compiler::new(isa)];
     let mut sizes = Sizes::default();
@@ -134,7 +146,13 @@ pub fn compile(
                     progress.step();
                 } else if !first {
                     let body = bodies[index].take();
-                    sizes.after.push(left_size(unit, &plan, index, body, &mut after, isa)?);
+                    // What is emitted as it was compiled is not compiled again.
+                    let known =
+                        body.as_ref().and_then(|body| compiled.get(&body.name).zip(Some(body)));
+                    sizes.after.push(match known.filter(|((func, _), body)| func == *body) {
+                        Some(((_, size), _)) => *size,
+                        None => left_size(unit, &plan, index, body, &mut after, isa)?,
+                    });
                     progress.step();
                 }
             }

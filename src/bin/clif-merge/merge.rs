@@ -166,7 +166,7 @@ pub fn summary(counts: &Counts) -> String {
 
 /// What the pass did, for `--verbose`.
 pub fn details(stats: &Stats) -> String {
-    format!(
+    let mut text = format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs; \
          {} representatives lost promises",
         stats.walk_functions,
@@ -174,7 +174,19 @@ pub fn details(stats: &Stats) -> String {
         stats.refine_classes_after,
         stats.plan_members,
         stats.plan_weakened,
-    )
+    );
+    if stats.similar_walks > 0 {
+        text += &format!(
+            "\nwalked {} similar functions; compiled {} of them and of bodies for several, and {} calls; \
+             {} bodies do for {} functions",
+            stats.similar_walks,
+            stats.similar_sizes,
+            stats.similar_probes,
+            stats.similar_bodies,
+            stats.similar_merged,
+        );
+    }
+    text
 }
 
 /// What became of each function and data object, and why.

@@ -243,18 +243,17 @@ fn measure(
     let read = start.elapsed();
 
     let options = pass.options(host, aliases);
-    let mut compiler = Compiler::new(host);
-    let mut code_size = |func: &_, _| compiler.size(func);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
-    let (mut applied, mut pass_time) = measure::pass(&unit, &options, &mut code_size)?;
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host)?;
     for _ in 1..repeat {
-        let (again, time) = measure::pass(&unit, &options, &mut code_size)?;
+        let (again, time) = measure::pass(&unit, &options, host)?;
         pass_time = pass_time.min(time);
         applied = again;
     }
     let plan = applied.plan.clone();
     if pass.verify {
-        let merged = pass::merge(&unit, &options, &mut code_size)?;
+        let mut compiler = Compiler::new(host);
+        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
         let proof = check(&unit, &merged, &options, host)?;
         if general.verbose {
             general.say(&proof);
