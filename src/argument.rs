@@ -68,8 +68,8 @@ impl Argument {
         }
     }
 
-    /// The same, of what stands for each address.
-    pub(crate) fn redirected(
+    /// The same, of what `address` says of each symbol, if it says something.
+    pub fn redirected(
         &self,
         address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
     ) -> Argument {

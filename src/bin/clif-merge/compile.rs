@@ -11,7 +11,7 @@ use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::pass;
 use crate::table::{percent, thousands};
-use crate::unit::{Became, Unit};
+use crate::unit::{Became, Unit, told};
 use anyhow::Result;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
@@ -181,10 +181,14 @@ pub fn given_size(
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
 ) -> Result<u32> {
-    let jump = || Target::of(isa).jump_thunk.map_or(0, |jump| jump.size());
-    match unit.given[index].became {
-        Some((Became::Alias, _)) => Ok(0),
-        Some((Became::Thunk, _)) => Ok(jump()),
-        None => Ok(size(compiler.compile_of(unit, index, unit.functions[index].clone())?)),
+    let func = &unit.functions[index];
+    let code = match &unit.given[index].became {
+        Some((Became::Alias, _)) => return Ok(0),
+        Some((Became::Thunk, to)) => Target::of(isa).thunk_code(&func.signature, &told(func), to),
+        None => None,
+    };
+    match code {
+        Some(code) => Ok(code.size()),
+        None => Ok(size(compiler.compile_of(unit, index, func.clone())?)),
     }
 }

@@ -13,8 +13,8 @@ use crate::codegen::Compiler;
 use crate::data::GivenData;
 use crate::exit::contain;
 use crate::isa;
-use crate::unit::{Became, Unit};
-use anyhow::{Context as _, Result, anyhow, bail};
+use crate::unit::{Became, Unit, told};
+use anyhow::{Context as _, Result, anyhow};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserExternalNameRef,
@@ -24,7 +24,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
-    ModuleStats, Reason, Stats, Target, cranelift_codegen,
+    ModuleStats, Reason, Stats, Target, ThunkReloc, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -296,18 +296,23 @@ impl Prepared {
                     definitions.push(Definition::Body { index, id, func: Box::new(func) });
                 }
                 Some((Became::Thunk, target)) => {
-                    let Some(jump) = Target::of(&**isa).jump_thunk else {
-                        bail!("{}: {} has no jump for a thunk", given.place, isa.triple());
+                    let mut renamed = func.clone();
+                    renamed.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
+                    rename(unit, module, &mut ids, &mut renamed)?;
+                    let code = Target::of(&**isa).thunk_code(&func.signature, &told(func), target);
+                    let Some(code) = code else {
+                        // Then it is the function that it is written as.
+                        let func = Box::new(renamed);
+                        definitions.push(Definition::Body { index, id, func });
+                        continue;
                     };
-                    let reloc = ModuleReloc {
-                        offset: jump.offset,
-                        kind: jump.relocation,
-                        name: ids[target].clone(),
-                        addend: jump.addend,
-                    };
+                    let relocs = code.relocations.into_iter().map(|relocation| {
+                        let ThunkReloc { offset, kind, symbol, addend } = relocation;
+                        ModuleReloc { offset, kind, name: ids[&symbol].clone(), addend }
+                    });
+                    let relocs = relocs.collect();
                     let alignment = alignment.max(u64::from(isa.function_alignment().minimum));
-                    let bytes = jump.code().to_vec();
-                    let relocs = vec![reloc];
+                    let bytes = code.bytes;
                     definitions.push(Definition::Bytes { id, alignment, bytes, relocs });
                 }
                 // It gets its place in the end.

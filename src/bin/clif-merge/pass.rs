@@ -2,7 +2,7 @@
 //! object.
 
 use crate::data::GivenData;
-use crate::unit::{Became, Names, Unit};
+use crate::unit::{Became, Names, Unit, told};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
@@ -125,11 +125,22 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
             // What the text already calls a thunk stays one.
             Disposition::Keep => match &given.became {
                 Some((kind, target)) => {
-                    let target = plan
-                        .function(target)
-                        .map_or(target.clone(), |target| symbol(plan.call_target(target)));
+                    let (target, further) = match plan.function(target) {
+                        None => (target.clone(), Vec::new()),
+                        Some(before) => match plan.call_target(before) {
+                            after if after == before => (target.clone(), Vec::new()),
+                            after => (symbol(after), plan.thunk_arguments(before)),
+                        },
+                    };
                     match kind {
-                        Became::Thunk => Emit::Thunk(target, Vec::new()),
+                        Became::Thunk => {
+                            let address = |symbol: &_| Some(plan.address_symbol(symbol).clone());
+                            let told = told(func);
+                            let mut told: Vec<Argument> =
+                                told.iter().map(|told| told.redirected(&address)).collect();
+                            told.extend(further);
+                            Emit::Thunk(target, told)
+                        }
                         Became::Alias => Emit::Alias(target),
                     }
                 }
