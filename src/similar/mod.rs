@@ -278,7 +278,11 @@ impl Search<'_> {
                 continue;
             }
             let rows: Vec<u32> = part.rows.iter().map(|&row| set[row as usize]).collect();
-            match self.candidate(table, &rows, problem.profit(&part.rows)) {
+            let candidate = match problem.allows(&part.rows) {
+                true => self.candidate(table, &rows),
+                false => None,
+            };
+            match candidate {
                 Some(candidate) if self.pays(&candidate) => {
                     // A limit does not cut into a set.
                     match self.limit.checked_sub(rows.len()) {
@@ -347,7 +351,7 @@ impl Search<'_> {
     }
 
     /// The body for some rows of a table, compiled, unless it is clear that it does not pay.
-    fn candidate(&mut self, table: &Table, rows: &[u32], _estimate: i64) -> Option<Candidate> {
+    fn candidate(&mut self, table: &Table, rows: &[u32]) -> Option<Candidate> {
         let parameters = table.parameters(rows);
         if parameters.is_empty() {
             // They are equal, and were left alone nevertheless.

@@ -77,6 +77,11 @@ impl Problem {
         cost[cells[row as usize] as usize]
     }
 
+    /// Whether these rows may share a body.
+    pub fn allows(&self, rows: &[u32]) -> bool {
+        self.varying(rows).all(|column| !self.columns[column].forbidden)
+    }
+
     /// Bytes that one body for these rows saves, roughly.
     pub fn profit(&self, rows: &[u32]) -> i64 {
         if rows.len() < 2 {

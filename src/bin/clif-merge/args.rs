@@ -6,14 +6,15 @@
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
 use crate::isa::{self, Setting, parse_setting, parse_target};
+use crate::pass::call_thunks;
 use crate::progress::Progress;
 use crate::unit::{self, Unit};
 use anyhow::Result;
 use clap::ValueEnum;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
-    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, Callees, Canonicalize, Compare, ComparePolicy, Linkage, Options, Policy,
+    Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -216,9 +217,7 @@ impl Pass {
             How::Optimize => Canonicalize::Optimize(isa),
         };
         options.target = Target::of(isa);
-        // On x86-64 the back end can make tail calls with frame pointers only.
-        let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
-        options.call_thunks = Some(CallThunks { tail_calls, colocated: true });
+        options.call_thunks = Some(call_thunks(isa));
         options.similar = Similar {
             policy: match self.similar {
                 SimilarPolicy::Off => Policy::Off,

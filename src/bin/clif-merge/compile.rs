@@ -11,7 +11,8 @@ use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::pass;
 use crate::table::{percent, thousands};
-use crate::unit::{Became, Unit, told};
+use crate::told::told;
+use crate::unit::{Became, Unit};
 use anyhow::Result;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{

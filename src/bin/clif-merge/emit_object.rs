@@ -13,7 +13,8 @@ use crate::codegen::Compiler;
 use crate::data::GivenData;
 use crate::exit::contain;
 use crate::isa;
-use crate::unit::{Became, Unit, told};
+use crate::told::told;
+use crate::unit::{Became, Unit};
 use anyhow::{Context as _, Result, anyhow};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{

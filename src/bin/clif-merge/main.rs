@@ -29,6 +29,7 @@ mod scan;
 mod table;
 mod test;
 mod text;
+mod told;
 mod unit;
 mod why;
 mod why_data;

@@ -2,7 +2,8 @@
 //! object.
 
 use crate::data::GivenData;
-use crate::unit::{Became, Names, Unit, told};
+use crate::told::told;
+use crate::unit::{Became, Names, Unit};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
@@ -13,6 +14,13 @@ use cranelift_mergefunc::{
 
 /// How a jump is said in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
+
+/// How functions that call take the place of thunks in raw bytes, where there are none.
+pub fn call_thunks(isa: &dyn cranelift_codegen::isa::TargetIsa) -> CallThunks {
+    // On x86-64 the back end can make tail calls with frame pointers only.
+    let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
+    CallThunks { tail_calls, colocated: true }
+}
 
 /// What is to be emitted for a function of the merged unit.
 #[derive(Clone, Debug)]

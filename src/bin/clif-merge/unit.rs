@@ -14,10 +14,11 @@ use crate::exit::contain;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
+use crate::told::told;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cranelift_codegen::ir::{
-    AbiParam, ExternalName, FuncRef, Function, GlobalValueData, InstructionData, KnownSymbol,
-    LibCall, Opcode, Signature, UserExternalName, UserFuncName, Value,
+    AbiParam, ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, Signature,
+    UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
@@ -25,7 +26,7 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
 use cranelift_mergefunc::{
-    Addresses, Argument, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
@@ -608,54 +609,6 @@ fn is_extended(signature: &Signature, func: &Function) -> bool {
     let told = told(func);
     extended.params.extend(told.iter().map(|argument| AbiParam::new(argument.ty())));
     *signature == extended
-}
-
-/// What a function that calls another one passes behind its own parameters, as far as it is known: all
-/// there is to know of one that only calls.
-pub fn told(func: &Function) -> Vec<Argument> {
-    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-    let mut calls = insts
-        .filter(|&inst| matches!(func.dfg.insts[inst].opcode(), Opcode::Call | Opcode::ReturnCall));
-    let passed = calls.next().map_or(&[][..], |call| func.dfg.inst_args(call));
-    let told = passed.get(func.signature.params.len()..).unwrap_or(&[]);
-    told.iter().map_while(|&value| argument(func, value)).collect()
-}
-
-/// A constant or an address that a function computes.
-fn argument(func: &Function, value: Value) -> Option<Argument> {
-    let ty = func.dfg.value_type(value);
-    let user = |name: &ExternalName| match name {
-        ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
-        _ => None,
-    };
-    match func.dfg.insts[func.dfg.value_def(value).inst()?] {
-        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-            Some(Argument::Constant { ty, bits: imm.bits() as u64 })
-        }
-        InstructionData::FuncAddr { opcode: _, func_ref } => {
-            let callee = &func.dfg.ext_funcs[func_ref];
-            Some(Argument::Function {
-                ty,
-                symbol: user(&callee.name)?,
-                signature: func.dfg.signatures[callee.signature].clone().into(),
-                colocated: callee.colocated,
-            })
-        }
-        InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
-            match &func.global_values[global_value] {
-                GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
-                    Some(Argument::Address {
-                        ty,
-                        symbol: user(name)?,
-                        offset: offset.bits(),
-                        colocated: *colocated,
-                    })
-                }
-                _ => None,
-            }
-        }
-        _ => None,
-    }
 }
 
 /// Whether a function does nothing but call `target` with its own parameters and constants, and return

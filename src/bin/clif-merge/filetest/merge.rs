@@ -16,18 +16,19 @@ use crate::directives::{PREFIX, parse_addresses, parse_linkage};
 use crate::emit_text::emit;
 use crate::pass::{self, Emit, Merged};
 use crate::text;
-use crate::unit::{self, Defaults, Given, Source, Unit};
+use crate::told;
+use crate::unit::{self, Defaults, Given, Names, Source, Unit};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{AbiParam, ExternalName, Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex, Linkage,
-    Options, Plan, Prebucket, cranelift_codegen,
+    Addresses, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex,
+    Linkage, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -41,6 +42,7 @@ pub struct MergeOptions {
     optimize: bool,
     compare: ComparePolicy,
     merge_limit: Option<u32>,
+    similar: Similar,
 }
 
 impl MergeOptions {
@@ -84,13 +86,20 @@ impl MergeOptions {
                         compare(&mut options.compare, what)?;
                     }
                 }
+                ("similar", Some(value)) => {
+                    options.similar.policy = by_name(&Policy::ALL, Policy::name, name, value)?;
+                }
+                ("callees", Some(value)) => {
+                    options.similar.callees = by_name(&Callees::ALL, Callees::name, name, value)?;
+                }
                 ("merge-limit", Some(value)) => match value.parse() {
                     Ok(limit) => options.merge_limit = Some(limit),
                     Err(_) => bail!("'{value}' is not a number of merges"),
                 },
                 _ => bail!(
                     "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
-                     data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit="
+                     data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit=, \
+                     similar=, callees="
                 ),
             }
         }
@@ -108,6 +117,8 @@ impl MergeOptions {
             aliases: self.aliases,
             compare: self.compare,
             merge_limit: self.merge_limit,
+            similar: self.similar,
+            call_thunks: isa.map(pass::call_thunks),
             ..Options::default()
         };
         if self.walk_all {
@@ -120,6 +131,17 @@ impl MergeOptions {
             }
         }
         Ok(options)
+    }
+}
+
+/// The one that has this name.
+fn by_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, option: &str, text: &str) -> Result<T> {
+    match all.iter().find(|&&one| name(one) == text) {
+        Some(&one) => Ok(one),
+        None => bail!(
+            "unknown word '{text}' after '{option}='; there are {}",
+            all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(", "),
+        ),
     }
 }
 
@@ -147,8 +169,9 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
     check_order(unit, &merged, options, isa)?;
-    // With a limit, the second run performs merges that the first was kept from.
-    if options.merge_limit.is_none() {
+    // With a limit, the second run performs merges that the first was kept from. And what pays depends
+    // on what else there is.
+    if options.merge_limit.is_none() && options.similar.policy == Policy::Off {
         check_idempotence(unit, &merged, options, isa)?;
     }
     Ok(merged)
@@ -182,7 +205,9 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
             Disposition::Thunk { to } => format!("thunk to {}", symbol(merged, to)),
             Disposition::Alias { to } => format!("alias of {}", symbol(merged, to)),
         };
-        first = format!("; {first}: {}", entry.reason());
+        let told = told::text(&merged.plan.thunk_arguments(function), &merged.names);
+        let told = if told.is_empty() { told } else { format!(" with {told}") };
+        first = format!("; {first}{told}: {}", entry.reason());
         if entry.disposition() == Disposition::Keep {
             match &merged.emit[at] {
                 Emit::Thunk(to, _) => {
@@ -200,14 +225,16 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
         expectations.push(lines);
     }
     if let Some(lines) = expectations.last_mut() {
-        for shared in merged.plan.shared_bodies() {
-            let alignment = match merged.plan.entry(shared.function).alignment() {
+        let shared = merged.plan.shared_bodies().iter().map(|shared| shared.function);
+        let new = shared.chain(merged.plan.merged_bodies().iter().map(|merged| merged.function));
+        for function in new {
+            let alignment = match merged.plan.entry(function).alignment() {
                 1 => String::new(),
                 bytes => format!(", align={bytes}"),
             };
             lines.push(";".to_owned());
-            lines.push(format!("; new: {}{alignment}", symbol(merged, shared.function)));
-            push_body(lines, merged, shared.function.index());
+            lines.push(format!("; new: {}{alignment}", symbol(merged, function)));
+            push_body(lines, merged, function.index());
         }
         if !unit.data.is_empty() {
             lines.push(";".to_owned());
@@ -305,11 +332,20 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         let Some(to) = entry.disposition().representative() else {
             continue;
         };
+        if let Emit::Thunk(..) = &merged.emit[to.index()]
+            && !merged.plan.entry(to).arguments().is_empty()
+        {
+            // What tells a body something has a place of its own, to which another one can lead.
+            continue;
+        }
         let Emit::Body(body) = &merged.emit[to.index()] else {
             bail!("{} leads to {}, which has no body", symbol(merged, function), symbol(merged, to))
         };
+        let mut signature = unit.functions[function.index()].signature.clone();
+        let told = entry.arguments().iter();
+        signature.params.extend(told.map(|argument| AbiParam::new(argument.ty())));
         ensure!(
-            body.signature == unit.functions[function.index()].signature,
+            body.signature == signature,
             "{} leads to {}, which has another signature",
             symbol(merged, function),
             symbol(merged, to),
@@ -360,13 +396,15 @@ fn check_order(
             .function(entry.symbol())
             .ok_or_else(|| anyhow!("with the functions in reverse order there is no {name}"))?;
         let other = plan.entry(other);
-        let outcome = |plan: &Plan, entry: &Entry| {
+        let outcome = |plan: &Plan, names: &Names, entry: &Entry| {
             let to = symbol_in(plan, entry.disposition().representative());
             let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
+            let to = format!("{to} with {}", told::text(entry.arguments(), names));
             format!("{}{to}: {}, class {class}", entry.disposition().name(), entry.reason())
         };
-        let (here, there) = (outcome(&merged.plan, entry), outcome(&plan, other));
+        let here = outcome(&merged.plan, &merged.names, entry);
+        let there = outcome(&plan, &names, other);
         ensure!(
             here == there,
             "with the functions in reverse order, {name} (function {at}) is '{there}' instead of \

@@ -17,7 +17,9 @@ use cranelift_codegen::data_value::{DataValue, DisplayDataValues};
 use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Argument, FunctionIndex, Options, call_thunk, cranelift_codegen};
+use cranelift_mergefunc::{
+    Argument, Disposition, FunctionIndex, Options, call_thunk, cranelift_codegen,
+};
 use cranelift_reader::{RunCommand, parse_run_command};
 use std::collections::HashSet;
 
@@ -109,8 +111,18 @@ pub fn run(
 
     let merged = merge::merge(unit, &own_target, Some(&**isa))?;
     let after = merged.plan.entries().zip(&merged.emit);
-    let after: Vec<_> =
-        after.map(|((_, entry), emit)| (entry.symbol().clone(), emit.clone())).collect();
+    let after = after.map(|((function, entry), emit)| {
+        let emit = match entry.disposition() {
+            // Only callers that know what to tell the body can call it: here, such a one.
+            Disposition::Redirect { to } if !entry.arguments().is_empty() => {
+                let to = merged.plan.entry(to).symbol().clone();
+                Emit::Thunk(to, merged.plan.thunk_arguments(function))
+            }
+            _ => emit.clone(),
+        };
+        (entry.symbol().clone(), emit)
+    });
+    let after: Vec<_> = after.collect();
     let data: Vec<GivenData> = merged.data.iter().flatten().cloned().collect();
     let jit = compile(after, &data).map_err(|stop| match stop {
         Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
@@ -123,7 +135,9 @@ pub fn run(
 
 /// The function that a caller of `function` reaches after merging.
 fn target(merged: &Merged, function: usize) -> UserExternalName {
-    let target = merged.plan.call_target(FunctionIndex::new(function));
+    let function = FunctionIndex::new(function);
+    let told = !merged.plan.entry(function).arguments().is_empty();
+    let target = if told { function } else { merged.plan.call_target(function) };
     merged.plan.entry(target).symbol().clone()
 }
 
