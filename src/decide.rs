@@ -118,8 +118,20 @@ pub(crate) fn decide(
         let symbol = entries[shared.function].symbol.clone();
         by_symbol.insert(symbol, Item::Function(shared.function));
     }
-    let merged = Vec::new();
-    Plan { entries, data, by_symbol, beyond, numbering, shared, merged, record, proof: None, stats }
+    let (merged, similar) = (Vec::new(), Vec::new());
+    Plan {
+        entries,
+        data,
+        by_symbol,
+        beyond,
+        numbering,
+        shared,
+        merged,
+        similar,
+        record,
+        proof: None,
+        stats,
+    }
 }
 
 /// Whether the address of a function is compared by its class.

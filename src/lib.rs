@@ -131,7 +131,7 @@ pub use options::{
     Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
     Options, Policy, Prebucket, Prove, Similar,
 };
-pub use plan::{DataEntry, Disposition, Entry, MergedBody, Plan, SharedBody};
+pub use plan::{DataEntry, Disposition, Entry, MergedBody, Plan, SharedBody, SimilarSet};
 pub use remarks::Reason;
 
 pub use stats::Stats;

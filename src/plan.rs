@@ -214,6 +214,20 @@ pub struct MergedBody {
     pub body: Function,
 }
 
+/// Functions that differ only in constants and in what they refer to, and whether one body does for them.
+#[derive(Clone, Debug)]
+pub struct SimilarSet {
+    /// The functions, two or more, in the order of their symbols.
+    pub members: Vec<FunctionIndex>,
+    /// In how many respects they differ: what a body for all of them has to be told.
+    pub parameters: usize,
+    /// The body that does for them, if it pays.
+    pub body: Option<FunctionIndex>,
+    /// How many bytes that saves, at least, or at most if it does not pay, thunks and what it takes to pass
+    /// arguments counted. `None` if there can be no such body, or if it is not wanted.
+    pub saved: Option<i64>,
+}
+
 /// What becomes of everything in a unit, and why.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -225,6 +239,7 @@ pub struct Plan {
     pub(crate) numbering: Numbering,
     pub(crate) shared: Vec<SharedBody>,
     pub(crate) merged: Vec<MergedBody>,
+    pub(crate) similar: Vec<SimilarSet>,
     /// What later units may be merged into, if the unit comes after others.
     pub(crate) record: Option<Record>,
     /// What the checker says, if it was asked.
@@ -267,6 +282,12 @@ impl Plan {
     /// The functions that did not exist before and do for several similar ones.
     pub fn merged_bodies(&self) -> &[MergedBody] {
         &self.merged
+    }
+
+    /// The similar functions that were looked at ([`Options::similar`](crate::Options::similar)), in sets
+    /// that were not divided any further, in the order in which they were.
+    pub fn similar_sets(&self) -> &[SimilarSet] {
+        &self.similar
     }
 
     /// The entry of a data object.
@@ -416,6 +437,7 @@ impl Plan {
             numbering,
             shared: Vec::new(),
             merged: Vec::new(),
+            similar: Vec::new(),
             record: None,
             proof: Some(Err(refutation)),
             stats: Stats {
@@ -424,6 +446,8 @@ impl Plan {
                 plan_merged_data_objects: 0,
                 plan_merged_data_bytes: 0,
                 plan_weakened: 0,
+                similar_bodies: 0,
+                similar_merged: 0,
                 ..stats
             },
         }

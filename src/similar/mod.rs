@@ -17,33 +17,28 @@
 mod body;
 mod cost;
 mod fold;
+mod loops;
+mod set;
 mod split;
 mod table;
 mod uses;
 mod value;
 
-use crate::apply::weaken;
-use crate::argument::Argument;
-use crate::canon::{self, Context, NoUnit, Place, Scratch};
+use crate::canon::{self, Context, NoUnit, Scratch};
 use crate::components::components;
 use crate::encoding::Encoding;
-use crate::options::{
-    Addresses, Attributes, Callees, Compare, Linkage, Options, Policy, Prebucket,
-};
-use crate::plan::{Disposition, Entry, MergedBody, Plan};
+use crate::options::{Attributes, Options, Policy, Prebucket};
+use crate::plan::{Disposition, Entry, Plan};
 use crate::remarks::Reason;
 use crate::summary::{Observed, counts};
-use crate::unit::{Bodies, FunctionIndex, Item, canonicalized};
+use crate::unit::{Bodies, FunctionIndex, canonicalized};
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cost::Costs;
-use cranelift_codegen::ir::{Function, Inst, Opcode, Signature, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, Opcode, UserExternalName, UserFuncName};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use split::{Column, Part, Problem, Row};
 use table::Table;
 use uses::{Uses, callees};
-use value::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Merges functions that differ in constants and callees, as `options` say, and writes it into `plan`.
@@ -83,8 +78,15 @@ pub(crate) fn merge_similar(
     };
     let shapes = search.shapes(observed);
     for component in search.bottom_up(&shapes) {
-        for shape in component {
-            search.shape(&shapes[shape as usize]);
+        loop {
+            let before = search.plan.merged.len();
+            for &shape in &component {
+                search.shape(&shapes[shape as usize]);
+            }
+            // Where functions call each other in a circle, what was merged may make others alike.
+            if component.len() == 1 || search.plan.merged.len() == before {
+                break;
+            }
         }
     }
     let Search { plan, costs, .. } = search;
@@ -113,20 +115,6 @@ struct Search<'a> {
     compiled: [i64; 2],
     /// A symbol that was asked for and is not used yet.
     spare: Option<UserExternalName>,
-}
-
-/// A set of functions that might share a body, as it was compiled.
-struct Candidate {
-    symbol: UserExternalName,
-    body: Function,
-    /// For each function what it is told.
-    arguments: Vec<Arc<[Argument]>>,
-    /// For each function whether it becomes a thunk.
-    thunks: Vec<bool>,
-    /// Bytes.
-    saved: i64,
-    /// Bytes of the functions as they are.
-    before: i64,
 }
 
 impl Search<'_> {
@@ -238,6 +226,9 @@ impl Search<'_> {
         let mut tables: Vec<Table> = Vec::new();
         let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         for &function in functions {
+            if self.plan.entry(function).disposition() != Disposition::Keep {
+                continue;
+            }
             let body = self.current(function);
             if !self.walk(function, &body) {
                 continue;
@@ -253,309 +244,18 @@ impl Search<'_> {
             let (marks, encoding) = (&self.scratch.marks, &self.encoding);
             table.push(function, &body, marks, encoding, self.plan, self.options);
         }
-        // What these functions refer to among themselves is not looked at again when it was merged.
+        // How these functions refer to each other is not looked at again when some of them were merged.
         for symbol in tables.iter().flat_map(Table::symbols) {
-            self.uses.add_address(self.plan, symbol);
+            let key = (symbol.namespace, symbol.index);
+            if functions.binary_search_by_key(&key, |&function| self.order(function)).is_ok() {
+                self.uses.add_address(self.plan, symbol);
+            }
         }
         for table in &tables {
             for set in table.sets() {
                 if set.len() > 1 {
                     self.set(table, &set);
                 }
-            }
-        }
-    }
-
-    /// Merges functions that differ only where parameters can stand.
-    fn set(&mut self, table: &Table, set: &[u32]) {
-        let Some(problem) = self.problem(table, set) else {
-            return;
-        };
-        let mut parts = alloc::vec![(Part::whole(&problem), false)];
-        while let Some((part, must)) = parts.pop() {
-            if let Some(divided) = problem.divide(&part, must) {
-                parts.extend(divided.into_iter().rev().map(|part| (part, false)));
-                continue;
-            }
-            let rows: Vec<u32> = part.rows.iter().map(|&row| set[row as usize]).collect();
-            let candidate = match problem.allows(&part.rows) {
-                true => self.candidate(table, &rows),
-                false => None,
-            };
-            match candidate {
-                Some(candidate) if self.pays(&candidate) => {
-                    // A limit does not cut into a set.
-                    match self.limit.checked_sub(rows.len()) {
-                        Some(left) => {
-                            self.limit = left;
-                            self.accept(table, &rows, candidate);
-                        }
-                        None => {
-                            self.limit = 0;
-                            self.spare = Some(candidate.symbol);
-                            self.leave(table, &rows, Reason::MergeLimit);
-                        }
-                    }
-                }
-                _ if must => self.leave(table, &rows, Reason::SimilarNotSmaller),
-                _ => parts.push((part, true)),
-            }
-        }
-    }
-
-    /// What splitting a set must know.
-    fn problem(&mut self, table: &Table, set: &[u32]) -> Option<Problem> {
-        let parameters = table.parameters(set);
-        if parameters.is_empty() {
-            return None;
-        }
-        let first = self.current(table.function(set[0]));
-        let body = self.estimate(table.function(set[0]), &first);
-        let rows = set.iter().map(|&row| {
-            let function = table.function(row);
-            Row {
-                calls: self.uses.calls(function).into(),
-                thunk: self.uses.survives(self.plan, function).is_some(),
-            }
-        });
-        let rows: Vec<Row> = rows.collect();
-        let jump = self.options.target.jump_thunk.map_or(16, |jump| jump.size().into());
-        let mut columns = Vec::new();
-        for parameter in &parameters {
-            let mut number: BTreeMap<u32, u32> = BTreeMap::new();
-            let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
-            let mut is_callee = false;
-            for &row in set {
-                let cell = table.at(row, parameter.columns[0]);
-                let next = number.len() as u32;
-                let dense = *number.entry(cell).or_insert(next);
-                if dense == next {
-                    let value = table.value(cell).expect("what differs is a value");
-                    is_callee |= matches!(value, Value::Callee { .. });
-                    cost.push(self.passing(&first.signature, value)?);
-                }
-                cells.push(dense);
-            }
-            let forbidden = is_callee && self.options.similar.callees == Callees::None;
-            let overhead = if is_callee { 6 } else { 2 };
-            columns.push(Column { cells, cost, overhead, forbidden });
-        }
-        Some(Problem { body, jump, rows, columns })
-    }
-
-    /// Bytes that it takes to pass a value, roughly: in a register.
-    fn passing(&mut self, signature: &Signature, value: &Value) -> Option<i64> {
-        let alone = Signature::new(signature.call_conv);
-        let size = self.costs.passing(self.bodies, &alone, &value.arguments())?;
-        Some(size.into())
-    }
-
-    /// The body for some rows of a table, compiled, unless it is clear that it does not pay.
-    fn candidate(&mut self, table: &Table, rows: &[u32]) -> Option<Candidate> {
-        let parameters = table.parameters(rows);
-        if parameters.is_empty() {
-            // They are equal, and were left alone nevertheless.
-            return None;
-        }
-        let function = table.function(rows[0]);
-        let mut body = self.current(function);
-        let signature = body.signature.clone();
-        let observes = observes_its_frame(&body);
-
-        let mut arguments: Vec<Arc<[Argument]>> = Vec::with_capacity(rows.len());
-        let mut thunks = Vec::with_capacity(rows.len());
-        let mut cost = 0;
-        for &row in rows {
-            let values = parameters.iter().map(|parameter| {
-                let cell = table.at(row, parameter.columns[0]);
-                table.value(cell).expect("what differs is a value").arguments()
-            });
-            let own: Vec<Argument> = values.flatten().collect();
-            let function = table.function(row);
-            let passing = self.costs.passing(self.bodies, &signature, &own)?;
-            let calls = i64::from(passing) * i64::from(self.uses.calls(function));
-            let thunk = self.costs.thunk(self.bodies, &signature, &own, observes).map(i64::from);
-            let survives = self.uses.survives(self.plan, function).is_some();
-            let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
-            cost += if by_thunk { thunk? } else { calls };
-            thunks.push(by_thunk);
-            arguments.push(own.into());
-        }
-        // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
-        // size of that one is needed.
-        let others = rows.len() as i64 - 1;
-        if others * self.estimate(function, &body) <= 2 * cost
-            && others * self.size_of(function, &body)? <= cost
-        {
-            return None;
-        }
-
-        let original = body.clone();
-        self.walk(function, &body);
-        let places = table::columns(&self.scratch.marks, &self.encoding);
-        let inst = |column: usize| match places[column] {
-            Place::Inst(inst) => inst,
-            place => unreachable!("nothing else has a value: {place:?}"),
-        };
-        let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
-        let parameters: Vec<body::Parameter> = parameters
-            .iter()
-            .map(|parameter| {
-                let cell = table.at(rows[0], parameter.columns[0]);
-                let value = table.value(cell).expect("what differs is a value");
-                let types = value.arguments().iter().map(Argument::ty).collect();
-                let places = parameter.columns.iter().map(|&column| inst(column)).collect();
-                body::Parameter { types, places }
-            })
-            .collect();
-        let facts = table.common_facts(rows);
-        if facts != self.encoding.facts {
-            let key = self.plan.entry(function).attributes.key;
-            weaken(&mut body, key, &facts, self.options);
-        }
-        if self.options.compare.constant_branches == Compare::Ignore {
-            body::fold_branches(&mut body);
-        }
-        let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
-        let known_saves = fold::known_saves(&body, places);
-        let symbol = self.fresh_symbol()?;
-        body::parametrize(&mut body, &symbol, &parameters, &recursive);
-        let Some(size) = self.size(&body) else {
-            self.spare = Some(symbol);
-            return None;
-        };
-        // At least so many bytes are saved; if that is enough, nothing else need be compiled.
-        let count = rows.len() as i64;
-        let least = known_saves.map(|known_saves| size - known_saves);
-        let least = least.filter(|&least| {
-            2 * least > size && self.is_enough(count * least - cost - size, count * least)
-        });
-        let own = match least.filter(|_| self.sizes[function].is_none()) {
-            Some(least) => Some(least),
-            None => self.size_of(function, &original),
-        };
-        let Some(own) = own else {
-            self.spare = Some(symbol);
-            return None;
-        };
-        let (saved, before) = (count * own - cost - size, count * own);
-        Some(Candidate { symbol, body, arguments, thunks, saved, before })
-    }
-
-    /// Bytes of a function as it is by now.
-    fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
-        if self.sizes[function].is_none() {
-            self.sizes[function] = self.size(body);
-        }
-        self.sizes[function]
-    }
-
-    /// Bytes of a function, known or guessed: for deciding what to look at more closely.
-    fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
-        let [bytes, instructions] = self.compiled;
-        let guess = (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions;
-        self.sizes[function].unwrap_or(guess)
-    }
-
-    /// Bytes of a body that may be emitted.
-    fn size(&mut self, body: &Function) -> Option<i64> {
-        self.plan.stats.similar_sizes += 1;
-        let size = self.bodies.candidate_size(body, true).map(i64::from)?;
-        let [bytes, instructions] = &mut self.compiled;
-        *bytes += size;
-        *instructions += body.dfg.num_insts() as i64;
-        Some(size)
-    }
-
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        self.spare.take().or_else(|| self.bodies.fresh_symbol())
-    }
-
-    /// Whether it is enough to save so many of so many bytes.
-    fn is_enough(&self, saved: i64, before: i64) -> bool {
-        match self.options.similar.policy {
-            Policy::Off => false,
-            Policy::Size => saved > 0,
-            Policy::Balanced => saved * 8 > before,
-        }
-    }
-
-    /// Whether a body saves enough.
-    fn pays(&mut self, candidate: &Candidate) -> bool {
-        let enough = self.is_enough(candidate.saved, candidate.before);
-        if !enough {
-            self.spare = Some(candidate.symbol.clone());
-        }
-        enough
-    }
-
-    /// Has some rows of a table share a body.
-    fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
-        let Candidate { symbol, body, arguments, thunks, .. } = candidate;
-        let first = self.plan.entry(table.function(rows[0]));
-        let attributes = Attributes {
-            linkage: Linkage::Local,
-            addresses: Addresses::Insignificant,
-            key: first.attributes.key,
-            ..Attributes::default()
-        };
-        let to = self.plan.entries.push(Entry {
-            symbol: symbol.clone(),
-            attributes,
-            disposition: Disposition::Keep,
-            reason: Reason::Parametrized,
-            class: self.next_class,
-            alignment: 1,
-            weakened: None,
-            arguments: Arc::default(),
-        });
-        self.next_class += 1;
-        self.plan.by_symbol.insert(symbol, Item::Function(to));
-        for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
-            let function = table.function(row);
-            for symbol in arguments.iter().filter_map(Argument::symbol) {
-                self.uses.add_address(self.plan, symbol);
-            }
-            let reason = self.uses.survives(self.plan, function);
-            let entry = &mut self.plan.entries[function];
-            entry.arguments = arguments;
-            (entry.disposition, entry.reason) = match thunk {
-                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
-                false => (Disposition::Redirect { to }, Reason::Similar),
-            };
-            self.follow(function, to);
-            if !thunk {
-                // It has no place of its own any more.
-                let alignment = self.plan.entry(function).alignment;
-                let body = &mut self.plan.entries[to].alignment;
-                *body = alignment.max(*body);
-            }
-        }
-        self.plan.merged.push(MergedBody { function: to, body });
-        self.plan.stats.similar_bodies += 1;
-        self.plan.stats.similar_merged += rows.len();
-    }
-
-    /// Has what was merged into a function follow it, if nothing is left there.
-    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex) {
-        let Entry { disposition, arguments, .. } = self.plan.entry(function).clone();
-        if let Disposition::Redirect { to: _ } = disposition {
-            for &member in &self.merged_into[function] {
-                let entry = &mut self.plan.entries[member];
-                entry.disposition = entry.disposition.map(|_| to);
-                entry.arguments = arguments.clone();
-            }
-        }
-    }
-
-    /// Says of functions why they are not merged.
-    fn leave(&mut self, table: &Table, rows: &[u32], reason: Reason) {
-        for &row in rows {
-            let entry = &mut self.plan.entries[table.function(row)];
-            if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer =
-                entry.reason
-            {
-                entry.reason = reason;
             }
         }
     }

@@ -1,0 +1,400 @@
+//! One set of functions that differ only where parameters can stand: divided, given bodies, or left alone.
+//!
+//! Here it is decided what becomes of each function. What it takes is found out as exactly as needed: what
+//! is passed and jumped is known from probes; the body is compiled; and if that leaves a doubt, so is one of
+//! the functions.
+
+use super::body;
+use super::fold::known_saves;
+use super::loops;
+use super::split::{Column, Part, Problem, Row};
+use super::table::{self, Parameter, Table};
+use super::value::Value;
+use super::{Search, observes_its_frame};
+use crate::apply::weaken;
+use crate::argument::Argument;
+use crate::canon::Place;
+use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
+use crate::plan::{Disposition, Entry, MergedBody, SimilarSet};
+use crate::remarks::Reason;
+use crate::unit::{FunctionIndex, Item};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
+
+/// What becomes of each function of a set that shares a body, and what that takes.
+struct Outcomes {
+    /// What the body is told.
+    arguments: Vec<Arc<[Argument]>>,
+    /// Whether the function becomes a thunk.
+    thunks: Vec<bool>,
+    /// Bytes of thunks, and of passing arguments at calls.
+    cost: i64,
+}
+
+/// A body for a set of functions, as it was compiled.
+struct Candidate {
+    symbol: UserExternalName,
+    body: Function,
+    outcomes: Outcomes,
+    saved: i64,
+}
+
+/// Whether a set shares a body.
+enum Verdict {
+    Pays(Candidate),
+    /// At most so many bytes would be saved; `None` if there is no such body.
+    DoesNot(Option<i64>),
+}
+
+impl Search<'_> {
+    /// Merges functions that differ only where parameters can stand.
+    pub(super) fn set(&mut self, table: &Table, set: &[u32]) {
+        let Some(problem) = self.problem(table, set) else {
+            return;
+        };
+        let mut parts = alloc::vec![(Part::whole(&problem), false)];
+        while let Some((part, must)) = parts.pop() {
+            if let Some(divided) = problem.divide(&part, must) {
+                parts.extend(divided.into_iter().rev().map(|part| (part, false)));
+                continue;
+            }
+            let rows: Vec<u32> = part.rows.iter().map(|&row| set[row as usize]).collect();
+            let verdict = match problem.allows(&part.rows) {
+                true => self.judge(table, &rows),
+                false => Verdict::DoesNot(None),
+            };
+            match verdict {
+                Verdict::Pays(candidate) => match self.limit.checked_sub(rows.len()) {
+                    Some(left) => {
+                        self.limit = left;
+                        self.accept(table, &rows, candidate);
+                    }
+                    None => {
+                        // A limit does not cut into a set.
+                        self.limit = 0;
+                        self.spare = Some(candidate.symbol);
+                        self.leave(table, &rows, Reason::MergeLimit, Some(candidate.saved));
+                    }
+                },
+                Verdict::DoesNot(saved) if must => {
+                    self.leave(table, &rows, Reason::SimilarNotSmaller, saved);
+                }
+                // Smaller parts may pay.
+                Verdict::DoesNot(_) => parts.push((part, true)),
+            }
+        }
+    }
+
+    /// What splitting a set must know. `None` if its functions are equal: then they were left alone.
+    fn problem(&mut self, table: &Table, set: &[u32]) -> Option<Problem> {
+        let parameters = table.parameters(set);
+        if parameters.is_empty() {
+            return None;
+        }
+        let function = table.function(set[0]);
+        let first = self.current(function);
+        let rows = set.iter().map(|&row| {
+            let function = table.function(row);
+            Row {
+                calls: self.uses.calls(function).into(),
+                thunk: self.uses.survives(self.plan, function).is_some(),
+            }
+        });
+        let rows: Vec<Row> = rows.collect();
+        let calls_in_loops = match self.options.similar.policy {
+            Policy::Balanced => {
+                self.walk(function, &first);
+                let places = table::columns(&self.scratch.marks, &self.encoding);
+                loops::calls_in_loops(&first, &places)
+            }
+            Policy::Off | Policy::Size => Vec::new(),
+        };
+        let mut columns = Vec::with_capacity(parameters.len());
+        for parameter in &parameters {
+            let mut number: BTreeMap<u32, u32> = BTreeMap::new();
+            let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
+            let mut is_callee = false;
+            for &row in set {
+                let cell = table.at(row, parameter.columns[0]);
+                let next = number.len() as u32;
+                let dense = *number.entry(cell).or_insert(next);
+                if dense == next {
+                    let value = table.value(cell).expect("what differs is a value");
+                    is_callee |= matches!(value, Value::Callee { .. });
+                    cost.push(self.passing(&first.signature, value)?);
+                }
+                cells.push(dense);
+            }
+            let in_loop = parameter.columns.iter().any(|column| calls_in_loops.contains(column));
+            let forbidden = is_callee && (in_loop || self.options.similar.callees == Callees::None);
+            columns.push(Column {
+                cells,
+                cost,
+                overhead: if is_callee { 6 } else { 2 },
+                forbidden,
+            });
+        }
+        let body = self.estimate(function, &first);
+        let jump = self.options.target.jump_thunk.map_or(16, |jump| jump.size().into());
+        Some(Problem { body, jump, rows, columns })
+    }
+
+    /// Bytes that it takes to pass a value, roughly: in a register.
+    fn passing(&mut self, signature: &Signature, value: &Value) -> Option<i64> {
+        let alone = Signature::new(signature.call_conv);
+        let size = self.costs.passing(self.bodies, &alone, &value.arguments())?;
+        Some(size.into())
+    }
+
+    /// Finds out whether a body for some rows of a table pays, compiling no more than is needed.
+    fn judge(&mut self, table: &Table, rows: &[u32]) -> Verdict {
+        let parameters = table.parameters(rows);
+        if parameters.is_empty() {
+            // They are equal, and were left alone nevertheless.
+            return Verdict::DoesNot(None);
+        }
+        let function = table.function(rows[0]);
+        let original = self.current(function);
+        let Some(outcomes) = self.outcomes(table, rows, &parameters, &original) else {
+            return Verdict::DoesNot(None);
+        };
+        let (count, cost) = (rows.len() as i64, outcomes.cost);
+        // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
+        // size of that one is needed.
+        if (count - 1) * self.estimate(function, &original) <= 2 * cost {
+            let Some(own) = self.size_of(function, &original) else {
+                return Verdict::DoesNot(None);
+            };
+            if (count - 1) * own <= cost {
+                return Verdict::DoesNot(Some((count - 1) * own - cost));
+            }
+        }
+        let Some(symbol) = self.fresh_symbol() else {
+            return Verdict::DoesNot(None);
+        };
+        let (body, known_saves) = self.body(table, rows, &parameters, &original, &symbol);
+        let Some(size) = self.size(&body) else {
+            self.spare = Some(symbol);
+            return Verdict::DoesNot(None);
+        };
+        // So many bytes the functions take at least; if that is enough, none of them need be compiled.
+        let least = known_saves.map(|known_saves| size - known_saves).filter(|&least| {
+            let enough = self.is_enough(count * least - cost - size, count * least);
+            enough && 2 * least > size && self.sizes[function].is_none()
+        });
+        let own = match least {
+            Some(least) => Some(least),
+            None => self.size_of(function, &original),
+        };
+        let saved = own.map(|own| count * own - cost - size);
+        match own.zip(saved) {
+            Some((own, saved)) if self.is_enough(saved, count * own) => {
+                Verdict::Pays(Candidate { symbol, body, outcomes, saved })
+            }
+            _ => {
+                self.spare = Some(symbol);
+                Verdict::DoesNot(saved)
+            }
+        }
+    }
+
+    /// What becomes of each of these functions: whatever takes fewer bytes. `None` if one of them needs a
+    /// thunk and there is none, or if there can be no such call.
+    fn outcomes(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        parameters: &[Parameter],
+        original: &Function,
+    ) -> Option<Outcomes> {
+        let observes = observes_its_frame(original);
+        let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
+        for &row in rows {
+            let values = parameters.iter().map(|parameter| {
+                let cell = table.at(row, parameter.columns[0]);
+                table.value(cell).expect("what differs is a value").arguments()
+            });
+            let own: Vec<Argument> = values.flatten().collect();
+            let function = table.function(row);
+            let signature = &original.signature;
+            let passing = self.costs.passing(self.bodies, signature, &own)?;
+            let calls = i64::from(passing) * i64::from(self.uses.calls(function));
+            let thunk = self.costs.thunk(self.bodies, signature, &own, observes).map(i64::from);
+            let survives = self.uses.survives(self.plan, function).is_some();
+            let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
+            outcomes.cost += if by_thunk { thunk? } else { calls };
+            outcomes.thunks.push(by_thunk);
+            outcomes.arguments.push(own.into());
+        }
+        Some(outcomes)
+    }
+
+    /// The body under `symbol` for some rows of a table, and how many bytes fewer a function could take
+    /// that is told nothing, if that is clear.
+    fn body(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        parameters: &[Parameter],
+        original: &Function,
+        symbol: &UserExternalName,
+    ) -> (Function, Option<i64>) {
+        let function = table.function(rows[0]);
+        self.walk(function, original);
+        let places = table::columns(&self.scratch.marks, &self.encoding);
+        let inst = |column: usize| match places[column] {
+            Place::Inst(inst) => inst,
+            place => unreachable!("nothing else has a value: {place:?}"),
+        };
+        let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
+        let parameters: Vec<body::Parameter> = parameters
+            .iter()
+            .map(|parameter| {
+                let cell = table.at(rows[0], parameter.columns[0]);
+                let value = table.value(cell).expect("what differs is a value");
+                let types = value.arguments().iter().map(Argument::ty).collect();
+                let places = parameter.columns.iter().map(|&column| inst(column)).collect();
+                body::Parameter { types, places }
+            })
+            .collect();
+        let mut body = original.clone();
+        let facts = table.common_facts(rows);
+        if facts != self.encoding.facts {
+            let key = self.plan.entry(function).attributes.key;
+            weaken(&mut body, key, &facts, self.options);
+        }
+        if self.options.compare.constant_branches == Compare::Ignore {
+            body::fold_branches(&mut body);
+        }
+        let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
+        let known_saves = known_saves(&body, places);
+        body::parametrize(&mut body, symbol, &parameters, &recursive);
+        (body, known_saves)
+    }
+
+    /// Bytes of a function as it is by now.
+    fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
+        if self.sizes[function].is_none() {
+            self.sizes[function] = self.size(body);
+        }
+        self.sizes[function]
+    }
+
+    /// Bytes of a function, known or guessed: for deciding what to look at more closely.
+    fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
+        let [bytes, instructions] = self.compiled;
+        let guess = (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions;
+        self.sizes[function].unwrap_or(guess)
+    }
+
+    /// Bytes of a body that may be emitted.
+    fn size(&mut self, body: &Function) -> Option<i64> {
+        self.plan.stats.similar_sizes += 1;
+        let size = self.bodies.candidate_size(body, true).map(i64::from)?;
+        let [bytes, instructions] = &mut self.compiled;
+        *bytes += size;
+        *instructions += body.dfg.num_insts() as i64;
+        Some(size)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.spare.take().or_else(|| self.bodies.fresh_symbol())
+    }
+
+    /// Whether it is enough to save so many of so many bytes.
+    fn is_enough(&self, saved: i64, before: i64) -> bool {
+        match self.options.similar.policy {
+            Policy::Off => false,
+            Policy::Size => saved > 0,
+            Policy::Balanced => saved * 8 > before,
+        }
+    }
+
+    /// Has some rows of a table share a body.
+    fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
+        let Candidate { symbol, body, outcomes, saved } = candidate;
+        let Outcomes { arguments, thunks, cost: _ } = outcomes;
+        let first = self.plan.entry(table.function(rows[0]));
+        let attributes = Attributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            key: first.attributes.key,
+            ..Attributes::default()
+        };
+        let to = self.plan.entries.push(Entry {
+            symbol: symbol.clone(),
+            attributes,
+            disposition: Disposition::Keep,
+            reason: Reason::Parametrized,
+            class: self.next_class,
+            alignment: 1,
+            weakened: None,
+            arguments: Arc::default(),
+        });
+        self.next_class += 1;
+        self.plan.by_symbol.insert(symbol, Item::Function(to));
+        for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
+            let function = table.function(row);
+            for symbol in arguments.iter().filter_map(Argument::symbol) {
+                self.uses.add_address(self.plan, symbol);
+            }
+            let reason = self.uses.survives(self.plan, function);
+            let entry = &mut self.plan.entries[function];
+            entry.arguments = arguments;
+            (entry.disposition, entry.reason) = match thunk {
+                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
+                false => (Disposition::Redirect { to }, Reason::Similar),
+            };
+            self.follow(function, to);
+            if !thunk {
+                // It has no place of its own any more.
+                let alignment = self.plan.entry(function).alignment;
+                let body = &mut self.plan.entries[to].alignment;
+                *body = alignment.max(*body);
+            }
+        }
+        self.record(table, rows, Some(to), Some(saved));
+        self.plan.merged.push(MergedBody { function: to, body });
+        self.plan.stats.similar_bodies += 1;
+        self.plan.stats.similar_merged += rows.len();
+    }
+
+    /// Has what was merged into a function follow it, if nothing is left there.
+    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex) {
+        let Entry { disposition, arguments, .. } = self.plan.entry(function).clone();
+        if let Disposition::Redirect { to: _ } = disposition {
+            for &member in &self.merged_into[function] {
+                let entry = &mut self.plan.entries[member];
+                entry.disposition = entry.disposition.map(|_| to);
+                entry.arguments = arguments.clone();
+            }
+        }
+    }
+
+    /// Says of functions why they are not merged.
+    fn leave(&mut self, table: &Table, rows: &[u32], reason: Reason, saved: Option<i64>) {
+        self.record(table, rows, None, saved);
+        for &row in rows {
+            let entry = &mut self.plan.entries[table.function(row)];
+            if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer =
+                entry.reason
+            {
+                entry.reason = reason;
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        body: Option<FunctionIndex>,
+        saved: Option<i64>,
+    ) {
+        let members = rows.iter().map(|&row| table.function(row)).collect();
+        let parameters = table.parameters(rows).len();
+        self.plan.similar.push(SimilarSet { members, parameters, body, saved });
+    }
+}
