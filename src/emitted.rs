@@ -103,6 +103,13 @@ pub(crate) struct Record {
     bodies: Vec<(Of, Body)>,
 }
 
+impl Record {
+    /// Keeps only the bodies whose symbols these are.
+    pub fn retain(&mut self, mut is_there: impl FnMut(&UserExternalName) -> bool) {
+        self.bodies.retain(|(_, body)| is_there(&body.symbol));
+    }
+}
+
 /// A class of a unit, as [`Record`] names it.
 #[derive(Clone, Copy, Debug)]
 enum Of {

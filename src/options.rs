@@ -99,6 +99,9 @@ pub struct Similar {
     pub policy: Policy,
     /// Whether they may differ in whom they call.
     pub callees: Callees,
+    /// Whether each of them keeps its symbol, as a thunk. For embedders that may ask for the address of
+    /// any function when all is done. Default: only those of which the unit needs the symbols.
+    pub keep_symbols: bool,
 }
 
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass

@@ -453,6 +453,19 @@ impl Plan {
         }
     }
 
+    /// Leaves to later units only what is still there.
+    pub(crate) fn forget_what_is_gone(&mut self) {
+        let Plan { entries, by_symbol, record, .. } = self;
+        if let Some(record) = record {
+            record.retain(|symbol| match by_symbol.get(symbol) {
+                Some(Item::Function(function)) => {
+                    entries[*function].disposition == Disposition::Keep
+                }
+                Some(Item::Data(_)) | None => true,
+            });
+        }
+    }
+
     /// The body that the plan made for several similar functions, if `function` is one.
     pub(crate) fn merged_body(&self, function: FunctionIndex) -> Option<&Function> {
         let at = self.merged.binary_search_by_key(&function, |merged| merged.function).ok()?;

@@ -36,6 +36,7 @@ pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
     Ok(Similar {
         policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
         callees: *u.choose(&Callees::ALL)?,
+        keep_symbols: u.ratio(1, 4)?,
     })
 }
 

@@ -4,18 +4,20 @@
 //! gets another place later), or not. Everything that refers to functions and data is sent to where
 //! they are now. Nothing is decided here.
 
-use super::flush::{CALL_THUNKS, Unit};
+use super::flush::{SHARED, Unit};
 use super::{
     BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
     symbol,
 };
 use crate::apply::{CallTarget, call_thunk, redirect, user_symbol};
+use crate::argument::Argument;
 use crate::data::Contents;
+use crate::options::CallThunks;
 use crate::plan::Plan;
 use crate::summary::address_uses;
+use crate::target::ThunkReloc;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -37,11 +39,13 @@ impl<M: Module> MergingModule<M> {
         back_end: BackEnd,
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let shared: Vec<(FunctionIndex, Function)> = plan
+        let shared = plan
             .shared_bodies()
             .iter()
-            .map(|shared| (shared.function, pending.func(unit, shared.body_of).clone()))
-            .collect();
+            .map(|shared| (shared.function, pending.func(unit, shared.body_of).clone()));
+        let merged = plan.merged_bodies().iter();
+        let merged = merged.map(|merged| (merged.function, merged.body.clone()));
+        let new: Vec<(FunctionIndex, Function)> = shared.chain(merged).collect();
         let mut next = 0;
         for (function, definition) in core::mem::take(&mut pending.functions) {
             let emitted = match definition {
@@ -57,12 +61,14 @@ impl<M: Module> MergingModule<M> {
             };
             emitted.inspect_err(|_| self.failed = Some(function))?;
         }
-        for (index, func) in shared {
+        let mut added = 0;
+        for (index, func) in new {
             let function = self.id_of(plan.entry(index).symbol());
             let with =
                 With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
             self.emit_body(plan, index, function, func, back_end, with)
                 .inspect_err(|_| self.failed = Some(function))?;
+            added += u64::from(self.functions[function].size);
         }
         // Sizes of bodies are known by now.
         for (function, _) in &unit.functions {
@@ -72,6 +78,7 @@ impl<M: Module> MergingModule<M> {
                 self.stats.saved_code_bytes += u64::from(saved);
             }
         }
+        self.stats.saved_code_bytes = self.stats.saved_code_bytes.saturating_sub(added);
         Ok(())
     }
 
@@ -131,7 +138,7 @@ impl<M: Module> MergingModule<M> {
             };
         let call = |name: &UserExternalName| {
             let symbol = self.redirected(name, call)?;
-            Some(CallTarget { symbol, arguments: Arc::default() })
+            Some(CallTarget { symbol, arguments: self.told(name).into() })
         };
         redirect(&mut func, &call, &|symbol| self.redirected(symbol, address));
         self.observe_references(&func);
@@ -166,7 +173,16 @@ impl<M: Module> MergingModule<M> {
         match name.namespace {
             0 => target(self, FuncId::from_u32(name.index)).map(symbol),
             1 => self.data_target(DataId::from_u32(name.index)).map(data_symbol),
+            SHARED => Some(symbol(self.id_of(name))),
             _ => None,
+        }
+    }
+
+    /// What the body of a function is told behind the function's own arguments.
+    fn told(&self, name: &UserExternalName) -> Vec<Argument> {
+        match name.namespace {
+            0 => self.functions[FuncId::from_u32(name.index)].told.clone(),
+            _ => Vec::new(),
         }
     }
 
@@ -223,28 +239,28 @@ impl<M: Module> MergingModule<M> {
         alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
+        let address = |name: &UserExternalName| self.redirected(name, Self::address_target);
+        let told = self.told(&symbol(function));
+        let told: Vec<Argument> = told.iter().map(|told| told.redirected(&address)).collect();
         let isa = self.inner.isa();
-        let size = match self.target.jump_thunk {
-            Some(jump) => {
+        let size = match self.target.thunk_code(signature, &told, &symbol(to)) {
+            Some(code) => {
+                let size = code.size();
                 let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
-                let reloc = ModuleReloc {
-                    offset: jump.offset,
-                    kind: jump.relocation,
-                    name: to.into(),
-                    addend: jump.addend,
-                };
-                self.inner.define_function_bytes(function, alignment, jump.code(), &[reloc])?;
-                jump.size()
+                let relocs = code.relocations.into_iter().map(|relocation| {
+                    let ThunkReloc { offset, kind, symbol, addend } = relocation;
+                    let name = ModuleRelocTarget::user(symbol.namespace, symbol.index);
+                    ModuleReloc { offset, kind, name, addend }
+                });
+                let relocs: Vec<ModuleReloc> = relocs.collect();
+                self.inner.define_function_bytes(function, alignment, &code.bytes, &relocs)?;
+                size
             }
             None => {
                 let name = UserFuncName::User(symbol(function));
-                let mut context = Context::for_function(call_thunk(
-                    name,
-                    signature,
-                    &[],
-                    &symbol(to),
-                    &CALL_THUNKS,
-                ));
+                let thunks = CallThunks::of(isa);
+                let thunk = call_thunk(name, signature, &told, &symbol(to), &thunks);
+                let mut context = Context::for_function(thunk);
                 self.inner.define_function(function, &mut context)?;
                 context.compiled_code().map_or(0, |code| code.code_info().total_size)
             }

@@ -10,6 +10,7 @@ use super::{
     symbol,
 };
 use crate::apply::user_symbol;
+use crate::argument::Argument;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
@@ -30,7 +31,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 /// The namespace of bodies that a plan adds. The module's own are 0 and 1.
-const SHARED: u32 = u32::MAX;
+pub(super) const SHARED: u32 = u32::MAX;
 
 /// What is held back, as the pass sees it.
 pub(super) struct Unit {
@@ -258,8 +259,11 @@ impl<M: Module> MergingModule<M> {
                 BackEnd::Any | BackEnd::Object => self.target,
             },
             aliases: back_end != BackEnd::Any && self.options.aliases,
-            call_thunks: Some(CALL_THUNKS),
-            similar: Similar::default(),
+            call_thunks: Some(CallThunks::of(isa)),
+            similar: Similar {
+                keep_symbols: self.options.similar.keep_symbols || back_end == BackEnd::Jit,
+                ..self.options.similar
+            },
             prove: self.options.prove,
             merge_limit: self
                 .options
@@ -275,10 +279,15 @@ impl<M: Module> MergingModule<M> {
         pending: &Pending,
         unit: &Unit,
     ) -> ModuleResult<()> {
-        for shared in plan.shared_bodies() {
-            let signature = &pending.func(unit, shared.body_of).signature;
+        let shared = plan
+            .shared_bodies()
+            .iter()
+            .map(|shared| (shared.function, &pending.func(unit, shared.body_of).signature));
+        let merged = plan.merged_bodies().iter();
+        let merged = merged.map(|merged| (merged.function, &merged.body.signature));
+        for (new, signature) in shared.chain(merged) {
             let function = self.inner.declare_anonymous_function(signature)?;
-            let symbol = plan.entry(shared.function).symbol();
+            let symbol = plan.entry(new).symbol();
             // A limit on merges can cut a shared body after its symbol was given out.
             self.shared.resize(symbol.index as usize, function);
             self.shared.push(function);
@@ -310,9 +319,16 @@ impl<M: Module> MergingModule<M> {
                 self.give_local_name(body)?;
             }
             self.functions[body].stands_for_others = true;
+            let told = plan.thunk_arguments(index);
+            let name = |symbol: &UserExternalName| match symbol.namespace {
+                SHARED => Some(super::symbol(self.id_of(symbol))),
+                _ => None,
+            };
+            let told: Vec<Argument> = told.iter().map(|told| told.redirected(&name)).collect();
             let state = &mut self.functions[*function];
             state.body = body.into();
-            state.preemptible = plan.call_target(index) == index;
+            state.preemptible = plan.call_target(index) == index && told.is_empty();
+            state.told = told;
             debug_assert!(!state.preemptible || attributes.linkage == crate::Linkage::Preemptible);
             (state.became, state.gone) = match (disposition, back_end) {
                 (Disposition::Keep, _) => (Became::Kept, false),
@@ -365,8 +381,10 @@ impl<M: Module> MergingModule<M> {
         taken.sort_unstable();
         taken.dedup();
         for function in taken.into_iter().map(FuncId::from_u32) {
-            let has_no_code = self.functions[function].became.has_no_code();
-            if has_no_code && self.attributes_of(function).addresses == Addresses::Significant {
+            let FunctionState { became, told, .. } = &self.functions[function];
+            let needs_its_own = !told.is_empty()
+                || self.attributes_of(function).addresses == Addresses::Significant;
+            if became.has_no_code() && needs_its_own {
                 self.thunk_after_all(function)?;
             }
         }
@@ -408,7 +426,8 @@ impl<M: Module> MergingModule<M> {
         for (function, body) in without_code {
             let Attributes { linkage, addresses, .. } = self.attributes_of(function);
             // Its linkage can have widened since.
-            if linkage.is_visible_outside() && addresses == Addresses::Significant {
+            let told = !self.functions[function].told.is_empty();
+            if linkage.is_visible_outside() && (told || addresses == Addresses::Significant) {
                 self.thunk_after_all(function)?;
             } else {
                 self.aliases.functions.push((function, body));
@@ -491,9 +510,6 @@ impl<M: Module> MergingModule<M> {
     }
 }
 
-/// How functions that call are made on targets without a jump, all of which make tail calls.
-pub(super) const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
-
 /// A data object as the pass sees it, and whether that is all of it. The contents are taken out of
 /// the description.
 fn object_of(description: &mut DataDescription) -> (DataObject, bool) {
@@ -571,6 +587,10 @@ impl Bodies for Held<'_> {
 
     fn thunk_size(&mut self, _function: FunctionIndex, thunk: &Function) -> Option<u32> {
         self.size_of(thunk)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _keep: bool) -> Option<u32> {
+        self.size_of(candidate)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {

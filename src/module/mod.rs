@@ -26,6 +26,7 @@ mod options;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
+use crate::argument::Argument;
 use crate::checker::Refutation;
 use crate::data::DataAttributes;
 use crate::emitted::Emitted;
@@ -94,6 +95,8 @@ struct FunctionState {
     became: Became,
     /// Whose body it has, if not its own.
     body: PackedOption<FuncId>,
+    /// What that body is told behind the function's own arguments.
+    told: Vec<Argument>,
     /// Why, once it was flushed.
     reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.
@@ -382,15 +385,19 @@ impl<M: Module> MergingModule<M> {
 
     /// The function that calls to `function` should name, if another one.
     fn call_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { preemptible, gone, body, .. } = &self.functions[function];
+        let FunctionState { preemptible, gone, became, body, told, .. } = &self.functions[function];
+        if *became == Became::Thunk && !told.is_empty() {
+            // The thunk is there anyway, and knows what to tell.
+            return None;
+        }
         // Where its symbol is gone, nobody can take its place either.
         body.expand().filter(|_| !preemptible || *gone).map(|body| self.local_name(body))
     }
 
     /// The function whose address should be used in place of that of `function`, if another one.
     fn address_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { became, gone, body, .. } = &self.functions[function];
-        let moved = *gone || *became == Became::Redirected;
+        let FunctionState { became, gone, body, told, .. } = &self.functions[function];
+        let moved = (*gone || *became == Became::Redirected) && told.is_empty();
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
     }
 

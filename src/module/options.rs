@@ -1,7 +1,7 @@
 //! What an embedder decides about a [`MergingModule`](super::MergingModule), and what it is told. Plain
 //! data: nothing is decided here.
 
-use crate::options::{Addresses, ComparePolicy, Prebucket, Prove};
+use crate::options::{Addresses, ComparePolicy, Prebucket, Prove, Similar};
 
 /// When functions are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub struct ModuleOptions {
     /// Whether functions are optimised before they are compared; see
     /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
     pub optimize: bool,
+    /// See [`Options::similar`](crate::Options::similar). In a JIT every function keeps its symbol, because
+    /// its address can be asked for.
+    pub similar: Similar,
     /// See [`Options::prove`](crate::Options::prove). A flush whose plan cannot be proved merges
     /// nothing, and what it emits is not remembered.
     pub prove: Prove,
@@ -84,6 +87,7 @@ impl Default for ModuleOptions {
             compare: ComparePolicy::default(),
             prebucket: Prebucket::default(),
             optimize: false,
+            similar: Similar::default(),
             prove: Prove::default(),
             merge_limit: None,
         }
@@ -109,7 +113,8 @@ pub struct ModuleStats {
     pub aliases: usize,
     /// See `redirects`.
     pub thunks: usize,
-    /// Functions that were added, because all of a class are preemptible.
+    /// Functions that were added: because all of a class are preemptible, or because they do for several
+    /// similar functions.
     pub shared_bodies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,

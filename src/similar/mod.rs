@@ -54,7 +54,7 @@ pub(crate) fn merge_similar(
     if options.similar.policy == Policy::Off {
         return;
     }
-    let uses = Uses::of(plan, observed, bodies);
+    let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
     let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
     for (function, entry) in plan.entries() {
         if let Some(to) = entry.disposition().representative() {
@@ -90,6 +90,7 @@ pub(crate) fn merge_similar(
         }
     }
     let Search { plan, costs, .. } = search;
+    plan.forget_what_is_gone();
     plan.stats.similar_probes = costs.probes;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     plan.stats.plan_merged = plan.entries.values().filter(merged).count();

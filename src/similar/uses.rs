@@ -24,17 +24,26 @@ struct Use {
 }
 
 /// The uses of the functions of a unit after a plan.
-pub(super) struct Uses(SecondaryMap<FunctionIndex, Use>);
+pub(super) struct Uses {
+    of: SecondaryMap<FunctionIndex, Use>,
+    /// Whether all symbols must stay.
+    keep_symbols: bool,
+}
 
 impl Uses {
     /// Linear in the number of instructions and pointers.
-    pub fn of(plan: &Plan, observed: &Observed, bodies: &mut dyn Bodies) -> Uses {
-        let mut uses = Uses(SecondaryMap::new());
+    pub fn of(
+        plan: &Plan,
+        observed: &Observed,
+        bodies: &mut dyn Bodies,
+        keep_symbols: bool,
+    ) -> Uses {
+        let mut uses = Uses { of: SecondaryMap::new(), keep_symbols };
         for (function, entry) in plan.entries() {
             match entry.disposition() {
                 Disposition::Keep => {}
                 Disposition::Alias { to } | Disposition::Thunk { to } => {
-                    uses.0[to].led_to = true;
+                    uses.of[to].led_to = true;
                     continue;
                 }
                 Disposition::Redirect { to: _ } => continue,
@@ -48,7 +57,7 @@ impl Uses {
             if entry.attributes.address_taken || observed.address_taken(symbol) {
                 uses.add_address(plan, symbol);
             }
-            uses.0[function].patchable |= observed.patchable(symbol);
+            uses.of[function].patchable |= observed.patchable(symbol);
         }
         for (data, entry) in plan.data_entries().take(plan.numbering.data) {
             if entry.disposition() == Disposition::Keep {
@@ -69,7 +78,7 @@ impl Uses {
                     && let Some(callee) = func.dfg.ext_funcs.get(callee)
                     && let Some(callee) = user_symbol(func, &callee.name).and_then(function)
                 {
-                    self.0[callee].calls += 1;
+                    self.of[callee].calls += 1;
                 }
             }
         }
@@ -91,26 +100,27 @@ impl Uses {
     /// The address of a symbol is used.
     pub fn add_address(&mut self, plan: &Plan, symbol: &UserExternalName) {
         if let Some(function) = plan.function(plan.address_symbol(symbol)) {
-            self.0[function].address = true;
+            self.of[function].address = true;
         }
     }
 
     /// How often a function is called directly.
     pub fn calls(&self, function: FunctionIndex) -> u32 {
-        self.0[function].calls
+        self.of[function].calls
     }
 
     /// Why the symbol of a function must stay, if it must.
     pub fn survives(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
+        let kept = || self.keep_symbols.then_some(Reason::SymbolUsed);
         let attributes = &plan.entry(function).attributes;
-        let Use { calls: _, address, patchable, led_to } = self.0[function];
+        let Use { calls: _, address, patchable, led_to } = self.of[function];
         match attributes.linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
             Linkage::Local if patchable => Some(Reason::PatchableCalls),
             Linkage::Local if address => Some(Reason::AddressTaken),
             Linkage::Local if led_to || attributes.symbol_used => Some(Reason::SymbolUsed),
-            Linkage::Local => None,
+            Linkage::Local => kept(),
         }
     }
 }

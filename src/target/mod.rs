@@ -6,6 +6,8 @@
 
 mod registers;
 
+use crate::options::CallThunks;
+
 pub use registers::{ThunkCode, ThunkReloc};
 
 use cranelift_codegen::binemit::Reloc;
@@ -57,6 +59,15 @@ impl JumpThunk {
     /// The memory that the thunk takes, in bytes: its code, and what the back end reserves for it.
     pub fn size(&self) -> u32 {
         u32::from(self.length) + self.veneer
+    }
+}
+
+impl CallThunks {
+    /// How thunks are made that call in code that `isa` compiles, all of it near.
+    pub fn of(isa: &dyn TargetIsa) -> CallThunks {
+        // On x86-64 the back end can make tail calls with frame pointers only.
+        let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
+        CallThunks { tail_calls, colocated: true }
     }
 }
 

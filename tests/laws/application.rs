@@ -40,7 +40,7 @@ fn the_generator_reaches_every_disposition_and_reason() {
     // On fixed input, so that what it reaches is the same in every run.
     let mut dispositions = BTreeMap::new();
     let mut reasons = BTreeMap::new();
-    for seed in 0..400 {
+    for seed in 0..1200 {
         let bytes = Rng::new(seed).bytes(4096);
         let mut unit = Unit::random(&mut Unstructured::new(&bytes)).expect("enough input");
         if seed % 2 == 1 {

@@ -447,7 +447,7 @@ fn of_a_refused_plan_nothing_is_left() {
 
         assert_eq!(plan.entries().count(), unit.functions.len());
         assert_eq!(plan.data_entries().count(), unit.data.len());
-        assert!(plan.shared_bodies().is_empty());
+        assert!(plan.shared_bodies().is_empty() && plan.merged_bodies().is_empty());
         let mut classes = BTreeSet::new();
         for ((index, entry), member) in plan.entries().zip(&unit.functions) {
             assert_eq!(entry.disposition(), Disposition::Keep);
@@ -477,6 +477,8 @@ fn of_a_refused_plan_nothing_is_left() {
         stats.plan_merged_data_objects = 0;
         stats.plan_merged_data_bytes = 0;
         stats.plan_weakened = 0;
+        stats.similar_bodies = 0;
+        stats.similar_merged = 0;
         assert_eq!(*plan.stats(), stats);
     }
     assert!(refused > 10, "{refused}");

@@ -6,15 +6,14 @@
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
 use crate::isa::{self, Setting, parse_setting, parse_target};
-use crate::pass::call_thunks;
 use crate::progress::Progress;
 use crate::unit::{self, Unit};
 use anyhow::Result;
 use clap::ValueEnum;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Callees, Canonicalize, Compare, ComparePolicy, Linkage, Options, Policy,
-    Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
+    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -134,6 +133,10 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
+    /// Keep the symbol of every function that is merged with similar ones
+    #[arg(long)]
+    pub keep_symbols: bool,
+
     /// Check the result: prove every merge by independent means, and run Cranelift's verifier
     ///
     /// Exit code 4 if something is wrong, which is a bug in clif-merge.
@@ -217,7 +220,7 @@ impl Pass {
             How::Optimize => Canonicalize::Optimize(isa),
         };
         options.target = Target::of(isa);
-        options.call_thunks = Some(call_thunks(isa));
+        options.call_thunks = Some(CallThunks::of(isa));
         options.similar = Similar {
             policy: match self.similar {
                 SimilarPolicy::Off => Policy::Off,
@@ -228,6 +231,7 @@ impl Pass {
                 CalleeParameters::None => Callees::None,
                 CalleeParameters::Indirect => Callees::Indirect,
             },
+            keep_symbols: self.keep_symbols,
         };
         options.aliases = aliases;
         options.merge_limit = self.merge_limit;

@@ -140,7 +140,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         target: _,
         aliases,
         call_thunks: _,
-        similar: _,
+        similar,
         prove,
         merge_limit,
     } = *options;
@@ -149,6 +149,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         prebucket,
         optimize: matches!(canonicalize, Canonicalize::Optimize(_)),
         aliases,
+        similar,
         prove,
         merge_limit,
         ..ModuleOptions::default()

@@ -5,7 +5,7 @@
 
 use crate::codegen::{Compiler, size};
 use crate::compile::given_size;
-use crate::pass::{CALL_THUNKS, Emit, Merged, plan_functions};
+use crate::pass::{Emit, Merged, plan_functions};
 use crate::progress::Progress;
 use crate::unit::Unit;
 use anyhow::Result;
@@ -13,7 +13,8 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Argument, Disposition, FunctionIndex, Options, Plan, Target, call_thunk, cranelift_codegen,
+    Argument, CallThunks, Disposition, FunctionIndex, Options, Plan, Target, call_thunk,
+    cranelift_codegen,
 };
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -215,7 +216,7 @@ fn thunk_size(
     if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
         return Ok(code.size());
     }
-    let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &CALL_THUNKS);
+    let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &CallThunks::of(isa));
     Ok(size(compiler.compile_of(unit, index, thunk)?))
 }
 

@@ -15,13 +15,6 @@ use cranelift_mergefunc::{
 /// How a jump is said in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
-/// How functions that call take the place of thunks in raw bytes, where there are none.
-pub fn call_thunks(isa: &dyn cranelift_codegen::isa::TargetIsa) -> CallThunks {
-    // On x86-64 the back end can make tail calls with frame pointers only.
-    let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
-    CallThunks { tail_calls, colocated: true }
-}
-
 /// What is to be emitted for a function of the merged unit.
 #[derive(Clone, Debug)]
 pub enum Emit {

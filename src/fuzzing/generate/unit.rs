@@ -643,6 +643,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         similar: Similar {
             policy: draw.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size]),
             callees: draw.choose(&crate::Callees::ALL),
+            keep_symbols: draw.one_in(4),
         },
         ..Options::default()
     }

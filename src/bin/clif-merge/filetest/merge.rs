@@ -27,8 +27,8 @@ use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex,
-    Linkage, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
+    Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
+    FunctionIndex, Linkage, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -118,7 +118,7 @@ impl MergeOptions {
             compare: self.compare,
             merge_limit: self.merge_limit,
             similar: self.similar,
-            call_thunks: isa.map(pass::call_thunks),
+            call_thunks: isa.map(CallThunks::of),
             ..Options::default()
         };
         if self.walk_all {
