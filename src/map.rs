@@ -8,6 +8,7 @@
 //! It knows what was merged, not who called: of which of the functions a frame is, only the caller's
 //! source can tell.
 
+use crate::argument::Argument;
 use crate::plan::{Disposition, Plan};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -25,6 +26,9 @@ pub struct Original {
     pub name: String,
     /// What became of it.
     pub disposition: Disposition<UserExternalName>,
+    /// What the body is told behind the function's own arguments: none, unless the body does for several
+    /// functions that differ in constants and callees.
+    pub arguments: Vec<Argument>,
 }
 
 impl Original {
@@ -83,7 +87,8 @@ impl MergeMap {
             let symbol = entry.symbol().clone();
             let name = name(&symbol);
             let disposition = entry.disposition().map(|to| plan.entry(to).symbol().clone());
-            map.add(Original { symbol, name, disposition });
+            let arguments = plan.thunk_arguments(function);
+            map.add(Original { symbol, name, disposition, arguments });
         }
         map
     }
@@ -119,8 +124,17 @@ impl MergeMap {
     }
 
     /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and
-    /// whatever was merged into it.
+    /// whatever was merged into it, or into a thunk that tells it something.
     pub fn behind(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
+        let through = |original: &'_ Original| self.led_to(&original.symbol);
+        let first: Vec<&Original> = self.led_to(symbol).collect();
+        let second = first.iter().filter(|first| !first.arguments.is_empty());
+        let second: Vec<&Original> = second.flat_map(|first| through(first)).collect();
+        first.into_iter().chain(second)
+    }
+
+    /// All functions of which this is said to be the body: itself first.
+    fn led_to(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
         let behind = self.behind.get(&key(symbol)).map_or(&[][..], |behind| behind);
         let itself = self.by_symbol.get(&key(symbol)).copied();
         let own = itself.filter(|index| behind.contains(index));
@@ -141,8 +155,11 @@ impl MergeMap {
         let thunk = symbol
             .and_then(|symbol| self.original(symbol))
             .filter(|original| matches!(original.disposition, Disposition::Thunk { to: _ }));
+        // What leads to a thunk is there as well.
+        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.led_to(symbol));
         let behind = symbol.filter(|_| thunk.is_none()).map(|symbol| self.behind(symbol));
-        thunk.into_iter().chain(behind.into_iter().flatten())
+        let behind = behind.into_iter().flatten();
+        thunk.into_iter().chain(others.into_iter().flatten()).chain(behind)
     }
 
     /// All functions, in the order in which they were added.
@@ -198,6 +215,10 @@ mod tests {
         UserExternalName::new(0, index)
     }
 
+    fn original(index: u32, name: &str, disposition: Disposition<UserExternalName>) -> Original {
+        Original { symbol: symbol(index), name: name.into(), disposition, arguments: Vec::new() }
+    }
+
     fn map() -> MergeMap {
         let mut map = MergeMap::new();
         let to = symbol(0);
@@ -208,7 +229,7 @@ mod tests {
             (3, "gone", Disposition::Redirect { to }),
             (4, "alone", Disposition::Keep),
         ] {
-            map.add(Original { symbol: symbol(index), name: name.into(), disposition });
+            map.add(original(index, name, disposition));
         }
         map.place(symbol(0), 0x1000, 0x20);
         map.place(symbol(2), 0x1020, 5);
@@ -243,11 +264,25 @@ mod tests {
     fn a_function_that_is_added_again_is_replaced() {
         let mut map = map();
         let disposition = Disposition::Keep;
-        map.add(Original { symbol: symbol(3), name: "back".into(), disposition });
+        map.add(original(3, "back", disposition));
         assert_eq!(names(map.behind(&symbol(0))), ["body", "alias", "thunk"]);
         assert_eq!(names(map.behind(&symbol(3))), ["back"]);
         assert!(map.by_name("gone").is_none());
         assert_eq!(map.originals().count(), 5);
+    }
+
+    #[test]
+    fn what_leads_to_a_thunk_that_tells_something_is_there_and_behind_the_body() {
+        let mut map = map();
+        let mut tells = original(5, "tells", Disposition::Thunk { to: symbol(0) });
+        let ty = cranelift_codegen::ir::types::I32;
+        tells.arguments.push(Argument::Constant { ty, bits: 1 });
+        map.add(tells);
+        map.add(original(6, "equal", Disposition::Redirect { to: symbol(5) }));
+        map.place(symbol(5), 0x1040, 10);
+        assert_eq!(names(map.originals_at(0x1040)), ["tells", "equal"]);
+        let all = ["body", "alias", "thunk", "gone", "tells", "equal"];
+        assert_eq!(names(map.behind(&symbol(0))), all);
     }
 
     #[test]

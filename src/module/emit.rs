@@ -261,7 +261,17 @@ impl<M: Module> MergingModule<M> {
                 let thunks = CallThunks::of(isa);
                 let thunk = call_thunk(name, signature, &told, &symbol(to), &thunks);
                 let mut context = Context::for_function(thunk);
-                self.inner.define_function(function, &mut context)?;
+                let mut plane = ControlPlane::default();
+                match alignment {
+                    1 => self.inner.define_function(function, &mut context)?,
+                    _ => define_aligned(
+                        &mut self.inner,
+                        function,
+                        alignment,
+                        &mut context,
+                        &mut plane,
+                    )?,
+                }
                 context.compiled_code().map_or(0, |code| code.code_info().total_size)
             }
         };

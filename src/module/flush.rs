@@ -430,7 +430,10 @@ impl<M: Module> MergingModule<M> {
             if linkage.is_visible_outside() && (told || addresses == Addresses::Significant) {
                 self.thunk_after_all(function)?;
             } else {
-                self.aliases.functions.push((function, body));
+                // A body that must be told something is not the function, wherever its symbol is.
+                if !told {
+                    self.aliases.functions.push((function, body));
+                }
                 self.inner.define_function_bytes(function, 1, &[], &[])?;
             }
         }

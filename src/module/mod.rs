@@ -359,7 +359,11 @@ impl<M: Module> MergingModule<M> {
 
     /// The function whose body runs when `function` is called. Itself, unless it was merged.
     pub fn body_of(&self, function: FuncId) -> FuncId {
-        self.functions[function].body.expand().unwrap_or(function)
+        // What a function was merged into can be a thunk that tells another body something.
+        let next = |function: FuncId| self.functions[function].body.expand();
+        core::iter::successors(Some(function), |&function| next(function))
+            .last()
+            .unwrap_or(function)
     }
 
     /// What became of every function that was flushed, by name.
@@ -373,7 +377,8 @@ impl<M: Module> MergingModule<M> {
                 continue;
             }
             let name = declaration.linkage_name(function).into_owned();
-            map.add(Original { symbol: symbol(function), name, disposition });
+            let arguments = state.told.clone();
+            map.add(Original { symbol: symbol(function), name, disposition, arguments });
         }
         map
     }

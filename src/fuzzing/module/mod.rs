@@ -64,6 +64,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         data: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 8)?,
         remember: !u.ratio(1, 8)?,
+        similar: crate::fuzzing::recipes::similar(u)?,
         merge_limit: match u.ratio(1, 8)? {
             true => Some(u.int_in_range(0..=4)?),
             false => None,
@@ -87,6 +88,8 @@ fn elf_isa() -> OwnedTargetIsa {
 
 fn check_object(u: &mut Unstructured<'_>, mut options: ModuleOptions) -> Result<()> {
     options.back_end = *u.choose(&[BackEnd::Object, BackEnd::Object, BackEnd::Any])?;
+    // Here code is compared by its bytes. In a JIT it is run.
+    options.similar = crate::Similar::default();
     let (sections, unwind, near) = (u.ratio(1, 4)?, u.ratio(1, 4)?, u.arbitrary()?);
     let module = || {
         let names = cranelift_module::default_libcall_names();
@@ -609,7 +612,7 @@ impl<B: Module> Pair<B> {
                 continue;
             };
             let to = disposition.representative();
-            assert_eq!(to.unwrap_or(id), body);
+            assert_eq!(self.merging.body_of(to.unwrap_or(id)), body);
             assert_eq!(self.merging.body_of(body), body, "{body} has a body of its own");
             if to.is_none() {
                 continue;
