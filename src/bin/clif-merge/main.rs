@@ -26,6 +26,7 @@ mod pass;
 mod progress;
 mod report;
 mod scan;
+mod similar;
 mod table;
 mod test;
 mod text;

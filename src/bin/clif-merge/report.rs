@@ -12,6 +12,7 @@ use crate::isa;
 use crate::measure::{self, Sizes, total};
 use crate::output;
 use crate::pass;
+use crate::similar::{self, Similar};
 use crate::table::{Align, percent, render, thousands};
 use crate::unit::Unit;
 use anyhow::Result;
@@ -92,7 +93,8 @@ struct Report {
     members: usize,
     /// Functions whose bodies are not needed any more.
     merged: usize,
-    /// Functions that did not exist before: bodies of classes that are all preemptible.
+    /// Functions that did not exist before: bodies of classes that are all preemptible, and of similar
+    /// functions.
     shared_bodies: usize,
     /// Functions of the unit by what becomes of them, on the host's architecture.
     #[serde(serialize_with = "in_order")]
@@ -108,6 +110,8 @@ struct Report {
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
+    /// Functions that differ only in constants and in what they refer to, on the host's architecture.
+    similar: Similar,
     /// Data objects.
     data: Data,
 }
@@ -136,7 +140,11 @@ impl Data {
         Data {
             objects: entries().len(),
             merged,
-            bytes: Bytes { before, after: before - plan.stats().plan_merged_data_bytes },
+            bytes: Bytes {
+                before,
+                after: before - plan.stats().plan_merged_data_bytes,
+                saved_by_similar: None,
+            },
             by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
             by_reason: by_reason(entries().map(|entry| entry.reason())),
         }
@@ -154,11 +162,15 @@ struct Native {
 struct Bytes {
     before: u64,
     after: u64,
+    /// How many bytes of what is saved come from functions that are only similar, at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved_by_similar: Option<u64>,
 }
 
 impl Bytes {
-    fn of(sizes: &Sizes) -> Bytes {
-        Bytes { before: total(&sizes.before), after: total(&sizes.after) }
+    fn of(sizes: &Sizes, plan: &Plan) -> Bytes {
+        let (before, after) = (total(&sizes.before), total(&sizes.after));
+        Bytes { before, after, saved_by_similar: Some(similar::saved(plan)) }
     }
 
     /// How much is saved, in percent.
@@ -265,7 +277,8 @@ fn measure(
     let mut compiler = Compiler::new(other);
     let merged = pass::merge(&unit, &other_options, &mut |func, _| compiler.size(func))?;
     let other_sizes = measure::sizes(&unit, &merged, other, general.quiet)?;
-    let [host_bytes, other_bytes] = [&compiled.sizes, &other_sizes].map(Bytes::of);
+    let host_bytes = Bytes::of(&compiled.sizes, &plan);
+    let other_bytes = Bytes::of(&other_sizes, &merged.plan);
     let (x86_64, aarch64) = match host_is_arm {
         false => (host_bytes, other_bytes),
         true => (other_bytes, host_bytes),
@@ -278,7 +291,7 @@ fn measure(
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
-        shared_bodies: plan.shared_bodies().len(),
+        shared_bodies: plan.shared_bodies().len() + plan.merged_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native: Native { x86_64, aarch64 },
@@ -291,6 +304,7 @@ fn measure(
             compile_after: seconds(compiled.after),
         },
         largest: largest(&unit, &plan, &compiled.sizes, rows),
+        similar: Similar::of(&plan),
         data: Data::of(&plan),
     })
 }
@@ -410,15 +424,22 @@ fn text(report: &Report) -> String {
         }
         text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
     }
-    let heading = ["native bytes", "before", "after", "saved"];
+    let heading = ["native bytes", "before", "after", "saved", "by similar functions"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (name, bytes) in [("x86-64", report.native.x86_64), ("aarch64", report.native.aarch64)] {
-        let Bytes { before, after } = bytes;
+        let Bytes { before, after, saved_by_similar } = bytes;
         let saved = format!("{:.2}%", bytes.saved());
-        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved]);
+        let similar =
+            format!("{:.2}%", percent(saved_by_similar.unwrap_or(0) as f64, before as f64));
+        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved, similar]);
     }
-    let right = [Align::Left, Align::Right, Align::Right, Align::Right];
-    text += &format!("\n{}", render(&right, &rows));
+    let similar = report.similar.text();
+    if similar.is_empty() {
+        rows.iter_mut().for_each(|row| row.truncate(4));
+    }
+    let right = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    text += &format!("\n{}", render(&right[..rows[0].len()], &rows));
+    text += &similar;
     text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
     let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
@@ -431,7 +452,7 @@ fn text(report: &Report) -> String {
     ] {
         rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
     }
-    text += &format!("\n{}", render(&right, &rows));
+    text += &format!("\n{}", render(&right[..3], &rows));
     let (name, bytes) = report.host_bytes();
     text += &format!(
         "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",

@@ -11,6 +11,7 @@ use crate::exit::{Exit, usage};
 use crate::output::Output;
 use crate::pass;
 use crate::text;
+use crate::told;
 use crate::unit::{Names, Unit};
 use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -19,7 +20,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Rule, Site,
+    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Rule, SimilarSet, Site,
     cranelift_codegen, first_difference, nearest,
 };
 use std::fmt::Write as _;
@@ -118,6 +119,9 @@ pub struct Explainer<'a> {
     options: &'a Options<'a>,
 }
 
+/// How many of the functions that are similar to one are named.
+const NAMED: usize = 5;
+
 /// What a name stands for.
 enum Item {
     Function(FunctionIndex),
@@ -153,13 +157,54 @@ impl Explainer<'_> {
             Disposition::Alias { to } => format!("alias of {}", self.name(to)),
             Disposition::Thunk { to } => format!("thunk to {}", self.name(to)),
         };
+        let told = told::text(&self.plan.thunk_arguments(function), self.names);
+        let told = if told.is_empty() { told } else { format!(" with {told}") };
         let reason = entry.reason();
-        format!("{}: {what} [{}]: {}", self.name(function), reason.id(), reason.explanation())
+        let (id, explanation) = (reason.id(), reason.explanation());
+        format!("{}: {what}{told} [{id}]: {explanation}", self.name(function))
+    }
+
+    /// Whom a function shares a body with, or could, and what that saves. Empty if there is nobody.
+    fn similar(&self, function: FunctionIndex) -> String {
+        let sets = self.plan.similar_sets().iter().rev();
+        let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
+            return String::new();
+        };
+        let SimilarSet { members, parameters, body, saved } = set;
+        let others = members.iter().filter(|&&member| member != function);
+        let others: Vec<String> = others.take(NAMED).map(|&other| self.name(other)).collect();
+        let more = match members.len() - 1 - others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let outcome = match (body, saved) {
+            (Some(body), Some(saved)) => format!(
+                "{} does for all of them, told what they differ in: that saves {saved} bytes or more",
+                self.name(*body)
+            ),
+            (None, Some(saved)) if *saved > 0 => {
+                format!("one body for all of them would save {saved} bytes")
+            }
+            (None, Some(saved)) => {
+                format!(
+                    "one body for all of them would take {} bytes more, or not pay enough",
+                    -saved
+                )
+            }
+            (_, None) => "there is no body for all of them".to_owned(),
+        };
+        format!(
+            "\nIt differs from {}{more} in {parameters} constant{} or callee{} only: {outcome}.\n",
+            others.join(", "),
+            plural(*parameters),
+            plural(*parameters),
+        )
     }
 
     /// One function: its fate and its nearest neighbours.
     fn one(&self, function: FunctionIndex, limit: usize) -> String {
-        let mut text = format!("{}\n", self.fate(function));
+        let mut text = format!("{}\n{}", self.fate(function), self.similar(function));
         let mut bodies = &self.unit.functions[..];
         let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
         if neighbours.is_empty() {

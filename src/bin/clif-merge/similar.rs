@@ -1,0 +1,105 @@
+//! What a report tells of functions that differ only in constants and in what they refer to.
+
+use crate::table::{Align, render, thousands};
+use cranelift_mergefunc::{Plan, SimilarSet};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Sets of similar functions that were looked at.
+#[derive(Debug, Default, Serialize)]
+pub struct Similar {
+    #[serde(flatten)]
+    all: Sums,
+    /// The same by the number of parameters that a body for all of a set has, the smallest first.
+    by_parameters: Vec<ByParameters>,
+}
+
+#[derive(Debug, Serialize)]
+struct ByParameters {
+    parameters: usize,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Sums {
+    /// Sets that share a body, which are as many new bodies.
+    bodies: usize,
+    /// Functions in them.
+    functions: usize,
+    /// Bytes that this saves at least, on the architecture that the plan is for.
+    saved: u64,
+    /// Functions in sets that do not pay.
+    left: usize,
+}
+
+impl Sums {
+    fn add(&mut self, set: &SimilarSet) {
+        match set.body {
+            Some(_) => {
+                self.bodies += 1;
+                self.functions += set.members.len();
+                self.saved += u64::try_from(set.saved.unwrap_or(0)).unwrap_or(0);
+            }
+            None => self.left += set.members.len(),
+        }
+    }
+}
+
+/// Bytes that bodies for similar functions save at least.
+pub fn saved(plan: &Plan) -> u64 {
+    Similar::of(plan).all.saved
+}
+
+impl Similar {
+    /// Sums up what a plan says.
+    pub fn of(plan: &Plan) -> Similar {
+        let mut all = Sums::default();
+        let mut by_parameters: BTreeMap<usize, Sums> = BTreeMap::new();
+        for set in plan.similar_sets() {
+            all.add(set);
+            by_parameters.entry(set.parameters).or_default().add(set);
+        }
+        let by_parameters = by_parameters.into_iter();
+        let by_parameters =
+            by_parameters.map(|(parameters, sums)| ByParameters { parameters, sums }).collect();
+        Similar { all, by_parameters }
+    }
+
+    /// For a person; nothing if there are no such functions.
+    pub fn text(&self) -> String {
+        let Similar { all, by_parameters } = self;
+        if all.functions + all.left == 0 {
+            return String::new();
+        }
+        let row = |name: String, sums: Sums| {
+            let Sums { bodies, functions, saved, left } = sums;
+            let count = |count: usize| thousands(count as u64);
+            vec![name, count(bodies), count(functions), thousands(saved), count(left)]
+        };
+        let heading = ["similar functions", "bodies", "functions", "bytes saved", "do not pay"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        let few = by_parameters.partition_point(|row| row.parameters < MANY);
+        for ByParameters { parameters, sums } in &by_parameters[..few] {
+            let plural = if *parameters == 1 { "" } else { "s" };
+            rows.push(row(format!("{parameters} parameter{plural}"), *sums));
+        }
+        let many = &by_parameters[few..];
+        if !many.is_empty() {
+            let mut together = Sums::default();
+            for ByParameters { sums: Sums { bodies, functions, saved, left }, .. } in many {
+                together.bodies += bodies;
+                together.functions += functions;
+                together.saved += saved;
+                together.left += left;
+            }
+            rows.push(row(format!("{MANY} and more"), together));
+        }
+        rows.push(row("all".to_owned(), *all));
+        let align = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+        format!("\n{}", render(&align, &rows))
+    }
+}
+
+/// From so many parameters on, sets are told together.
+const MANY: usize = 5;
