@@ -17,7 +17,8 @@
 //!    can be streamed through: only a summary is kept.
 //! 2. [`Merger::plan`] asks for the bodies again that may have an equal, through [`Bodies`], and
 //!    returns a [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
-//! 3. [`Plan::apply`] rewrites each function that is kept. Emitting thunks ([`JumpThunk`],
+//! 3. [`Plan::apply`] rewrites each function that is kept, and each that the plan added
+//!    ([`Plan::shared_bodies`], [`Plan::merged_bodies`]). Emitting thunks ([`Target::thunk_code`],
 //!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
 //!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
 //!
@@ -54,9 +55,9 @@
 //!
 //! # What it does not do
 //!
-//! It does not verify its input, does not merge functions that differ in constants or in callees that
-//! are not equal, and changes nothing that was emitted before: functions that come later are merged
-//! into what is there ([`Emitted`]).
+//! It does not verify its input, and changes nothing that was emitted before: functions that come later
+//! are merged into what is there ([`Emitted`]). Functions that differ in constants or callees are merged
+//! only if that is asked for ([`Options::similar`]).
 //!
 //! # Features
 //!

@@ -87,16 +87,14 @@ impl Told {
 
     /// What the parameter of this type is; `None` if it has another type.
     pub(super) fn term(&self, ty: Type) -> Option<Term> {
-        match self {
-            Told::Bits(number, bits) => {
-                (ty.index() as u16 == *number).then(|| Term::Bits(ty, u128::from(*bits)))
-            }
-            Told::Symbol(number, (namespace, index), offset) => {
+        let (Told::Bits(number, ..) | Told::Symbol(number, ..)) = self;
+        (ty.index() as u16 == *number).then(|| match self {
+            Told::Bits(_, bits) => Term::Bits(ty, u128::from(*bits)),
+            Told::Symbol(_, (namespace, index), offset) => {
                 let symbol = UserExternalName::new(*namespace, *index);
-                (ty.index() as u16 == *number)
-                    .then(|| Term::Behind(ty, Base::Symbol(symbol), *offset))
+                Term::Behind(ty, Base::Symbol(symbol), *offset)
             }
-        }
+        })
     }
 }
 

@@ -214,7 +214,9 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         let to = entry.disposition().representative().map(|to| to.as_u32() as usize);
         to.filter(|&to| to < count).is_some_and(|to| !same(at, to))
     });
-    if is_wrong && planted(fault, || unit.prove(&wrong)).is_ok() {
+    // Where bodies are told things, what is computed from constants alone and used by nobody may differ.
+    let strict = wrong.merged_bodies().is_empty();
+    if is_wrong && strict && planted(fault, || unit.prove(&wrong)).is_ok() {
         panic!("{fault:?} is not noticed");
     }
     Ok(())

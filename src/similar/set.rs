@@ -18,6 +18,7 @@ use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
 use crate::plan::{Disposition, Entry, MergedBody, SimilarSet};
 use crate::remarks::Reason;
 use crate::unit::{FunctionIndex, Item};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,7 +44,7 @@ struct Candidate {
 
 /// Whether a set shares a body.
 enum Verdict {
-    Pays(Candidate),
+    Pays(Box<Candidate>),
     /// At most so many bytes would be saved; `None` if there is no such body.
     DoesNot(Option<i64>),
 }
@@ -69,13 +70,14 @@ impl Search<'_> {
                 Verdict::Pays(candidate) => match self.limit.checked_sub(rows.len()) {
                     Some(left) => {
                         self.limit = left;
-                        self.accept(table, &rows, candidate);
+                        self.accept(table, &rows, *candidate);
                     }
                     None => {
                         // A limit does not cut into a set.
                         self.limit = 0;
-                        self.spare = Some(candidate.symbol);
-                        self.leave(table, &rows, Reason::MergeLimit, Some(candidate.saved));
+                        let Candidate { symbol, saved, .. } = *candidate;
+                        self.spare = Some(symbol);
+                        self.leave(table, &rows, Reason::MergeLimit, Some(saved));
                     }
                 },
                 Verdict::DoesNot(saved) if must => {
@@ -191,7 +193,7 @@ impl Search<'_> {
         let saved = own.map(|own| count * own - cost - size);
         match own.zip(saved) {
             Some((own, saved)) if self.is_enough(saved, count * own) => {
-                Verdict::Pays(Candidate { symbol, body, outcomes, saved })
+                Verdict::Pays(Box::new(Candidate { symbol, body, outcomes, saved }))
             }
             _ => {
                 self.spare = Some(symbol);
