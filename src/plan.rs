@@ -276,7 +276,10 @@ impl Plan {
     pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<Argument> {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entries[function].arguments.iter();
-        arguments.map(|argument| argument.redirected(&address)).collect()
+        let told = arguments.map(|argument| argument.redirected(&address)).collect();
+        #[cfg(feature = "fuzzing")]
+        let told = sabotage::by_thunk(told);
+        told
     }
 
     /// The functions that did not exist before and do for several similar ones.

@@ -43,6 +43,8 @@ mod permutations;
 mod refused_plans;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
+#[path = "laws/similar.rs"]
+mod similar;
 #[path = "laws/stand_ins.rs"]
 mod stand_ins;
 #[path = "laws/statistics.rs"]

@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntitySet;
 
 /// A parameter of the new body.
-pub(super) struct Parameter {
+pub(crate) struct Parameter {
     /// The types of the arguments that are passed for it: one, or two.
     pub types: Vec<Type>,
     /// The instructions that use it, each once.

@@ -14,7 +14,7 @@
 //! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align
 //! code.
 
-mod body;
+pub(crate) mod body;
 mod cost;
 mod fold;
 mod loops;

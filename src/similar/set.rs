@@ -14,6 +14,8 @@ use super::{Search, observes_its_frame};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::canon::Place;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
 use crate::plan::{Disposition, Entry, MergedBody, SimilarSet};
 use crate::remarks::Reason;
@@ -263,6 +265,9 @@ impl Search<'_> {
             .collect();
         let mut body = original.clone();
         let facts = table.common_facts(rows);
+        #[cfg(feature = "fuzzing")]
+        let (facts, recursive, parameters) =
+            sabotage::shared(facts, &self.encoding.facts, recursive, parameters);
         if facts != self.encoding.facts {
             let key = self.plan.entry(function).attributes.key;
             weaken(&mut body, key, &facts, self.options);
@@ -318,6 +323,8 @@ impl Search<'_> {
     fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
         let Candidate { symbol, body, outcomes, saved } = candidate;
         let Outcomes { arguments, thunks, cost: _ } = outcomes;
+        #[cfg(feature = "fuzzing")]
+        let arguments = sabotage::told(arguments);
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {
             linkage: Linkage::Local,

@@ -4,6 +4,8 @@
 use crate::apply::user_symbol;
 use crate::argument::called;
 use crate::data::DataObject;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::Linkage;
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
@@ -114,6 +116,8 @@ impl Uses {
         let kept = || self.keep_symbols.then_some(Reason::SymbolUsed);
         let attributes = &plan.entry(function).attributes;
         let Use { calls: _, address, patchable, led_to } = self.of[function];
+        #[cfg(feature = "fuzzing")]
+        let address = address && !sabotage::is(Fault::ToldAddressGone);
         match attributes.linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),

@@ -86,6 +86,14 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (Colocated, &[Checker, Laws]),
     (ThunkElsewhere, &[Differential]),
     (ThunkArguments, &[Differential]),
+    (ToldAnother, &[Checker, Differential]),
+    (ToldBackwards, &[Checker]),
+    (ToldNothing, &[Checker, Laws]),
+    (ParameterForgotten, &[Checker, Differential]),
+    (SelfCallForgotten, &[Checker]),
+    (PromisesOfTheFirst, &[Checker]),
+    (ToldAddressGone, &[Checker, Laws]),
+    (ThunkTellsBackwards, &[Differential]),
     (ConstantHash, &[]),
 ];
 

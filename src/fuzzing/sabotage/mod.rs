@@ -9,15 +9,19 @@
 
 mod blind;
 
+use crate::argument::Argument;
 use crate::data::DataIndex;
 use crate::encoding::Encoding;
+use crate::facts::Fact;
 use crate::options::{Addresses, Attributes, Linkage, Options};
 use crate::plan::{Disposition, Plan};
+use crate::similar::body::Parameter;
 use crate::target::Target;
 use crate::unit::{FunctionIndex, Unit};
-use cranelift_codegen::ir::{Function, UserExternalName, Value};
+use cranelift_codegen::ir::{Function, Inst, UserExternalName, Value};
 use cranelift_entity::EntityRef;
 use std::cell::Cell;
+use std::sync::Arc;
 
 pub(crate) use blind::{blinded, blinded_data};
 
@@ -208,6 +212,23 @@ faults! {
     /// A call thunk drops its last argument and passes the first twice.
     ThunkArguments = "thunk-arguments",
 
+    // What similar functions are told.
+    /// The second function of a set tells what the first one does.
+    ToldAnother = "told-another",
+    /// What is told is told in the opposite order.
+    ToldBackwards = "told-backwards",
+    /// Calls tell nothing.
+    ToldNothing = "told-nothing",
+    /// The last place of a parameter has what the first function has.
+    ParameterForgotten = "parameter-forgotten",
+    /// Functions that call themselves call the first one of their set.
+    SelfCallForgotten = "self-call-forgotten",
+    /// The common body promises what the first function does.
+    PromisesOfTheFirst = "promises-of-the-first",
+    /// Functions whose addresses are used have no thunks.
+    ToldAddressGone = "told-address-gone",
+    /// Thunks tell in the opposite order.
+    ThunkTellsBackwards = "thunk-tells-backwards",
     // What is no fault.
     /// All functions have one hash: that costs time.
     ConstantHash = "constant-hash",
@@ -257,6 +278,46 @@ pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
 /// Whether this fault is planted.
 pub(crate) fn is(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
+}
+
+/// What the functions of a set tell their body.
+pub(crate) fn told(mut arguments: Vec<Arc<[Argument]>>) -> Vec<Arc<[Argument]>> {
+    match PLANTED.get() {
+        Some(Fault::ToldAnother) => arguments[1] = arguments[0].clone(),
+        Some(Fault::ToldBackwards) => {
+            for arguments in &mut arguments {
+                *arguments = arguments.iter().rev().cloned().collect();
+            }
+        }
+        _ => {}
+    }
+    arguments
+}
+
+/// What a body for a set of functions is made with: promises, calls of itself, parameters.
+pub(crate) fn shared(
+    facts: Vec<Fact>,
+    of_the_first: &[Fact],
+    recursive: Vec<Inst>,
+    mut parameters: Vec<Parameter>,
+) -> (Vec<Fact>, Vec<Inst>, Vec<Parameter>) {
+    match PLANTED.get() {
+        Some(Fault::PromisesOfTheFirst) => (of_the_first.to_vec(), recursive, parameters),
+        Some(Fault::SelfCallForgotten) => (facts, Vec::new(), parameters),
+        Some(Fault::ParameterForgotten) => {
+            parameters[0].places.pop();
+            (facts, recursive, parameters)
+        }
+        _ => (facts, recursive, parameters),
+    }
+}
+
+/// What a thunk tells.
+pub(crate) fn by_thunk(mut arguments: Vec<Argument>) -> Vec<Argument> {
+    if is(Fault::ThunkTellsBackwards) {
+        arguments.reverse();
+    }
+    arguments
 }
 
 /// How references to a function are compared, by class or by symbol.

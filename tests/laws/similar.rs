@@ -1,0 +1,136 @@
+//! Laws: similar functions share bodies, which are told what the functions differ in.
+
+use cranelift_codegen::ir::immediates::Imm64;
+use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName};
+use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
+use cranelift_mergefunc::fuzzing::support::{free, parse_one};
+use cranelift_mergefunc::{
+    Argument, Attributes, Disposition, Options, Plan, Policy, Prove, Reason, Similar, Target,
+    cranelift_codegen,
+};
+
+/// A function with constants at places of its own, large enough to share its body.
+fn function(own: u32, constants: &[i64]) -> Member {
+    let mut text =
+        format!("function u0:{own}(i64, i64) -> i64 tail {{\nblock0(v0: i64, v1: i64):\n");
+    let mut last = 0;
+    for (at, _) in constants.iter().enumerate() {
+        let first = 2 + 4 * at;
+        text += &format!(
+            "    v{first} = iconst.i64 0
+    v{} = imul v{last}, v1
+    v{} = bxor v{}, v{first}
+    v{} = rotl v{}, v1\n",
+            first + 1,
+            first + 2,
+            first + 1,
+            first + 3,
+            first + 2,
+        );
+        last = first + 3;
+    }
+    text += &format!("    return v{last}\n}}\n");
+    with(&parse_one(&text), own, constants)
+}
+
+/// The same function under another symbol, with other constants.
+fn with(like: &cranelift_codegen::ir::Function, own: u32, constants: &[i64]) -> Member {
+    let mut body = like.clone();
+    body.name = UserFuncName::User(UserExternalName::new(0, own));
+    let entry = body.layout.entry_block().expect("a body");
+    let insts: Vec<_> = body.layout.block_insts(entry).collect();
+    let mut constants = constants.iter();
+    for inst in insts {
+        if let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = &mut body.dfg.insts[inst]
+        {
+            *imm = Imm64::new(*constants.next().expect("one for each place"));
+        }
+    }
+    Member { attributes: free(), body }
+}
+
+fn unit(functions: Vec<Member>) -> Unit {
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let options = Options { target: Target::x86_64(), similar, ..Options::default() };
+    Unit { functions, data: Vec::new(), options, code_size: Some(64) }
+}
+
+/// What each function of a plan tells, as far as these are constants.
+fn told(plan: &Plan) -> Vec<Vec<i64>> {
+    let constant = |argument: &Argument| match argument {
+        Argument::Constant { bits, .. } => *bits as i64,
+        other => panic!("no constant: {other:?}"),
+    };
+    let functions = plan.entries().take(plan.added());
+    functions.map(|(_, entry)| entry.arguments().iter().map(constant).collect()).collect()
+}
+
+/// Each place at which all have one constant is none, and places with the same constants are one.
+#[test]
+fn places_that_go_together_are_one_parameter() {
+    let all = [[1, 7, 1, -1], [2, 7, 2, -2], [3, 7, 3, -3]];
+    let all = (0..).zip(&all).map(|(own, constants)| function(own, constants));
+    let plan = unit(all.collect()).plan();
+    assert_eq!(told(&plan), [[1, -1], [2, -2], [3, -3]]);
+    assert_eq!(plan.merged_bodies().len(), 1);
+    let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
+    assert_eq!((set.members.len(), set.parameters), (3, 2));
+    assert_eq!(set.body, Some(plan.merged_bodies()[0].function));
+    assert!(set.saved.is_some_and(|saved| saved > 0));
+}
+
+/// A set of 50,000 functions is divided into those that share all but one constant, and the number of bodies
+/// that are compiled on the way follows the number of parts, not that of functions.
+#[test]
+fn fifty_thousand_functions_are_divided() {
+    const COUNT: u32 = 50_000;
+    const PARTS: i64 = 10;
+    let like = function(0, &[0; 8]).body;
+    let functions = (0..COUNT).map(|own| {
+        let part = i64::from(own) % PARTS;
+        let mut constants = [0; 8].map(|constant: i64| constant + 1000 * part);
+        for (at, constant) in constants.iter_mut().enumerate() {
+            *constant += at as i64;
+        }
+        constants[7] = i64::from(own) + 1_000_000;
+        let mut member = with(&like, own, &constants);
+        // Each pays for what it tells.
+        member.attributes = Attributes::default();
+        member
+    });
+    let mut unit = unit(functions.collect());
+    unit.options.prove = Prove::Never;
+    let plan = unit.plan();
+    assert_eq!(plan.merged_bodies().len(), PARTS as usize);
+    assert!(plan.similar_sets().iter().all(|set| set.parameters == 1 && set.members.len() == 5000));
+    let stats = plan.stats();
+    assert_eq!(stats.similar_merged, COUNT as usize);
+    assert!(stats.similar_sizes <= 4 * PARTS as usize, "{stats:?}");
+    assert_eq!(stats.similar_walks, 2 * COUNT as usize + PARTS as usize);
+    let tells = |own: usize| vec![own as i64 + 1_000_000];
+    assert!(told(&plan).iter().enumerate().all(|(own, told)| *told == tells(own)));
+}
+
+/// Without the size of any code, nothing that is only similar is merged.
+#[test]
+fn nothing_is_known_to_pay_without_sizes() {
+    let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2])).collect());
+    unit.code_size = None;
+    let plan = unit.plan();
+    assert!(plan.merged_bodies().is_empty());
+    for (_, entry) in plan.entries() {
+        assert_eq!(entry.disposition(), Disposition::Keep);
+        assert_ne!(entry.reason(), Reason::Similar);
+    }
+}
+
+/// A function that is marked as hot is left alone, unless all is done for size.
+#[test]
+fn hot_functions_are_merged_for_size_only() {
+    for (policy, merged) in [(Policy::Off, 0), (Policy::Balanced, 2), (Policy::Size, 3)] {
+        let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect());
+        unit.options.similar.policy = policy;
+        unit.functions[1].attributes.hot = true;
+        assert_eq!(unit.plan().stats().similar_merged, merged, "{policy:?}");
+    }
+}
