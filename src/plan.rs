@@ -344,11 +344,15 @@ impl Plan {
     /// The function whose address stands for the address of `function`. References from data, and
     /// all others that the IR does not show, must use it.
     pub fn address_target(&self, function: FunctionIndex) -> FunctionIndex {
-        match self.entries[function].disposition {
-            Disposition::Redirect { to } => to,
-            Disposition::Keep | Disposition::Alias { to: _ } | Disposition::Thunk { to: _ } => {
-                function
-            }
+        let entry = &self.entries[function];
+        match entry.disposition {
+            // What must be told something does not stand for a function of which only the address is
+            // known: nobody has it, or there would be a thunk.
+            Disposition::Redirect { to } if entry.arguments.is_empty() => to,
+            Disposition::Redirect { to: _ }
+            | Disposition::Keep
+            | Disposition::Alias { to: _ }
+            | Disposition::Thunk { to: _ } => function,
         }
     }
 

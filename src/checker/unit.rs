@@ -229,7 +229,8 @@ impl Prover<'_> {
         let meant = bodies.body(original);
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
-        let optimised = plan.entry(kept).gets_compared_body();
+        // So is what it was made of that does for several similar functions.
+        let optimised = plan.entry(kept).gets_compared_body() || plan.merged_body(kept).is_some();
         let (body, meant) = match (optimised, own) {
             (false, true) => (Cow::Borrowed(body), Cow::Borrowed(meant)),
             (true, _) => (Cow::Borrowed(body), canonicalized(meant, options.canonicalize)),
