@@ -625,3 +625,32 @@ fn long_chains_inside_a_function() {
         run_with(&["compile", "-", "-o", "/dev/null"], unit.as_bytes()).expect(0, "merged 0");
     }
 }
+
+#[test]
+fn the_report_of_similar_functions() {
+    let size = ["--similar", "size", "--verify"];
+    let json = [&["report", "similar.clif", "--format", "json"][..], &size].concat();
+    let json = run(&json).expect(0, "");
+    let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
+    let similar = &report["similar"];
+    let count = |name: &str| similar[name].as_u64().expect("a number");
+    // One may be divided from all others.
+    assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
+    let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
+    assert_eq!(native["saved_by_similar"], similar["saved"]);
+    let text = run(&[&["report", "similar.clif"][..], &size].concat()).expect(0, "");
+    for line in ["similar functions  bodies  functions", "by similar functions"] {
+        assert!(text.text().contains(line), "{}", text.text());
+    }
+    // Of what is not asked for, nothing is said.
+    let without = run(&["report", "similar.clif"]).expect(0, "");
+    assert!(!without.text().contains("similar"), "{}", without.text());
+}
+
+#[test]
+fn why_similar_functions_share_no_body() {
+    let small = run(&["why", "--similar", "size", "similar.clif", "%add_one"]).expect(0, "");
+    for words in ["similar-not-smaller", "It differs from %add_two in 1 constant"] {
+        assert!(small.text().contains(words), "{}", small.text());
+    }
+}

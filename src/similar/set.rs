@@ -89,6 +89,10 @@ impl Search<'_> {
                 Verdict::DoesNot(_) => parts.push((part, true)),
             }
         }
+        // What was divided from all others.
+        for &row in set {
+            self.give_reason(table.function(row), Reason::SimilarNotSmaller);
+        }
     }
 
     /// What splitting a set must know. `None` if its functions are equal: then they were left alone.
@@ -386,12 +390,15 @@ impl Search<'_> {
     fn leave(&mut self, table: &Table, rows: &[u32], reason: Reason, saved: Option<i64>) {
         self.record(table, rows, None, saved);
         for &row in rows {
-            let entry = &mut self.plan.entries[table.function(row)];
-            if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer =
-                entry.reason
-            {
-                entry.reason = reason;
-            }
+            self.give_reason(table.function(row), reason);
+        }
+    }
+
+    /// Says why a function is kept, if that was only that it equals no other.
+    fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
+        let entry = &mut self.plan.entries[function];
+        if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer = entry.reason {
+            entry.reason = reason;
         }
     }
 

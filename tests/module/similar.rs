@@ -1,0 +1,96 @@
+//! Functions that differ only in constants: one body is told what they differ in, now and by callers that
+//! come later.
+
+use crate::support::{
+    address, call, calls, declare_all, define_all, id, insignificant, jit, object,
+};
+use cranelift_mergefunc::{Disposition, MergingModule, ModuleOptions, Policy, Similar};
+
+/// A function of some size, which has a constant of its own.
+fn mixes(linkage: &str, name: &str, k: i64) -> String {
+    let steps: String = (3..20)
+        .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2))
+        .collect();
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {k}
+    v2 = iadd v0, v1
+{steps}    return v19
+}}
+"
+    )
+}
+
+fn for_size() -> ModuleOptions {
+    ModuleOptions {
+        similar: Similar { policy: Policy::Size, ..Similar::default() },
+        ..insignificant()
+    }
+}
+
+/// What these functions make of 7, defined one after the other as they are.
+fn expected(names: &[(&str, i64)]) -> Vec<i64> {
+    let mut module = MergingModule::new(jit());
+    for (name, k) in names {
+        define_all(&mut module, &mixes("local", name, *k));
+    }
+    module.finalize_definitions().unwrap();
+    names.iter().map(|(name, _)| call(&module, name, 7)).collect()
+}
+
+#[test]
+fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
+    let names = [("a", 1), ("b", -2), ("c", 300)];
+    let expected = expected(&names);
+    let mut module = MergingModule::with_options(
+        jit(),
+        ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() },
+    );
+    for (name, k) in names {
+        define_all(&mut module, &mixes("local", name, k));
+    }
+    module.finalize_definitions().unwrap();
+    // One body, and the address of each function can be asked for.
+    assert_eq!(module.stats().shared_bodies, 1);
+    assert_eq!(module.stats().compiled, 1);
+    for ((name, _), expected) in names.iter().zip(&expected) {
+        assert_eq!(call(&module, name, 7), *expected, "{name}");
+        let (disposition, _) = module.outcome(id(&module, name)).unwrap();
+        assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
+        assert_eq!(module.body_of(id(&module, name)), module.body_of(id(&module, "a")));
+    }
+    // Functions that come later call them.
+    let later = calls("export", "d", "b") + &calls("export", "e", "c");
+    declare_all(&mut module, &later);
+    define_all(&mut module, &later);
+    module.finalize_definitions().unwrap();
+    assert_eq!(call(&module, "d", 7), expected[1] + 1);
+    assert_eq!(call(&module, "e", 7), expected[2] + 1);
+    let map = module.merge_map();
+    assert_eq!(map.by_name("b").unwrap().arguments.len(), 1);
+}
+
+/// The functions are gone when callers come that must tell the body what they would have done, and one
+/// that takes an address.
+#[test]
+fn callers_in_an_object_that_come_later_tell_the_body() {
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let mut module = MergingModule::with_options(object(), options);
+    let first = mixes("local", "a", 1) + &mixes("local", "b", 2) + &calls("export", "d", "a");
+    declare_all(&mut module, &first);
+    define_all(&mut module, &first);
+    module.flush().unwrap();
+    let gone = |module: &MergingModule<_>, name| {
+        let (disposition, _) = module.outcome(id(module, name)).unwrap();
+        matches!(disposition, Disposition::Redirect { .. })
+    };
+    assert!(gone(&module, "a") && gone(&module, "b"));
+    let later = calls("export", "e", "b") + &address("export", "f", "b");
+    declare_all(&mut module, &later);
+    define_all(&mut module, &later);
+    module.flush().unwrap();
+    // The address is that of the function, and not of a body that must be told something.
+    assert!(gone(&module, "a") && !gone(&module, "b"));
+    module.finish().unwrap().emit().unwrap();
+}
