@@ -330,9 +330,10 @@ pub(crate) fn rebuild_flags(
     Ok(())
 }
 
-/// A function that calls `to`, with these arguments behind its own, and returns what it returns: a thunk
-/// for targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that the back
-/// end can make one (x86-64 can with `preserve_frame_pointers` only).
+/// A function that calls `to`, with these arguments behind its own, and returns what it returns: a
+/// thunk for targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long
+/// as `tail_calls` says that the back end can make one (x86-64 can with `preserve_frame_pointers`
+/// only).
 ///
 /// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
 pub fn call_thunk(

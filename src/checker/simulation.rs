@@ -332,7 +332,8 @@ impl<'a> Simulation<'a> {
     fn skip(&mut self, side: usize, insts: &mut impl Iterator<Item = Inst>) -> Option<Inst> {
         let func = [self.claim.kept, self.claim.original][side];
         insts.find(|&inst| {
-            let known = self.claim.told.is_some() && self.terms[side].learn(func, inst);
+            let known = self.claim.told.is_some()
+                && self.terms[side].learn(func, inst, &self.constants[side]);
             if known {
                 self.known[side].learn(&func.dfg, inst);
             }

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     AbiParam, AliasRegion, AliasRegionData, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
-    ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData,
-    JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData, UserExternalName, Value,
+    ExceptionTableData, ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function,
+    GlobalValue, GlobalValueData, JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData,
+    UserExternalName, Value,
 };
 
 type Checked = Result<(), Mismatch>;
@@ -255,7 +256,10 @@ pub(super) fn told_callee(
     require(stands, Mismatch::Reference)
 }
 
-fn user_symbol<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a UserExternalName> {
+pub(super) fn user_symbol<'a>(
+    func: &'a Function,
+    name: &ExternalName,
+) -> Option<&'a UserExternalName> {
     match name {
         ExternalName::User(name) => func.params.user_named_funcs().get(*name),
         _ => None,
@@ -323,13 +327,22 @@ pub(super) fn exception_table(
     kept: ExceptionTable,
     original: ExceptionTable,
 ) -> Checked {
-    let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
-    let (Some(x), Some(y)) = tables else {
-        return Err(Mismatch::ExceptionTable);
-    };
+    let (x, y) = both_exception_tables(simulation, kept, original)?;
     callee_signature(simulation, x.signature(), y.signature())?;
     handlers(simulation, kept, original)
+}
+
+fn both_exception_tables<'a>(
+    simulation: &Simulation<'a>,
+    kept: ExceptionTable,
+    original: ExceptionTable,
+) -> Result<(&'a ExceptionTableData, &'a ExceptionTableData), Mismatch> {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
+    match tables {
+        (Some(x), Some(y)) => Ok((x, y)),
+        (_, None) | (None, _) => Err(Mismatch::ExceptionTable),
+    }
 }
 
 /// Exception tables, whatever they say of how the callee is called.
@@ -339,11 +352,7 @@ pub(super) fn handlers(
     original: ExceptionTable,
 ) -> Checked {
     use ExceptionTableItem as H;
-    let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let tables = (a.dfg.exception_tables.get(kept), b.dfg.exception_tables.get(original));
-    let (Some(x), Some(y)) = tables else {
-        return Err(Mismatch::ExceptionTable);
-    };
+    let (x, y) = both_exception_tables(simulation, kept, original)?;
     simulation.branch(x.normal_return(), y.normal_return())?;
     require(x.items().count() == y.items().count(), Mismatch::ExceptionTable)?;
     for items in x.items().zip(y.items()) {

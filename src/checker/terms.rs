@@ -7,12 +7,13 @@
 //! alike, and compared where they are used. Everything else is bound as ever.
 
 use super::simulation::resolve;
+use super::tables::user_symbol;
 use crate::argument::Argument;
 use cranelift_codegen::ir::{
-    Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags, Opcode,
-    StackSlot, Type, UserExternalName, Value, types,
+    Constant, Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags,
+    Opcode, StackSlot, Type, UserExternalName, Value, types,
 };
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,24 +133,28 @@ impl Terms {
     }
 
     /// Takes note of what `inst` computes, if that is all it does: then it has no counterpart.
-    pub fn learn(&mut self, func: &Function, inst: Inst) -> bool {
+    /// `constants` are those that there are.
+    pub fn learn(&mut self, func: &Function, inst: Inst, constants: &EntitySet<Constant>) -> bool {
         let &[result] = func.dfg.inst_results(inst) else {
             return false;
         };
-        let term = self.evaluate(func, inst, func.dfg.value_type(result));
+        let term = self.evaluate(func, inst, func.dfg.value_type(result), constants);
         let known = term.is_some();
         self.0[result] = term;
         known
     }
 
-    fn evaluate(&self, func: &Function, inst: Inst, ty: Type) -> Option<Term> {
+    fn evaluate(
+        &self,
+        func: &Function,
+        inst: Inst,
+        ty: Type,
+        constants: &EntitySet<Constant>,
+    ) -> Option<Term> {
         use InstructionData as I;
-        let symbol = |name: &ExternalName| match name {
-            ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
-            _ => None,
-        };
         let at = |name: &ExternalName, offset: i64| {
-            Some(Term::Behind(ty, Base::Symbol(symbol(name)?), masked(ty, offset as u64)))
+            let symbol = user_symbol(func, name)?.clone();
+            Some(Term::Behind(ty, Base::Symbol(symbol), masked(ty, offset as u64)))
         };
         match &func.dfg.insts[inst] {
             I::UnaryImm { opcode: Opcode::Iconst, imm } => {
@@ -159,8 +164,8 @@ impl Terms {
             I::UnaryIeee32 { opcode: _, imm } => Some(Term::Bits(ty, imm.bits().into())),
             I::UnaryIeee64 { opcode: _, imm } => Some(Term::Bits(ty, imm.bits().into())),
             I::UnaryConst { opcode: _, constant_handle } => {
-                let known = func.dfg.constants.iter().any(|(known, _)| known == constant_handle);
-                let data = known.then(|| func.dfg.constants.get(*constant_handle).as_slice())?;
+                let there = constants.contains(*constant_handle);
+                let data = there.then(|| func.dfg.constants.get(*constant_handle).as_slice())?;
                 let mut bits = [0; 16];
                 if data.len() != ty.bytes() as usize {
                     return None;

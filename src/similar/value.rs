@@ -3,14 +3,15 @@
 //! The only code of this stage that looks at instructions in order to tell what could be a parameter. It
 //! does *not* decide what becomes one.
 
+use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::canon::Place;
 use crate::target::Target;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature,
-    Type, UserExternalName, types,
+    FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
+    UserExternalName, types,
 };
 
 /// What a function has at a place.
@@ -109,7 +110,7 @@ pub(super) fn value_at(func: &Function, place: Place, target: &Target) -> Option
                     GlobalValueData::Symbol { name, offset, colocated, tls: false },
                 ) => Some(Value::Address {
                     ty: result_type(func, inst)?,
-                    symbol: user_symbol(func, name)?,
+                    symbol: user_symbol(func, name)?.clone(),
                     offset: offset.bits(),
                     colocated: *colocated,
                 }),
@@ -163,14 +164,7 @@ fn offset_of(ty: Type, bytes: i32) -> Option<Value> {
 /// Whoever patches a call means this function, and what Cranelift provides has no address.
 fn callee(func: &Function, func_ref: FuncRef) -> Option<(UserExternalName, Arc<Signature>, bool)> {
     let callee = func.dfg.ext_funcs.get(func_ref)?;
-    let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?;
+    let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?.clone();
     let signature = func.dfg.signatures.get(callee.signature)?.clone();
     Some((symbol, Arc::new(signature), callee.colocated))
-}
-
-fn user_symbol(func: &Function, name: &ExternalName) -> Option<UserExternalName> {
-    match name {
-        ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
-        _ => None,
-    }
 }
