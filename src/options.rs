@@ -137,19 +137,23 @@ impl Policy {
 pub enum Callees {
     /// They are not merged.
     None,
-    /// A body that gets the address of the function to be called.
+    /// A body that gets a number, by which it chooses among direct calls. It never calls through a pointer
+    /// what was called directly.
+    Switch,
+    /// A body that gets the address of the function to be called, or chooses, whichever is smaller.
     #[default]
     Indirect,
 }
 
 impl Callees {
     /// All choices.
-    pub const ALL: [Callees; 2] = [Callees::None, Callees::Indirect];
+    pub const ALL: [Callees; 3] = [Callees::None, Callees::Switch, Callees::Indirect];
 
     /// The name used in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Callees::None => "none",
+            Callees::Switch => "switch",
             Callees::Indirect => "indirect",
         }
     }

@@ -29,10 +29,12 @@
 //! | `instruction` | whether two instructions do the same: every format, field by field |
 //! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
 //! | `terms` | which values are known, where bodies are told things |
+//! | `choices` | where the kept code alone chooses a call |
 //! | `constants` | which branches always go the same way |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
 //! | `refutation` | how a failure is told |
 
+mod choices;
 mod constants;
 mod instruction;
 mod refutation;

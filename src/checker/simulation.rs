@@ -74,6 +74,8 @@ pub(super) struct Simulation<'a> {
     queue: Vec<(Block, Block)>,
     /// The kept blocks of `queue`.
     queued: EntitySet<Block>,
+    /// Kept blocks that were walked as parts of others.
+    alone: EntitySet<Block>,
     /// Pairs of blocks whose addresses are taken.
     addressed: Vec<(Block, Block)>,
     /// No control flow leads to what is visited now.
@@ -101,6 +103,7 @@ impl<'a> Simulation<'a> {
             constants: [claim.kept, claim.original].map(constants),
             queue: Vec::new(),
             queued: EntitySet::new(),
+            alone: EntitySet::new(),
             addressed: Vec::new(),
             dead: false,
             at: Place::default(),
@@ -145,7 +148,24 @@ impl<'a> Simulation<'a> {
     fn block_pair(&mut self, kept: Block, original: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let exist = a.layout.is_block_inserted(kept) && b.layout.is_block_inserted(original);
-        require(exist && self.blocks.bind(kept, original), Mismatch::Target)
+        let free = !self.alone.contains(kept);
+        require(exist && free && self.blocks.bind(kept, original), Mismatch::Target)
+    }
+
+    /// Control goes to a block of the kept function that is walked as part of the one before, and to which
+    /// nothing else leads.
+    pub fn follow_alone(&mut self, kept: Block) -> Checked {
+        let Claim { kept: a, original: b, .. } = *self.claim;
+        let free = self.blocks.original[kept].is_none() && !self.alone.contains(kept);
+        require(a.layout.is_block_inserted(kept) && free, Mismatch::Target)?;
+        let cold = |func: &Function, block: Option<Block>| {
+            block.is_some_and(|block| func.layout.is_cold(block))
+        };
+        let promises = cold(a, Some(kept)) && !cold(b, self.at.original_block);
+        require(!promises, Mismatch::Promise)?;
+        self.alone.insert(kept);
+        self.at.kept_block = Some(kept);
+        Ok(())
     }
 
     /// The addresses of both are taken at the same place.
@@ -317,11 +337,25 @@ impl<'a> Simulation<'a> {
         self.define(params.0, params.1, Mismatch::BlockParams)?;
         require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Promise)?;
         let mut steps = (effects(a, kept), effects(b, original));
+        // Whether the kept function chose a call in this block, and whether it is a step ahead.
+        let (mut chose, mut alone) = (false, false);
         loop {
-            let step = (self.skip(0, &mut steps.0), self.skip(1, &mut steps.1));
-            (self.at.kept_inst, self.at.original_inst) = step;
-            match step {
-                (Some(kept), Some(original)) => self.step(kept, original)?,
+            let kept = self.skip(0, &mut steps.0);
+            let original = if alone { self.at.original_inst } else { self.skip(1, &mut steps.1) };
+            (self.at.kept_inst, self.at.original_inst) = (kept, original);
+            match (kept, original) {
+                (Some(kept), Some(original)) => {
+                    match self.goes_on_alone(kept, original, &mut chose)? {
+                        Some(block) => {
+                            steps.0 = effects(a, block);
+                            alone = true;
+                        }
+                        None => {
+                            self.step(kept, original)?;
+                            alone = false;
+                        }
+                    }
+                }
                 (None, None) => return Ok(()),
                 (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Length),
             }

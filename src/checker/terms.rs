@@ -9,6 +9,7 @@
 use super::simulation::resolve;
 use super::tables::user_symbol;
 use crate::argument::Argument;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Constant, Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags,
     Opcode, StackSlot, Type, UserExternalName, Value, types,
@@ -33,6 +34,13 @@ pub(super) enum Base {
 }
 
 impl Term {
+    /// Of what type it is.
+    pub fn ty(&self) -> Type {
+        match self {
+            Term::Bits(ty, _) | Term::Behind(ty, ..) => *ty,
+        }
+    }
+
     /// So many bytes further.
     pub fn add(self, bytes: i64) -> Option<Term> {
         match self {
@@ -199,6 +207,10 @@ impl Terms {
             }
             I::Binary { opcode: Opcode::Iadd, args } if ty.is_int() && ty.bits() <= 64 => {
                 self.sum(func, *args, ty)
+            }
+            I::IntCompare { opcode: _, cond: IntCC::Equal, args } if ty == types::I8 => {
+                let [(_, a), (_, b)] = [self.bits(func, args[0])?, self.bits(func, args[1])?];
+                Some(Term::Bits(ty, u128::from(a == b)))
             }
             I::Binary { opcode: Opcode::Iconcat, args } => {
                 let [(low_ty, low), (_, high)] =

@@ -4,6 +4,7 @@
 //! differ it uses these in place of what stands there. It decides nothing: what becomes a parameter is
 //! given.
 
+use super::switch::{self, Case};
 use crate::argument::{called, push_arguments};
 use crate::canon::known;
 use alloc::vec::Vec;
@@ -22,6 +23,8 @@ pub(crate) struct Parameter {
     pub types: Vec<Type>,
     /// The instructions that use it, each once.
     pub places: Vec<Inst>,
+    /// Calls that choose whom they call by it, each once, and whom.
+    pub choices: Vec<(Inst, Vec<Case>)>,
 }
 
 /// Makes the branches of `func` jumps that always go the same way, as they do in the canonical walk: what
@@ -72,6 +75,9 @@ pub(super) fn parametrize(
         }
         for &place in &parameter.places {
             put(func, place, &values[first..]);
+        }
+        for (call, cases) in &parameter.choices {
+            switch::choose(func, *call, values[first], cases);
         }
     }
     let mut own: Vec<(FuncRef, FuncRef)> = Vec::new();

@@ -5,7 +5,8 @@
 //! walk; go through the shapes from callees to callers, so that callers of what was merged differ in a
 //! constant where they differed in a callee; write functions of one shape as a table of the places where
 //! they can differ (`table`, `value`); divide them into sets that pay (`split`); make one body for each set
-//! (`body`), compile it, and take it if it really pays (`cost`).
+//! (`body`, `switch`) in the ways there are to tell it what it has to know (`telling`), compile it, and take it if
+//! it really pays (`cost`).
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too;
 //! Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a
@@ -20,7 +21,9 @@ mod fold;
 mod loops;
 mod set;
 mod split;
+mod switch;
 mod table;
+mod telling;
 mod uses;
 mod value;
 
@@ -74,7 +77,7 @@ pub(crate) fn merge_similar(
         encoding: Encoding::default(),
         sizes: SecondaryMap::new(),
         compiled: [600, 100],
-        spare: None,
+        unused: Vec::new(),
     };
     let shapes = search.shapes(observed);
     for component in search.bottom_up(&shapes) {
@@ -114,8 +117,8 @@ struct Search<'a> {
     sizes: SecondaryMap<FunctionIndex, Option<i64>>,
     /// Bytes and instructions of what was compiled so far, and of a little to begin with.
     compiled: [i64; 2],
-    /// A symbol that was asked for and is not used yet.
-    spare: Option<UserExternalName>,
+    /// Symbols that were asked for and are not used yet.
+    unused: Vec<UserExternalName>,
 }
 
 impl Search<'_> {

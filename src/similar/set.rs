@@ -8,7 +8,9 @@ use super::body;
 use super::fold::known_saves;
 use super::loops;
 use super::split::{Column, Part, Problem, Row};
+use super::switch::Case;
 use super::table::{self, Parameter, Table};
+use super::telling::{CASE, Telling, Ways};
 use super::value::Value;
 use super::{Search, observes_its_frame};
 use crate::apply::weaken;
@@ -24,7 +26,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
+use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName, types};
 
 /// What becomes of each function of a set that shares a body, and what that takes.
 struct Outcomes {
@@ -51,10 +53,78 @@ enum Verdict {
     DoesNot(Option<i64>),
 }
 
+impl Verdict {
+    /// Whether it pays, and how many bytes are saved: what is better is greater.
+    fn saved(&self) -> (bool, Option<i64>) {
+        match self {
+            Verdict::Pays(candidate) => (true, Some(candidate.saved)),
+            Verdict::DoesNot(saved) => (false, *saved),
+        }
+    }
+}
+
+/// The parameters of a body, by the place of each column.
+fn parameters(
+    table: &Table,
+    rows: &[u32],
+    telling: &Telling,
+    inst: impl Fn(usize) -> Inst,
+) -> Vec<body::Parameter> {
+    let value = |row: u32, column: usize| {
+        table.value(table.at(row, column)).expect("what differs is a value")
+    };
+    let mut parameters: Vec<body::Parameter> = Vec::new();
+    for parameter in &telling.passed {
+        parameters.push(body::Parameter {
+            types: value(rows[0], parameter.columns[0])
+                .arguments()
+                .iter()
+                .map(Argument::ty)
+                .collect(),
+            places: parameter.columns.iter().map(|&column| inst(column)).collect(),
+            choices: Vec::new(),
+        });
+    }
+    for choice in &telling.choices {
+        let bits = |row: u32, case: usize| match choice.by {
+            None => case as u64,
+            Some(by) => match value(row, by) {
+                Value::Constant { ty: _, bits } => *bits as u64,
+                other => unreachable!("no number: {other:?}"),
+            },
+        };
+        let firsts = choice.firsts();
+        let cases = |column: usize| {
+            let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
+                Value::Callee { ty: _, symbol, signature, colocated: _ } => Case {
+                    bits: bits(rows[first], case),
+                    symbol: symbol.clone(),
+                    signature: signature.clone(),
+                },
+                other => unreachable!("no callee: {other:?}"),
+            };
+            firsts.iter().enumerate().map(case).collect::<Vec<Case>>()
+        };
+        let columns = choice.callees.iter().flat_map(|callee| &callee.columns);
+        let choices = columns.map(|&column| (inst(column), cases(column))).collect();
+        let passed = |parameter: &Parameter| Some(parameter.columns[0]) == choice.by;
+        match telling.passed.iter().position(passed) {
+            Some(by) => parameters[by].choices.extend::<Vec<_>>(choices),
+            None => parameters.push(body::Parameter {
+                types: alloc::vec![types::I32],
+                places: Vec::new(),
+                choices,
+            }),
+        }
+    }
+    parameters
+}
+
 impl Search<'_> {
     /// Merges functions that differ only where parameters can stand.
     pub(super) fn set(&mut self, table: &Table, set: &[u32]) {
-        let Some(problem) = self.problem(table, set) else {
+        let direct = self.stay_direct(table, set);
+        let Some(problem) = self.problem(table, set, &direct) else {
             return;
         };
         let mut parts = alloc::vec![(Part::whole(&problem), false)];
@@ -65,7 +135,7 @@ impl Search<'_> {
             }
             let rows: Vec<u32> = part.rows.iter().map(|&row| set[row as usize]).collect();
             let verdict = match problem.allows(&part.rows) {
-                true => self.judge(table, &rows),
+                true => self.judge(table, &rows, &direct),
                 false => Verdict::DoesNot(None),
             };
             match verdict {
@@ -78,7 +148,7 @@ impl Search<'_> {
                         // A limit does not cut into a set.
                         self.limit = 0;
                         let Candidate { symbol, saved, .. } = *candidate;
-                        self.spare = Some(symbol);
+                        self.unused.push(symbol);
                         self.leave(table, &rows, Reason::MergeLimit, Some(saved));
                     }
                 },
@@ -95,8 +165,23 @@ impl Search<'_> {
         }
     }
 
+    /// The columns of a set that are direct calls and must stay direct: those in loops, unless only size
+    /// counts.
+    fn stay_direct(&mut self, table: &Table, set: &[u32]) -> Vec<usize> {
+        match self.options.similar.policy {
+            Policy::Balanced => {
+                let function = table.function(set[0]);
+                let first = self.current(function);
+                self.walk(function, &first);
+                let places = table::columns(&self.scratch.marks, &self.encoding);
+                loops::calls_in_loops(&first, &places)
+            }
+            Policy::Off | Policy::Size => Vec::new(),
+        }
+    }
+
     /// What splitting a set must know. `None` if its functions are equal: then they were left alone.
-    fn problem(&mut self, table: &Table, set: &[u32]) -> Option<Problem> {
+    fn problem(&mut self, table: &Table, set: &[u32], direct: &[usize]) -> Option<Problem> {
         let parameters = table.parameters(set);
         if parameters.is_empty() {
             return None;
@@ -111,14 +196,6 @@ impl Search<'_> {
             }
         });
         let rows: Vec<Row> = rows.collect();
-        let calls_in_loops = match self.options.similar.policy {
-            Policy::Balanced => {
-                self.walk(function, &first);
-                let places = table::columns(&self.scratch.marks, &self.encoding);
-                loops::calls_in_loops(&first, &places)
-            }
-            Policy::Off | Policy::Size => Vec::new(),
-        };
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in &parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
@@ -135,13 +212,15 @@ impl Search<'_> {
                 }
                 cells.push(dense);
             }
-            let in_loop = parameter.columns.iter().any(|column| calls_in_loops.contains(column));
-            let forbidden = is_callee && (in_loop || self.options.similar.callees == Callees::None);
+            let must_choose = self.options.similar.callees == Callees::Switch
+                || parameter.columns.iter().any(|column| direct.contains(column));
+            let cases = is_callee && must_choose;
             columns.push(Column {
                 cells,
                 cost,
                 overhead: if is_callee { 6 } else { 2 },
-                forbidden,
+                case: if cases { CASE * parameter.columns.len() as i64 } else { 0 },
+                forbidden: is_callee && self.options.similar.callees == Callees::None,
             });
         }
         let body = self.estimate(function, &first);
@@ -156,23 +235,59 @@ impl Search<'_> {
         Some(size.into())
     }
 
-    /// Finds out whether a body for some rows of a table pays, compiling no more than is needed.
-    fn judge(&mut self, table: &Table, rows: &[u32]) -> Verdict {
-        let parameters = table.parameters(rows);
-        if parameters.is_empty() {
+    /// Finds out whether a body for some rows of a table pays, and how it is best told what it has to know,
+    /// compiling no more than is needed.
+    fn judge(&mut self, table: &Table, rows: &[u32], direct: &[usize]) -> Verdict {
+        let function = table.function(rows[0]);
+        let original = self.current(function);
+        let told_by = rows.iter().map(|&row| {
+            let function = table.function(row);
+            let survives = self.uses.survives(self.plan, function).is_some();
+            if survives { 1 } else { i64::from(self.uses.calls(function)) }
+        });
+        let told_by: Vec<i64> = told_by.collect();
+        let callees = self.options.similar.callees;
+        let ways = Ways { table, rows, direct, callees, told_by: &told_by };
+        let mut best = Verdict::DoesNot(None);
+        for telling in ways.all(table.parameters(rows)) {
+            let verdict = self.judge_telling(table, rows, &telling, &original);
+            if verdict.saved() > best.saved() {
+                self.give_back(core::mem::replace(&mut best, verdict));
+            } else {
+                self.give_back(verdict);
+            }
+        }
+        best
+    }
+
+    /// A symbol that is not needed after all is the next one.
+    fn give_back(&mut self, verdict: Verdict) {
+        if let Verdict::Pays(candidate) = verdict {
+            self.unused.push(candidate.symbol);
+        }
+    }
+
+    /// Finds out whether a body pays that is told of their differences in this way.
+    fn judge_telling(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        telling: &Telling,
+        original: &Function,
+    ) -> Verdict {
+        let function = table.function(rows[0]);
+        if telling.passed.is_empty() && telling.choices.is_empty() {
             // They are equal, and were left alone nevertheless.
             return Verdict::DoesNot(None);
         }
-        let function = table.function(rows[0]);
-        let original = self.current(function);
-        let Some(outcomes) = self.outcomes(table, rows, &parameters, &original) else {
+        let Some(outcomes) = self.outcomes(table, rows, telling, original) else {
             return Verdict::DoesNot(None);
         };
         let (count, cost) = (rows.len() as i64, outcomes.cost);
         // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
         // size of that one is needed.
-        if (count - 1) * self.estimate(function, &original) <= 2 * cost {
-            let Some(own) = self.size_of(function, &original) else {
+        if (count - 1) * self.estimate(function, original) <= 2 * cost {
+            let Some(own) = self.size_of(function, original) else {
                 return Verdict::DoesNot(None);
             };
             if (count - 1) * own <= cost {
@@ -182,9 +297,9 @@ impl Search<'_> {
         let Some(symbol) = self.fresh_symbol() else {
             return Verdict::DoesNot(None);
         };
-        let (body, known_saves) = self.body(table, rows, &parameters, &original, &symbol);
+        let (body, known_saves) = self.body(table, rows, telling, original, &symbol);
         let Some(size) = self.size(&body) else {
-            self.spare = Some(symbol);
+            self.unused.push(symbol);
             return Verdict::DoesNot(None);
         };
         // So many bytes the functions take at least; if that is enough, none of them need be compiled.
@@ -194,7 +309,7 @@ impl Search<'_> {
         });
         let own = match least {
             Some(least) => Some(least),
-            None => self.size_of(function, &original),
+            None => self.size_of(function, original),
         };
         let saved = own.map(|own| count * own - cost - size);
         match own.zip(saved) {
@@ -202,7 +317,7 @@ impl Search<'_> {
                 Verdict::Pays(Box::new(Candidate { symbol, body, outcomes, saved }))
             }
             _ => {
-                self.spare = Some(symbol);
+                self.unused.push(symbol);
                 Verdict::DoesNot(saved)
             }
         }
@@ -214,17 +329,13 @@ impl Search<'_> {
         &mut self,
         table: &Table,
         rows: &[u32],
-        parameters: &[Parameter],
+        telling: &Telling,
         original: &Function,
     ) -> Option<Outcomes> {
         let observes = observes_its_frame(original);
         let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
-        for &row in rows {
-            let values = parameters.iter().map(|parameter| {
-                let cell = table.at(row, parameter.columns[0]);
-                table.value(cell).expect("what differs is a value").arguments()
-            });
-            let own: Vec<Argument> = values.flatten().collect();
+        for (at, &row) in rows.iter().enumerate() {
+            let own = telling.arguments(table, row, at);
             let function = table.function(row);
             let signature = &original.signature;
             let passing = self.costs.passing(self.bodies, signature, &own)?;
@@ -245,7 +356,7 @@ impl Search<'_> {
         &mut self,
         table: &Table,
         rows: &[u32],
-        parameters: &[Parameter],
+        telling: &Telling,
         original: &Function,
         symbol: &UserExternalName,
     ) -> (Function, Option<i64>) {
@@ -257,16 +368,7 @@ impl Search<'_> {
             place => unreachable!("nothing else has a value: {place:?}"),
         };
         let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
-        let parameters: Vec<body::Parameter> = parameters
-            .iter()
-            .map(|parameter| {
-                let cell = table.at(rows[0], parameter.columns[0]);
-                let value = table.value(cell).expect("what differs is a value");
-                let types = value.arguments().iter().map(Argument::ty).collect();
-                let places = parameter.columns.iter().map(|&column| inst(column)).collect();
-                body::Parameter { types, places }
-            })
-            .collect();
+        let parameters = parameters(table, rows, telling, inst);
         let mut body = original.clone();
         let facts = table.common_facts(rows);
         #[cfg(feature = "fuzzing")]
@@ -280,7 +382,8 @@ impl Search<'_> {
             body::fold_branches(&mut body);
         }
         let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
-        let known_saves = known_saves(&body, places);
+        // A function that need not choose is smaller, too.
+        let known_saves = known_saves(&body, places).filter(|_| telling.choices.is_empty());
         body::parametrize(&mut body, symbol, &parameters, &recursive);
         (body, known_saves)
     }
@@ -311,7 +414,7 @@ impl Search<'_> {
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        self.spare.take().or_else(|| self.bodies.fresh_symbol())
+        self.unused.pop().or_else(|| self.bodies.fresh_symbol())
     }
 
     /// Whether it is enough to save so many of so many bytes.

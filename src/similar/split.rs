@@ -41,6 +41,8 @@ pub(super) struct Column {
     pub cost: Vec<i64>,
     /// What the body takes to have it as a parameter, roughly.
     pub overhead: i64,
+    /// What the body takes for each further value, roughly.
+    pub case: i64,
     /// Whether it must not be a parameter.
     pub forbidden: bool,
 }
@@ -93,7 +95,11 @@ impl Problem {
             if self.columns[column].forbidden {
                 return i64::MIN / 4;
             }
-            saved -= self.columns[column].overhead;
+            let Column { overhead, case, .. } = self.columns[column];
+            saved -= overhead;
+            if case > 0 {
+                saved -= case * (self.distinct(column, rows) - 1);
+            }
             for (passing, &row) in passing.iter_mut().zip(rows) {
                 *passing += self.cost(column, row);
             }
@@ -104,6 +110,15 @@ impl Problem {
             saved -= if thunk { by_thunk } else { by_thunk.min(calls * passing) };
         }
         saved
+    }
+
+    /// How many values there are in a column.
+    fn distinct(&self, column: usize, rows: &[u32]) -> i64 {
+        let cells = &self.columns[column].cells;
+        let mut values: Vec<u32> = rows.iter().map(|&row| cells[row as usize]).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.len() as i64
     }
 
     /// Divides a set, if its parts are better than the whole, or in any case if they `must` be. Parts of

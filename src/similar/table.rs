@@ -43,6 +43,7 @@ pub(super) struct Table {
 }
 
 /// Columns in which some rows have different values, and each row has the same in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     /// Their numbers, ascending.
     pub columns: Vec<usize>,

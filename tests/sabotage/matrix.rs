@@ -90,6 +90,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (ToldBackwards, &[Checker]),
     (ToldNothing, &[Checker, Laws]),
     (ParameterForgotten, &[Checker, Differential]),
+    (CasesExchanged, &[Checker, Differential]),
     (SelfCallForgotten, &[Checker]),
     (PromisesOfTheFirst, &[Checker]),
     (ToldAddressGone, &[Checker, Laws]),

@@ -169,7 +169,9 @@ pub enum SimilarPolicy {
 pub enum CalleeParameters {
     /// They are not merged
     None,
-    /// A function that gets the address of the function to be called
+    /// A function that gets a number and chooses among direct calls
+    Switch,
+    /// A function that gets the address of the function to be called, or chooses, whichever is smaller
     Indirect,
 }
 
@@ -229,6 +231,7 @@ impl Pass {
             },
             callees: match self.callees {
                 CalleeParameters::None => Callees::None,
+                CalleeParameters::Switch => Callees::Switch,
                 CalleeParameters::Indirect => Callees::Indirect,
             },
             keep_symbols: self.keep_symbols,

@@ -641,8 +641,14 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
         similar: Similar {
-            policy: draw.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size]),
-            callees: draw.choose(&crate::Callees::ALL),
+            policy: draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            // Few units have functions between which a body can choose.
+            callees: draw.choose(&[
+                crate::Callees::None,
+                crate::Callees::Switch,
+                crate::Callees::Switch,
+                crate::Callees::Indirect,
+            ]),
             keep_symbols: draw.one_in(4),
         },
         ..Options::default()

@@ -221,6 +221,8 @@ faults! {
     ToldNothing = "told-nothing",
     /// The last place of a parameter has what the first function has.
     ParameterForgotten = "parameter-forgotten",
+    /// A body that chooses among calls takes two of them for each other.
+    CasesExchanged = "cases-exchanged",
     /// Functions that call themselves call the first one of their set.
     SelfCallForgotten = "self-call-forgotten",
     /// The common body promises what the first function does.
@@ -304,8 +306,19 @@ pub(crate) fn shared(
     match PLANTED.get() {
         Some(Fault::PromisesOfTheFirst) => (of_the_first.to_vec(), recursive, parameters),
         Some(Fault::SelfCallForgotten) => (facts, Vec::new(), parameters),
+        Some(Fault::CasesExchanged) => {
+            for (_, cases) in parameters.iter_mut().flat_map(|parameter| &mut parameter.choices) {
+                let [first, second, ..] = &mut cases[..] else {
+                    unreachable!("one of two or more");
+                };
+                core::mem::swap(&mut first.bits, &mut second.bits);
+            }
+            (facts, recursive, parameters)
+        }
         Some(Fault::ParameterForgotten) => {
-            parameters[0].places.pop();
+            if let Some(parameter) = parameters.first_mut() {
+                parameter.places.pop();
+            }
             (facts, recursive, parameters)
         }
         _ => (facts, recursive, parameters),
