@@ -32,7 +32,7 @@ use crate::unit::{Beyond, FunctionIndex, Item, Numbering, Symbols, resolved, res
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::{EntityRef, PrimaryMap};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
 /// What becomes of a function, or of a data object (which never becomes a thunk). `I` tells which
 /// one it is merged into.
@@ -477,6 +477,54 @@ impl Plan {
     pub(crate) fn merged_body(&self, function: FunctionIndex) -> Option<&Function> {
         let at = self.merged.binary_search_by_key(&function, |merged| merged.function).ok()?;
         Some(&self.merged[at].body)
+    }
+
+    /// Takes back the bodies of similar functions that were merged away again. They are the last entries.
+    pub(crate) fn forget_merged_bodies(&mut self) {
+        let Plan { entries, by_symbol, merged, similar, .. } = self;
+        let kept = |entry: &Entry| entry.disposition == Disposition::Keep;
+        if merged.iter().all(|merged| kept(&entries[merged.function])) {
+            return;
+        }
+        let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+        let first = merged[0].function;
+        let class = entries[first].class;
+        let mut left: PrimaryMap<FunctionIndex, Entry> = PrimaryMap::new();
+        let mut gone: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
+        for (function, mut entry) in core::mem::take(entries) {
+            match entry.disposition.representative() {
+                Some(to) if function >= first => {
+                    by_symbol.remove(&entry.symbol);
+                    gone.push((function, to));
+                }
+                _ => {
+                    if function >= first {
+                        entry.class = class + (left.len() - first.index()) as u32;
+                    }
+                    number[function] = Some(left.push(entry));
+                }
+            }
+        }
+        for (function, to) in gone {
+            number[function] = number[to];
+        }
+        let new = |function: FunctionIndex| number[function];
+        for (function, entry) in left.iter_mut() {
+            entry.disposition = entry.disposition.map(|to| new(to).expect("kept"));
+            if function >= first {
+                by_symbol.insert(entry.symbol.clone(), Item::Function(function));
+            }
+        }
+        *entries = left;
+        for set in similar {
+            set.body = set.body.and_then(new);
+        }
+        merged.retain_mut(|merged| {
+            let function = new(merged.function).expect("it, or what takes its place");
+            merged.function = function;
+            by_symbol.get(merged.body.name.get_user().expect("named by the plan"))
+                == Some(&Item::Function(function))
+        });
     }
 
     /// The number of classes so far.

@@ -56,6 +56,7 @@ pub fn prove(
 ) -> Result<Proof, Refutation> {
     let mut prover = Prover {
         plan,
+        tells: plan.entries().any(|(_, entry)| !entry.arguments().is_empty()),
         emitted: EmittedBodies::of(plan),
         options,
         bodies,
@@ -116,6 +117,8 @@ impl EmittedBodies {
 
 struct Prover<'a> {
     plan: &'a Plan,
+    /// Whether any function is told something.
+    tells: bool,
     emitted: EmittedBodies,
     options: &'a Options<'a>,
     bodies: &'a mut dyn Bodies,
@@ -225,7 +228,7 @@ impl Prover<'_> {
         if keys[0] != keys[1] {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
-        let Prover { plan, emitted, options, bodies, pending, proof: _ } = self;
+        let Prover { plan, tells, emitted, options, bodies, pending, proof: _ } = self;
         let meant = bodies.body(original);
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
@@ -239,7 +242,7 @@ impl Prover<'_> {
                 canonicalized(meant, options.canonicalize),
             ),
         };
-        let told = (!plan.merged_bodies().is_empty()).then_some(told);
+        let told = tells.then_some(told);
         let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
         let mut symbols = InUnit { plan, emitted, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
@@ -294,9 +297,6 @@ impl Prover<'_> {
         let tells = matches!(kept.disposition(), Disposition::Thunk { to: _ })
             && !kept.arguments().is_empty();
         if kept.disposition() != Disposition::Keep && !tells {
-            return wrong(Mismatch::NoBody);
-        }
-        if !entry.arguments().is_empty() && self.plan.merged_body(to).is_none() {
             return wrong(Mismatch::NoBody);
         }
         let emitted = self.plan.is_emitted(to);
@@ -418,7 +418,7 @@ impl Prover<'_> {
 
     /// Proves that `kept`, with the pointers that it gets, stands for `original`.
     fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
-        let Prover { plan, emitted, options: _, bodies, pending, proof: _ } = self;
+        let Prover { plan, tells: _, emitted, options: _, bodies, pending, proof: _ } = self;
         let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
         let wrong = |mismatch| Err(refuted(a.symbol().clone(), b.symbol().clone(), mismatch));
         let (x, y) = (a.attributes, b.attributes);
@@ -567,12 +567,13 @@ impl Symbols for InUnit<'_> {
         let (Some(kept), Some(original)) = functions else {
             return false;
         };
-        // Only a new body is told anything, and whatever defines a symbol must get the calls of it.
-        let meant = &self.plan.entry(original).attributes;
-        let by_name = meant.linkage == Linkage::Preemptible || meant.no_merge;
-        let is_body = self.plan.merged_body(kept).is_some()
-            && self.plan.entry(kept).disposition() == Disposition::Keep;
-        is_body && !by_name && self.told(kept, told, original)
+        // Whatever defines a symbol must get the calls of it.
+        let by_name = [kept, original].map(|function| {
+            let attributes = &self.plan.entry(function).attributes;
+            attributes.linkage == Linkage::Preemptible || attributes.no_merge
+        });
+        let is_kept = self.plan.entry(kept).disposition() == Disposition::Keep;
+        is_kept && by_name == [false, false] && self.told(kept, told, original)
     }
 }
 

@@ -6,7 +6,7 @@
 //! constant where they differed in a callee; write functions of one shape as a table of the places where
 //! they can differ (`table`, `value`); divide them into sets that pay (`split`); make one body for each set
 //! (`body`, `switch`) in the ways there are to tell it what it has to know (`telling`), compile it, and take it if
-//! it really pays (`cost`).
+//! it really pays (`cost`). What is identical after all that is merged as ever (`again`).
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too;
 //! Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a
@@ -15,6 +15,7 @@
 //! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align
 //! code.
 
+mod again;
 pub(crate) mod body;
 mod cost;
 mod fold;
@@ -92,6 +93,7 @@ pub(crate) fn merge_similar(
             }
         }
     }
+    search.identical_again(observed);
     let Search { plan, costs, .. } = search;
     plan.forget_what_is_gone();
     plan.stats.similar_probes = costs.probes;
@@ -205,11 +207,7 @@ impl Search<'_> {
 
     /// A function as the plan leaves it by now.
     fn current(&mut self, function: FunctionIndex) -> Function {
-        let body_of = self.plan.body_of(function).expect("not emitted before");
-        let mut func = self.bodies.body(body_of).clone();
-        func.name = UserFuncName::User(self.plan.entry(function).symbol().clone());
-        self.plan.apply(function, &mut func, self.options);
-        canonicalized(&func, self.options.canonicalize).into_owned()
+        current(self.plan, self.bodies, function, self.options)
     }
 
     /// Walks a function as the plan leaves it by now; whether that went well.
@@ -263,6 +261,22 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// A kept function as a plan leaves it so far, in the form in which functions are compared.
+fn current(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    options: &Options<'_>,
+) -> Function {
+    let mut func = match plan.body_of(function) {
+        Some(body_of) => bodies.body(body_of).clone(),
+        None => plan.merged_body(function).expect("not emitted before").clone(),
+    };
+    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    plan.apply(function, &mut func, options);
+    canonicalized(&func, options.canonicalize).into_owned()
 }
 
 /// How many merges the limit leaves after identical merging.

@@ -1,0 +1,148 @@
+//! Identical merging once more, after similar functions were merged.
+//!
+//! A body that was made for several functions can be equal to one that was made for others, or to a function
+//! that took as parameters what these are told; then so can be who calls them. So the unit as the plan leaves
+//! it is planned again by the same [`Merger`], without similar merging, and what that finds is written
+//! into the plan.
+//!
+//! What it does *not* do: a function of the unit is not weakened a second time; where it would have to be in
+//! order to stand for another one, both stay. With `Canonicalize::Optimize` it does nothing: what is equal after
+//! it was rewritten and optimised need not be when it is rewritten last.
+
+use super::{Search, current};
+use crate::apply::weaken;
+use crate::facts::Fact;
+use crate::options::{Attributes, Canonicalize, Options, Policy, Prebucket, Prove, Similar};
+use crate::plan::{Disposition, Plan};
+use crate::remarks::Reason;
+use crate::summary::Observed;
+use crate::unit::{Bodies, FunctionIndex, Merger};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::Function;
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// The unit as a plan leaves it, so far.
+struct Rewritten<'a> {
+    plan: &'a Plan,
+    bodies: &'a mut dyn Bodies,
+    options: &'a Options<'a>,
+    /// Those that are kept.
+    functions: Vec<FunctionIndex>,
+    body: Function,
+}
+
+impl Bodies for Rewritten<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        let function = self.functions[function.index()];
+        self.body = current(self.plan, self.bodies, function, self.options);
+        &self.body
+    }
+
+    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
+        let function = self.functions[function.index()];
+        let body = current(self.plan, self.bodies, function, self.options);
+        self.bodies.candidate_size(&body, false)
+    }
+
+    fn thunk_size(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.bodies.candidate_size(thunk, false)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
+        self.bodies.candidate_size(candidate, keep)
+    }
+}
+
+impl Search<'_> {
+    /// Merges what is equal by now. Rewrites and walks all that is kept.
+    pub(super) fn identical_again(&mut self, observed: &Observed) {
+        let optimised = matches!(self.options.canonicalize, Canonicalize::Optimize(_));
+        if self.plan.merged.is_empty() || self.limit == 0 || optimised {
+            return;
+        }
+        let options = Options {
+            similar: Similar { policy: Policy::Off, ..self.options.similar },
+            merge_limit: u32::try_from(self.limit)
+                .ok()
+                .filter(|_| self.options.merge_limit.is_some()),
+            // What was rewritten has gaps in its tables, so counts tell nothing.
+            prebucket: Prebucket::WalkAll,
+            aliases: false,
+            prove: Prove::Never,
+            ..*self.options
+        };
+        let mut functions = Vec::new();
+        let mut merger = Merger::new(options);
+        for (function, entry) in self.plan.entries() {
+            if entry.disposition() != Disposition::Keep || self.plan.is_emitted(function) {
+                continue;
+            }
+            let body = current(self.plan, self.bodies, function, self.options);
+            let malformed = entry.reason() == Reason::Malformed;
+            let attributes = Attributes {
+                pinned: entry.attributes.pinned || observed.points_inside(entry.symbol()),
+                no_merge: entry.attributes.no_merge || malformed,
+                // What is told to others is not seen in the bodies.
+                symbol_used: self.uses.survives(self.plan, function).is_some(),
+                ..entry.attributes
+            };
+            if merger.add(entry.symbol().clone(), &body, attributes).is_ok() {
+                functions.push(function);
+            }
+        }
+        let Search { plan, bodies, .. } = self;
+        let body = Function::new();
+        let mut rewritten =
+            Rewritten { plan, bodies: *bodies, options: self.options, functions, body };
+        let found = merger.plan(&mut rewritten);
+        let functions = rewritten.functions;
+        // By the bodies as they were planned.
+        for (at, entry) in found.entries() {
+            if let Some(facts) = &entry.weakened
+                && self.plan.merged_body(functions[at.index()]).is_some()
+            {
+                self.weaken_body(functions[at.index()], facts);
+            }
+        }
+        let mut followers: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
+        for (function, entry) in self.plan.entries() {
+            if let Some(to) = entry.disposition().representative() {
+                followers[to].push(function);
+            }
+        }
+        for (at, member) in found.entries() {
+            let Some(to) = member.disposition().representative() else {
+                continue;
+            };
+            let weakened = found.entry(to).weakened.is_some();
+            let (function, to) = (functions[at.index()], functions[to.index()]);
+            if weakened && self.plan.merged_body(to).is_none() {
+                continue;
+            }
+            let entry = &mut self.plan.entries[function];
+            (entry.disposition, entry.reason) = (member.disposition().map(|_| to), member.reason());
+            let mut alignment = entry.alignment;
+            // What was merged into it is merged into its representative, and tells it the same.
+            for follower in core::mem::take(&mut followers[function]) {
+                let entry = &mut self.plan.entries[follower];
+                entry.disposition = entry.disposition.map(|_| to);
+                alignment = entry.alignment.max(alignment);
+                followers[to].push(follower);
+            }
+            let kept = &mut self.plan.entries[to];
+            kept.alignment = alignment.max(kept.alignment);
+            if self.plan.merged_body(to).is_none() {
+                self.plan.entries[to].reason = Reason::Representative;
+            }
+        }
+        self.plan.forget_merged_bodies();
+    }
+
+    /// Leaves a body only the promises that hold for all that it does for.
+    fn weaken_body(&mut self, function: FunctionIndex, facts: &[Fact]) {
+        let mut body = self.current(function);
+        weaken(&mut body, self.plan.entry(function).attributes.key, facts, self.options);
+        let merged = self.plan.merged.iter_mut().find(|merged| merged.function == function);
+        merged.expect("a body of the plan").body = body;
+    }
+}
