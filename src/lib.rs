@@ -136,5 +136,5 @@ pub use plan::{DataEntry, Disposition, Entry, MergedBody, Plan, SharedBody, Simi
 pub use remarks::Reason;
 
 pub use stats::Stats;
-pub use target::{JumpThunk, Target, ThunkCode, ThunkReloc};
+pub use target::{Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{AddError, Bodies, FunctionIndex, Merger};

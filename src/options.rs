@@ -104,15 +104,21 @@ pub struct Similar {
     pub keep_symbols: bool,
 }
 
+impl Similar {
+    /// Only what is identical is merged.
+    pub const OFF: Similar =
+        Similar { policy: Policy::Off, callees: Callees::Indirect, keep_symbols: false };
+}
+
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass
 /// more, and what was a constant is not known any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// None.
-    #[default]
     Off,
     /// Those that save a good part of their bytes, without a call through a pointer in a loop, and none
     /// that is marked as hot ([`Attributes::hot`]).
+    #[default]
     Balanced,
     /// All that save bytes.
     Size,

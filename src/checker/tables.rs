@@ -10,7 +10,7 @@ use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     AbiParam, AliasRegion, AliasRegionData, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
     ExceptionTableData, ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function,
-    GlobalValue, GlobalValueData, JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData,
+    GlobalValue, GlobalValueData, JumpTable, MemFlags, MemFlagsData, SigRef, StackSlotData, Type,
     UserExternalName, Value,
 };
 
@@ -37,7 +37,8 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     let same = params == original.signature.params
         && signature.returns == original.signature.returns
         && signature.call_conv == original.signature.call_conv;
-    let plain = further.iter().all(|param| *param == AbiParam::new(param.value_type));
+    let types = further.iter().map(|param| param.value_type);
+    let plain = further.iter().copied().eq(told_by(own, types));
     require(same && plain, Mismatch::Signature)?;
 
     // All of them take their place in the frame, so they are bound in order, used or not.
@@ -74,6 +75,15 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
         (Some(limit), Some(other)) => global_value(simulation, limit, other),
         (Some(_), None) | (None, Some(_)) => Err(Mismatch::StackLimit),
     }
+}
+
+/// The parameters that take what is told, behind so many others. Narrow integers that may be on the stack are
+/// extended.
+fn told_by(others: usize, types: impl Iterator<Item = Type>) -> impl Iterator<Item = AbiParam> {
+    types.zip(others..).map(|(ty, at)| match at >= 6 && ty.is_int() && ty.bits() < 64 {
+        true => AbiParam::new(ty).uext(),
+        false => AbiParam::new(ty),
+    })
 }
 
 /// Two global values, followed to their bases.
@@ -241,7 +251,8 @@ pub(super) fn told_callee(
         return Err(Mismatch::CalleeSignature);
     };
     let mut extended = extended.clone();
-    extended.params.extend(told.iter().map(|&arg| AbiParam::new(a.dfg.value_type(arg))));
+    let types = told.iter().map(|&arg| a.dfg.value_type(arg));
+    extended.params.extend(told_by(extended.params.len(), types));
     require(*signature == extended, Mismatch::CalleeSignature)?;
     let told = told.iter().map(|&arg| Told::of(terms.get(a, arg)?));
     let told: Option<Vec<Told>> = told.collect();

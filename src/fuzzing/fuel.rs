@@ -1,22 +1,42 @@
 //! Fuel for functions that were not made to be run: everything ends.
 //!
-//! Every block takes one from the fuel at the start of the imported memory, and traps when there is
-//! none. Control flow that is equal takes equally much, whatever the layout is and whether a branch
-//! is written as a jump, so this can be done before or after merging.
+//! The first block, and every block that control can come back to, takes one from the fuel at the start
+//! of the imported memory, and traps when there is none. Functions of equal control flow take equally
+//! much, whatever their layout is, and so does a body that chooses what it calls, so this can be done
+//! before or after merging.
 
 use crate::fuzzing::program::MEMORY;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, TrapCode, UserExternalName,
-    types,
+    Block, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, TrapCode,
+    UserExternalName, types,
 };
+use cranelift_entity::SecondaryMap;
 
 /// With what a function traps that has no fuel.
 pub const OUT_OF_FUEL: TrapCode = TrapCode::unwrap_user(42);
 
-/// Lets every block of a function take from the fuel. Linear in its blocks.
+/// The blocks of which one is on every endless path: in a depth-first search, edges lead back to them.
+fn heads(func: &Function) -> Vec<Block> {
+    let flow = ControlFlowGraph::with_function(func);
+    let dominators = DominatorTree::with_function(func, &flow);
+    let mut order: SecondaryMap<Block, u32> = SecondaryMap::new();
+    for (at, &block) in (1..).zip(dominators.cfg_postorder()) {
+        order[block] = at;
+    }
+    let is_head = |&block: &Block| {
+        let mut edges = flow.pred_iter(block);
+        func.layout.entry_block() == Some(block)
+            || edges.any(|edge| (1..=order[block]).contains(&order[edge.block]))
+    };
+    func.layout.blocks().filter(is_head).collect()
+}
+
+/// Lets a function take from the fuel. Linear in its edges.
 pub fn limit(func: &mut Function) {
     let name = func.params.ensure_user_func_name(UserExternalName::new(MEMORY, 0));
     let fuel = func.create_global_value(GlobalValueData::Symbol {
@@ -25,8 +45,7 @@ pub fn limit(func: &mut Function) {
         colocated: true,
         tls: false,
     });
-    let blocks: Vec<_> = func.layout.blocks().collect();
-    for block in blocks {
+    for block in heads(func) {
         let mut cursor = FuncCursor::new(func);
         cursor.goto_first_insertion_point(block);
         let address = cursor.ins().symbol_value(types::I64, fuel);

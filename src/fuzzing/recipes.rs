@@ -165,7 +165,7 @@ impl Unit {
         self.options.target = Target::generic();
         self.options.aliases = false;
         self.options.merge_limit = None;
-        self.options.similar = Similar::default();
+        self.options.similar = Similar::OFF;
         self
     }
 

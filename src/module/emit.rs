@@ -180,10 +180,17 @@ impl<M: Module> MergingModule<M> {
 
     /// What the body of a function is told behind the function's own arguments.
     fn told(&self, name: &UserExternalName) -> Vec<Argument> {
-        match name.namespace {
-            0 => self.functions[FuncId::from_u32(name.index)].told.clone(),
-            _ => Vec::new(),
+        if name.namespace != 0 {
+            return Vec::new();
         }
+        let FunctionState { told, stands_for_others, .. } =
+            &self.functions[FuncId::from_u32(name.index)];
+        let address: Retarget<M> = match stands_for_others {
+            true => Self::shared_address_target,
+            false => Self::address_target,
+        };
+        let address = |name: &UserExternalName| self.redirected(name, address);
+        told.iter().map(|told| told.redirected(&address)).collect()
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its
@@ -239,9 +246,7 @@ impl<M: Module> MergingModule<M> {
         alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
-        let address = |name: &UserExternalName| self.redirected(name, Self::address_target);
         let told = self.told(&symbol(function));
-        let told: Vec<Argument> = told.iter().map(|told| told.redirected(&address)).collect();
         let isa = self.inner.isa();
         let size = match self.target.thunk_code(signature, &told, &symbol(to)) {
             Some(code) => {

@@ -307,6 +307,19 @@ impl<M: Module> MergingModule<M> {
 
     /// Settles where every function is found from now on, before anything refers to it.
     fn place_functions(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) -> ModuleResult<()> {
+        // What several equal functions tell is told for all of them.
+        let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
+        let mut telling: Vec<u32> = entries()
+            .filter(|entry| !entry.arguments().is_empty())
+            .map(|entry| entry.class())
+            .collect();
+        telling.sort_unstable();
+        for (entry, (function, _)) in entries().zip(&unit.functions) {
+            let first = telling.partition_point(|&class| class < entry.class());
+            if telling.get(first..first + 2) == Some(&[entry.class(); 2]) {
+                self.functions[*function].stands_for_others = true;
+            }
+        }
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let disposition = plan.entry(index).disposition();

@@ -5,13 +5,13 @@
 //! given.
 
 use super::switch::{self, Case};
-use crate::argument::{called, push_arguments};
+use crate::argument::{called, push_arguments, told_by};
 use crate::canon::known;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::{
-    AbiParam, Block, Endianness, ExtFuncData, ExternalName, FuncRef, Function, Inst, InstBuilder,
+    Block, Endianness, ExtFuncData, ExternalName, FuncRef, Function, Inst, InstBuilder,
     InstructionData, MemFlagsData, Opcode, Signature, Type, UserExternalName, UserFuncName, Value,
     types,
 };
@@ -70,7 +70,8 @@ pub(super) fn parametrize(
     for parameter in parameters {
         let first = values.len();
         for &ty in &parameter.types {
-            func.signature.params.push(AbiParam::new(ty));
+            let others = func.signature.params.len();
+            func.signature.params.push(told_by(ty, others));
             values.push(func.dfg.append_block_param(entry, ty));
         }
         for &place in &parameter.places {

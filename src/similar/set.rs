@@ -96,7 +96,7 @@ fn parameters(
         let firsts = choice.firsts();
         let cases = |column: usize| {
             let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
-                Value::Callee { ty: _, symbol, signature, colocated: _ } => Case {
+                Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ } => Case {
                     bits: bits(rows[first], case),
                     symbol: symbol.clone(),
                     signature: signature.clone(),
@@ -201,6 +201,8 @@ impl Search<'_> {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
             let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
             let mut is_callee = false;
+            let mut must_choose = self.options.similar.callees == Callees::Switch
+                || parameter.columns.iter().any(|column| direct.contains(column));
             for &row in set {
                 let cell = table.at(row, parameter.columns[0]);
                 let next = number.len() as u32;
@@ -208,12 +210,11 @@ impl Search<'_> {
                 if dense == next {
                     let value = table.value(cell).expect("what differs is a value");
                     is_callee |= matches!(value, Value::Callee { .. });
+                    must_choose |= matches!(value, Value::Callee { direct: true, .. });
                     cost.push(self.passing(&first.signature, value)?);
                 }
                 cells.push(dense);
             }
-            let must_choose = self.options.similar.callees == Callees::Switch
-                || parameter.columns.iter().any(|column| direct.contains(column));
             let cases = is_callee && must_choose;
             columns.push(Column {
                 cells,

@@ -136,7 +136,7 @@ impl Table {
         let start = self.cells.len();
         for (column, (place, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
-            let value = value_at(body, place, &options.target);
+            let value = value_at(body, place, &options.target).map(|value| value.near(plan));
             let mut key = Vec::new();
             match &value {
                 Some(Value::Constant { ty, bits }) => {
@@ -149,7 +149,7 @@ impl Table {
                     key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
                     key.extend_from_slice(&bytes.to_le_bytes());
                 }
-                Some(Value::Callee { ty: _, symbol, signature, colocated: _ }) => {
+                Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
                     let node = node(plan, symbol, Usage::Call);
                     if node.and_then(|node| plan.class_of(node)) == Some(own) {
                         key.push(0);

@@ -146,6 +146,10 @@ impl Ways<'_> {
     fn is_direct(&self, callee: &Parameter) -> bool {
         self.callees == Callees::Switch
             || callee.columns.iter().any(|column| self.direct.contains(column))
+            || self.rows.iter().any(|&row| {
+                let cell = self.table.at(row, callee.columns[0]);
+                matches!(self.table.value(cell), Some(Value::Callee { direct: true, .. }))
+            })
     }
 
     /// Whether it looks as if choosing took fewer bytes than passing addresses.

@@ -6,6 +6,8 @@
 use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::canon::Place;
+use crate::options::Linkage;
+use crate::plan::Plan;
 use crate::target::Target;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,8 +23,14 @@ pub(super) enum Value {
     Constant { ty: Type, bits: u128 },
     /// What is added to an address of this type, in bytes.
     Offset { ty: Type, bytes: i32 },
-    /// A function that is called directly.
-    Callee { ty: Type, symbol: UserExternalName, signature: Arc<Signature>, colocated: bool },
+    /// A function that is called directly, and must be if `direct`.
+    Callee {
+        ty: Type,
+        symbol: UserExternalName,
+        signature: Arc<Signature>,
+        colocated: bool,
+        direct: bool,
+    },
     /// The address of a function.
     Function { ty: Type, symbol: UserExternalName, signature: Arc<Signature>, colocated: bool },
     /// An address so many bytes behind that of a symbol.
@@ -30,6 +38,29 @@ pub(super) enum Value {
 }
 
 impl Value {
+    /// The same, `colocated` only if no other definition can take the symbol's place when libraries are
+    /// linked: a call of what others see as well goes to the unit's own definition where it is near, and
+    /// its address is whatever the linker finds.
+    pub fn near(mut self, plan: &Plan) -> Value {
+        let is_own = |symbol: &UserExternalName| {
+            let function = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
+            let data = plan.data(symbol).map(|at| plan.data_entry(at).attributes.linkage);
+            matches!(function.or(data), Some(Linkage::Local | Linkage::Hidden))
+        };
+        match &mut self {
+            Value::Callee { symbol, colocated, direct, .. } => {
+                *direct = *colocated && !is_own(symbol);
+                *colocated &= !*direct;
+            }
+            Value::Function { symbol, colocated, .. }
+            | Value::Address { symbol, colocated, .. } => {
+                *colocated = *colocated && is_own(symbol);
+            }
+            Value::Constant { .. } | Value::Offset { .. } => {}
+        }
+        self
+    }
+
     /// What is passed for it: one argument, or two for more than 64 bits.
     pub fn arguments(&self) -> Vec<Argument> {
         let constant = |ty: Type, bits: u64| Argument::Constant { ty, bits };
@@ -46,7 +77,7 @@ impl Value {
                 let unused = 64 - ty.bits();
                 alloc::vec![constant(*ty, (i64::from(*bytes) as u64) << unused >> unused)]
             }
-            Value::Callee { ty, symbol, signature, colocated }
+            Value::Callee { ty, symbol, signature, colocated, direct: _ }
             | Value::Function { ty, symbol, signature, colocated } => {
                 alloc::vec![Argument::Function {
                     ty: *ty,
@@ -97,7 +128,8 @@ pub(super) fn value_at(func: &Function, place: Place, target: &Target) -> Option
         I::Call { opcode: _, args: _, func_ref }
         | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
             let (symbol, signature, colocated) = callee(func, *func_ref)?;
-            Some(Value::Callee { ty: target.pointer_type?, symbol, signature, colocated })
+            let ty = target.pointer_type?;
+            Some(Value::Callee { ty, symbol, signature, colocated, direct: false })
         }
         I::FuncAddr { opcode: _, func_ref } => {
             let (symbol, signature, colocated) = callee(func, *func_ref)?;

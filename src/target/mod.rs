@@ -27,8 +27,21 @@ pub struct Target {
     pub slot_alignment: u32,
     /// The type of an address, if it is known: without, no function can be passed as an argument.
     pub pointer_type: Option<Type>,
+    /// How code comes to the address of a symbol that may be far away.
+    pub far: Far,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
+}
+
+/// How code comes to the address of a symbol that may be far away, or that another library may define.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Far {
+    /// It is not known: no thunk in raw bytes passes such an address.
+    Unknown,
+    /// It has the address in it (`is_pic=false`).
+    Absolute,
+    /// It loads it from the global offset table (`is_pic=true`).
+    Table,
 }
 
 /// One jump that stands for a whole function.
@@ -80,6 +93,7 @@ impl Target {
             endianness: None,
             slot_alignment: 4,
             pointer_type: None,
+            far: Far::Unknown,
             smallest_function: 0,
         }
     }
@@ -98,6 +112,7 @@ impl Target {
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
             pointer_type: Some(types::I64),
+            far: Far::Unknown,
             // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret
             smallest_function: 9,
         }
@@ -122,6 +137,7 @@ impl Target {
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
             pointer_type: Some(types::I64),
+            far: Far::Unknown,
             // ret, after the same landing pad that the thunk has
             smallest_function: length as u32,
         }
@@ -130,19 +146,21 @@ impl Target {
     /// The target that `isa` compiles for.
     pub fn of(isa: &dyn TargetIsa) -> Target {
         // Compared as text so that this crate needs no `target-lexicon` of its own.
+        let far = if isa.flags().is_pic() { Far::Table } else { Far::Absolute };
         match isa.name() {
-            "x64" => Target::x86_64(),
+            "x64" => Target { far, ..Target::x86_64() },
             "aarch64" => {
                 let use_bti = isa
                     .isa_flags()
                     .iter()
                     .any(|flag| flag.name == "use_bti" && flag.as_bool() == Some(true));
-                Target::aarch64(use_bti)
+                Target { far, ..Target::aarch64(use_bti) }
             }
             _ => Target {
                 endianness: Some(isa.endianness()),
                 slot_alignment: u32::from(isa.pointer_bytes()),
                 pointer_type: Some(isa.pointer_type()),
+                far,
                 ..Target::generic()
             },
         }

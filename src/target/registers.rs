@@ -4,7 +4,7 @@
 //! all of them land in registers that the function itself does not get arguments in. Where that is not so,
 //! there is no such thunk (a function of the IR that calls does the same).
 
-use super::{JumpThunk, Target};
+use super::{Far, JumpThunk, Target};
 use crate::argument::Argument;
 use alloc::vec::Vec;
 use cranelift_codegen::binemit::Reloc;
@@ -74,8 +74,10 @@ impl Target {
             };
             for (register, argument) in registers.into_iter().zip(arguments) {
                 match jump.relocation {
-                    Reloc::X86CallPCRel4 => x86_64_argument(&mut code, register, argument)?,
-                    _ => aarch64_argument(&mut code, register, argument)?,
+                    Reloc::X86CallPCRel4 => {
+                        x86_64_argument(&mut code, register, self.far, argument)?
+                    }
+                    _ => aarch64_argument(&mut code, register, self.far, argument)?,
                 }
             }
         }
@@ -152,7 +154,12 @@ fn aarch64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Ve
     (end <= 8 && all <= 16).then(|| (first as u8..end as u8).collect())
 }
 
-fn x86_64_argument(code: &mut ThunkCode, register: u8, argument: &Argument) -> Option<()> {
+fn x86_64_argument(
+    code: &mut ThunkCode,
+    register: u8,
+    far: Far,
+    argument: &Argument,
+) -> Option<()> {
     // The fourth bit of a register's number is in a prefix.
     let (low, high) = (register & 7, register >> 3);
     match argument {
@@ -179,41 +186,61 @@ fn x86_64_argument(code: &mut ThunkCode, register: u8, argument: &Argument) -> O
             }
         }
         Argument::Function { ty, symbol, signature: _, colocated } => {
-            x86_64_address(code, [low, high], (*ty, *colocated), symbol, 0)?;
+            x86_64_address(code, [low, high], far, (*ty, *colocated), symbol, 0)?;
         }
         Argument::Address { ty, symbol, offset, colocated } => {
-            x86_64_address(code, [low, high], (*ty, *colocated), symbol, *offset)?;
+            x86_64_address(code, [low, high], far, (*ty, *colocated), symbol, *offset)?;
         }
     }
     Some(())
 }
 
-/// `lea reg, [rip + symbol]`, which reaches what is near.
+/// `lea reg, [rip + symbol]`, which reaches what is near; for what may be far, the back end's own ways:
+/// `mov reg, [rip + symbol@GOTPCREL]` in position-independent code, else `mov reg, symbol`.
 fn x86_64_address(
     code: &mut ThunkCode,
     [low, high]: [u8; 2],
+    far: Far,
     (ty, near): (Type, bool),
     symbol: &UserExternalName,
     offset: i64,
 ) -> Option<()> {
-    if ty != types::I64 || !near || i32::try_from(offset).is_err() {
-        return None;
+    let within = i32::try_from(offset).is_ok();
+    match (ty, near, far) {
+        (types::I64, true, _) if within => {
+            code.bytes.extend_from_slice(&[0x48 | high << 2, 0x8d, 0x05 | low << 3]);
+            code.relocate(Reloc::X86PCRel4, symbol, offset - 4);
+            code.word(0);
+        }
+        (types::I64, false, Far::Table) if offset == 0 => {
+            code.bytes.extend_from_slice(&[0x48 | high << 2, 0x8b, 0x05 | low << 3]);
+            code.relocate(Reloc::X86GOTPCRel4, symbol, -4);
+            code.word(0);
+        }
+        (types::I64, false, Far::Absolute) => {
+            code.bytes.extend_from_slice(&[0x48 | high, 0xb8 | low]);
+            code.relocate(Reloc::Abs8, symbol, offset);
+            code.bytes.extend_from_slice(&[0; 8]);
+        }
+        _ => return None,
     }
-    code.bytes.extend_from_slice(&[0x48 | high << 2, 0x8d, 0x05 | low << 3]);
-    code.relocate(Reloc::X86PCRel4, symbol, offset - 4);
-    code.word(0);
     Some(())
 }
 
-fn aarch64_argument(code: &mut ThunkCode, register: u8, argument: &Argument) -> Option<()> {
+fn aarch64_argument(
+    code: &mut ThunkCode,
+    register: u8,
+    far: Far,
+    argument: &Argument,
+) -> Option<()> {
     let register = u32::from(register);
     match argument {
         Argument::Constant { ty, bits } => aarch64_constant(code, register, ty.bits() == 64, *bits),
         Argument::Function { ty, symbol, signature: _, colocated } => {
-            aarch64_address(code, register, (*ty, *colocated), symbol, 0)?;
+            aarch64_address(code, register, far, (*ty, *colocated), symbol, 0)?;
         }
         Argument::Address { ty, symbol, offset, colocated } => {
-            aarch64_address(code, register, (*ty, *colocated), symbol, *offset)?;
+            aarch64_address(code, register, far, (*ty, *colocated), symbol, *offset)?;
         }
     }
     Some(())
@@ -238,20 +265,30 @@ fn aarch64_constant(code: &mut ThunkCode, register: u32, wide: bool, bits: u64) 
     }
 }
 
-/// `adrp` and `add`, which reach what is near.
+/// `adrp` and `add`, which reach what is near; `adrp` and `ldr`, for what may be far, of position-independent
+/// code. Other code has the address between instructions, which a thunk does not.
 fn aarch64_address(
     code: &mut ThunkCode,
     register: u32,
+    far: Far,
     (ty, near): (Type, bool),
     symbol: &UserExternalName,
     offset: i64,
 ) -> Option<()> {
-    if ty != types::I64 || !near {
-        return None;
+    match (ty, near, far) {
+        (types::I64, true, _) => {
+            code.relocate(Reloc::Aarch64AdrPrelPgHi21, symbol, offset);
+            code.word(0x9000_0000 | register);
+            code.relocate(Reloc::Aarch64AddAbsLo12Nc, symbol, offset);
+            code.word(0x9100_0000 | register << 5 | register);
+        }
+        (types::I64, false, Far::Table) if offset == 0 => {
+            code.relocate(Reloc::Aarch64AdrGotPage21, symbol, 0);
+            code.word(0x9000_0000 | register);
+            code.relocate(Reloc::Aarch64Ld64GotLo12Nc, symbol, 0);
+            code.word(0xf940_0000 | register << 5 | register);
+        }
+        _ => return None,
     }
-    code.relocate(Reloc::Aarch64AdrPrelPgHi21, symbol, offset);
-    code.word(0x9000_0000 | register);
-    code.relocate(Reloc::Aarch64AddAbsLo12Nc, symbol, offset);
-    code.word(0x9100_0000 | register << 5 | register);
     Some(())
 }

@@ -101,7 +101,7 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         // Which similar functions share a body depends on all of them.
-        unit.options.similar = Similar::default();
+        unit.options.similar = Similar::OFF;
         for member in &mut unit.functions {
             if u.arbitrary()? {
                 member.body = cranelift_mergefunc::fuzzing::permute::permuted(
@@ -139,7 +139,7 @@ fn a_limit_performs_the_first_merges_only() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
-        unit.options.similar = Similar::default();
+        unit.options.similar = Similar::OFF;
         let all = merged(&unit.plan());
         let mut before = BTreeSet::new();
         for limit in 0..=all.len() as u32 {

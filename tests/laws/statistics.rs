@@ -4,7 +4,8 @@ use crate::support::{encode, free, parse, test_symbol, walk_all};
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::fuzzing::recipes::{DataMember, Member, Unit};
 use cranelift_mergefunc::{
-    Addresses, Contents, DataAttributes, DataObject, Linkage, Options, Plan, Prebucket, Stats,
+    Addresses, Contents, DataAttributes, DataObject, Linkage, Options, Plan, Prebucket, Similar,
+    Stats,
 };
 
 /// Functions 0 to 2 are equal, but 2 promises less. 3 has the same shape and another callee; 4 is
@@ -53,6 +54,7 @@ fn data() -> Vec<DataMember> {
 }
 
 fn plan(options: Options<'static>) -> Plan {
+    let options = Options { similar: Similar::OFF, ..options };
     let functions = functions().into_iter().map(|body| Member { attributes: free(), body });
     Unit { functions: functions.collect(), data: data(), options, code_size: None }.plan()
 }

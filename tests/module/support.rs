@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions};
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Similar};
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleResult,
 };
@@ -35,14 +35,16 @@ pub fn object() -> ObjectModule {
     ObjectModule::new(ObjectBuilder::new(host_isa(true), "unit", names).unwrap())
 }
 
-/// A JIT that merges, where addresses that nobody takes do not matter.
+/// A JIT that merges what is identical, where addresses that nobody takes do not matter.
 pub fn merging_jit() -> MergingModule<JITModule> {
-    MergingModule::new(jit())
+    let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
+    MergingModule::with_options(jit(), options)
 }
 
-/// Options under which no address matters.
+/// Options under which no address matters. Only what is identical is merged.
 pub fn insignificant() -> ModuleOptions {
     ModuleOptions {
+        similar: Similar::OFF,
         functions: Addresses::Insignificant,
         data: Addresses::Insignificant,
         ..ModuleOptions::default()

@@ -126,7 +126,7 @@ pub struct Pass {
     pub merge_limit: Option<u32>,
 
     /// Which functions that differ only in constants and callees are merged, too
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Off)]
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
     pub similar: SimilarPolicy,
 
     /// What functions that differ in whom they call are merged into

@@ -33,7 +33,7 @@ use cranelift_mergefunc::{
 use std::collections::{BTreeMap, HashSet};
 
 /// The options of a `test merge` line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct MergeOptions {
     /// Hold where no directive says anything.
     pub defaults: Defaults,
@@ -43,6 +43,21 @@ pub struct MergeOptions {
     compare: ComparePolicy,
     merge_limit: Option<u32>,
     similar: Similar,
+}
+
+impl Default for MergeOptions {
+    fn default() -> Self {
+        MergeOptions {
+            defaults: Defaults::default(),
+            aliases: false,
+            walk_all: false,
+            optimize: false,
+            compare: ComparePolicy::default(),
+            merge_limit: None,
+            // A test says what it is about.
+            similar: Similar::OFF,
+        }
+    }
 }
 
 impl MergeOptions {
