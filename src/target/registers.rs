@@ -146,12 +146,11 @@ fn aarch64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Ve
         CallConv::Tail => 2,
         _ => return None,
     };
-    // The place of a returned structure comes in x8.
-    let [integers, others] = taken(signature, 0)?;
+    // The place of a returned structure comes in x8. What is no integer takes other registers.
+    let [integers, _] = taken(signature, 0)?;
     let first = reserved + integers;
     let end = first + arguments.len();
-    let all = integers + others + arguments.len();
-    (end <= 8 && all <= 16).then(|| (first as u8..end as u8).collect())
+    (end <= 8).then(|| (first as u8..end as u8).collect())
 }
 
 fn x86_64_argument(
