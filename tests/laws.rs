@@ -51,3 +51,5 @@ mod stand_ins;
 mod statistics;
 #[path = "laws/support.rs"]
 mod support;
+#[path = "laws/thunk_registers.rs"]
+mod thunk_registers;

@@ -1,0 +1,401 @@
+//! Laws: a thunk in raw bytes puts what it passes where Cranelift's code looks for it.
+//!
+//! Which registers these are is written down twice, here in `target/registers.rs` and in Cranelift. Cranelift
+//! is asked by compiling, for one parameter after the other, a function that does nothing but move it to the
+//! pinned register; the thunk is asked by performing its instructions one by one.
+
+use crate::support::random;
+use arbitrary::{Result, Unstructured};
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{
+    AbiParam, ArgumentPurpose, Function, InstBuilder, Signature, TrapCode, Type, UserExternalName,
+    UserFuncName, types,
+};
+use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_mergefunc::{Argument, Target, ThunkCode, cranelift_codegen};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+const CONVENTIONS: [CallConv; 7] = [
+    CallConv::Fast,
+    CallConv::Tail,
+    CallConv::SystemV,
+    CallConv::WindowsFastcall,
+    CallConv::AppleAarch64,
+    CallConv::Winch,
+    CallConv::PreserveAll,
+];
+
+/// Registers of aarch64 are their numbers in code; those of x86-64 as well.
+const X86_64_NAMES: [[&str; 4]; 16] = [
+    ["rax", "eax", "ax", "al"],
+    ["rcx", "ecx", "cx", "cl"],
+    ["rdx", "edx", "dx", "dl"],
+    ["rbx", "ebx", "bx", "bl"],
+    ["rsp", "esp", "sp", "spl"],
+    ["rbp", "ebp", "bp", "bpl"],
+    ["rsi", "esi", "si", "sil"],
+    ["rdi", "edi", "di", "dil"],
+    ["r8", "r8d", "r8w", "r8b"],
+    ["r9", "r9d", "r9w", "r9b"],
+    ["r10", "r10d", "r10w", "r10b"],
+    ["r11", "r11d", "r11w", "r11b"],
+    ["r12", "r12d", "r12w", "r12b"],
+    ["r13", "r13d", "r13w", "r13b"],
+    ["r14", "r14d", "r14w", "r14b"],
+    ["r15", "r15d", "r15w", "r15b"],
+];
+
+fn isa(name: &str) -> OwnedTargetIsa {
+    let mut flags = settings::builder();
+    flags.set("opt_level", "none").unwrap();
+    let more = ["enable_pinned_reg", "preserve_frame_pointers", "enable_llvm_abi_extensions"];
+    for name in more {
+        flags.enable(name).unwrap();
+    }
+    isa::lookup_by_name(name).unwrap().finish(Flags::new(flags)).unwrap()
+}
+
+/// Where a function finds one of its parameters, an integer of up to 64 bits. `None` if Cranelift does not
+/// compile such a function.
+fn place(isa: &dyn TargetIsa, signature: &Signature, parameter: usize) -> Option<Place> {
+    let mut func = Function::with_name_signature(UserFuncName::default(), signature.clone());
+    let entry = func.dfg.make_block();
+    for param in &signature.params {
+        func.dfg.append_block_param(entry, param.value_type);
+    }
+    func.layout.append_block(entry);
+    let mut cursor = FuncCursor::new(&mut func).at_bottom(entry);
+    let mut value = cursor.func.dfg.block_params(entry)[parameter];
+    if cursor.func.dfg.value_type(value) != types::I64 {
+        value = cursor.ins().uextend(types::I64, value);
+    }
+    cursor.ins().set_pinned_reg(value);
+    cursor.ins().trap(TrapCode::unwrap_user(1));
+    let text = catch_unwind(AssertUnwindSafe(|| {
+        let mut context = Context::for_function(func);
+        context.want_disasm = true;
+        let code = context.compile(isa, &mut ControlPlane::default()).ok()?;
+        Some(code.vcode.clone().expect("was wanted"))
+    }));
+    let text = text.ok().flatten()?;
+    // What is moved to the pinned register may have been moved before.
+    let mut at = Place::Register(if isa.name() == "x64" { 15 } else { 21 });
+    for line in text.lines().rev() {
+        if let Some((to, from)) = moved(isa, line)
+            && to == at
+        {
+            at = from;
+        }
+    }
+    let unmoved = [Place::Register(15), Place::Register(21)];
+    assert!(!unmoved.contains(&at), "nothing moves to the pinned register:\n{text}");
+    Some(at)
+}
+
+/// Where a value is: in a register, by its number in code, or elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Register(u32),
+    Memory(String),
+}
+
+/// Where an instruction that moves or extends moves something to, and from where.
+fn moved(isa: &dyn TargetIsa, line: &str) -> Option<(Place, Place)> {
+    let (_, operands) = line.trim().split_once(' ')?;
+    let place = |operand: &str| {
+        let number = match operand.strip_prefix('%') {
+            Some(name) => X86_64_NAMES.iter().position(|names| names.contains(&name)),
+            None => operand.strip_prefix(['x', 'w']).and_then(|number| number.parse().ok()),
+        };
+        match number {
+            Some(number) => Place::Register(number as u32),
+            None => Place::Memory(operand.to_owned()),
+        }
+    };
+    match isa.name() {
+        "x64" => operands.trim().rsplit_once(", ").map(|(from, to)| (place(to), place(from))),
+        _ => {
+            let (to, from) = operands.split_once(", ")?;
+            // `ubfx x0, x1, #0, #8` extends.
+            let from = if from.starts_with('[') { from } else { from.split(", ").next()? };
+            Some((place(to), place(from)))
+        }
+    }
+}
+
+/// What a register holds: bits, or an address.
+#[derive(Debug, PartialEq, Eq)]
+enum Held {
+    Bits(u64),
+    Address(UserExternalName, i64),
+}
+
+impl Held {
+    fn of(argument: &Argument) -> Held {
+        match argument {
+            Argument::Constant { ty: _, bits } => Held::Bits(*bits),
+            Argument::Function { symbol, .. } => Held::Address(symbol.clone(), 0),
+            Argument::Address { symbol, offset, .. } => Held::Address(symbol.clone(), *offset),
+        }
+    }
+
+    /// As far as a value of the type has bits.
+    fn masked(self, ty: Type) -> Held {
+        match self {
+            Held::Bits(bits) => Held::Bits(bits & u64::MAX >> (64 - ty.bits())),
+            address @ Held::Address(..) => address,
+        }
+    }
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes[..4].try_into().unwrap())
+}
+
+/// Performs the moves of a thunk for x86-64.
+fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
+    let mut registers = BTreeMap::new();
+    let mut at = 0;
+    loop {
+        let rest = &code.bytes[at..];
+        let prefix = if rest[0] & 0xf0 == 0x40 { rest[0] } else { 0 };
+        let opcode = &rest[usize::from(prefix != 0)..];
+        let (wide, high_base) = (prefix & 8 != 0, u32::from(prefix & 1) << 3);
+        let low = |byte: u8| u32::from(byte & 7);
+        let (register, held, length) = match opcode[0] {
+            0x31 => {
+                let source = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
+                assert_eq!(source, low(opcode[1]) | high_base);
+                (source, Held::Bits(0), 2)
+            }
+            0xc7 => {
+                assert!(wide && opcode[1] & 0xf8 == 0xc0);
+                let bits = i64::from(word(&opcode[2..]) as i32) as u64;
+                (low(opcode[1]) | high_base, Held::Bits(bits), 6)
+            }
+            0xb8..=0xbf if wide => {
+                let bits = u64::from_le_bytes(opcode[1..9].try_into().unwrap());
+                (low(opcode[0]) | high_base, Held::Bits(bits), 9)
+            }
+            0xb8..=0xbf => (low(opcode[0]) | high_base, Held::Bits(word(&opcode[1..]).into()), 5),
+            0x8d => {
+                assert!(wide && opcode[1] & 0xc7 == 5);
+                let register = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
+                let end = at as u32 + 7;
+                let relocated = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
+                let address = Held::Address(relocated.symbol.clone(), relocated.addend + 4);
+                (register, address, 6)
+            }
+            0xe9 => {
+                assert_eq!(rest.len(), 5);
+                return registers;
+            }
+            other => panic!("{other:#x} in {code:?}"),
+        };
+        assert!(registers.insert(register, held).is_none(), "{code:?}");
+        at += length + usize::from(prefix != 0);
+    }
+}
+
+/// Performs the moves of a thunk for aarch64.
+fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
+    let mut registers = BTreeMap::new();
+    let (jump, moves) = code.bytes.as_chunks::<4>().0.split_last().unwrap();
+    assert_eq!(word(jump), 0x1400_0000);
+    for (at, instruction) in moves.iter().enumerate() {
+        let instruction = word(instruction);
+        let register = instruction & 31;
+        let wide = instruction >> 31 != 0;
+        let shift = 16 * (instruction >> 21 & 3);
+        let half = u64::from(instruction >> 5 & 0xffff);
+        let bits = match instruction >> 23 & 0xff {
+            0b1010_0101 => half << shift,
+            0b0010_0101 => !(half << shift),
+            0b1110_0101 => match registers.get(&register) {
+                Some(Held::Bits(bits)) => bits & !(0xffff << shift) | half << shift,
+                other => panic!("{other:?} in {code:?}"),
+            },
+            _ => {
+                let of = code.relocations.iter().find(|of| of.offset == 4 * at as u32).unwrap();
+                let address = Held::Address(of.symbol.clone(), of.addend);
+                if instruction == 0x9000_0000 | register {
+                    assert!(registers.insert(register, address).is_none());
+                } else {
+                    assert_eq!(instruction, 0x9100_0000 | register << 5 | register);
+                    assert_eq!(registers.get(&register), Some(&address));
+                }
+                continue;
+            }
+        };
+        registers.insert(register, Held::Bits(if wide { bits } else { bits & 0xffff_ffff }));
+    }
+    registers
+}
+
+fn parameter(u: &mut Unstructured<'_>, simple: bool) -> Result<AbiParam> {
+    const SIMPLE: [Type; 9] = [
+        types::I8,
+        types::I16,
+        types::I32,
+        types::I64,
+        types::I64,
+        types::I64,
+        types::F32,
+        types::F64,
+        types::I8X16,
+    ];
+    const OTHER: [Type; 5] = [types::I128, types::F16, types::F128, types::I8X8, types::F64X2];
+    let other = !simple && u.ratio(1, 6)?;
+    let ty = if other { *u.choose(&OTHER)? } else { *u.choose(&SIMPLE)? };
+    let param = AbiParam::new(ty);
+    if !matches!(ty, types::I8 | types::I16 | types::I32) {
+        return Ok(param);
+    }
+    Ok(match u.int_in_range(0..=2)? {
+        0 => param,
+        1 => param.uext(),
+        _ => param.sext(),
+    })
+}
+
+/// A signature. If it is simple, every parameter takes one register or one place on the stack.
+fn signature(u: &mut Unstructured<'_>, simple: bool) -> Result<Signature> {
+    let mut signature = Signature::new(*u.choose(&CONVENTIONS)?);
+    // More floats than there are registers for them leave registers for integers.
+    let (many, floats) = (u.ratio(1, 6)?, u.ratio(1, 6)?);
+    for _ in 0..u.int_in_range(0..=if many { 40 } else { 7 })? {
+        let param = if floats && u.ratio(7, 8)? {
+            AbiParam::new(types::F64)
+        } else {
+            parameter(u, simple)?
+        };
+        signature.params.push(param);
+    }
+    for (purpose, ratio) in [
+        (ArgumentPurpose::VMContext, 4),
+        (ArgumentPurpose::StructReturn, 4),
+        (ArgumentPurpose::StructArgument(24), if simple { 0 } else { 8 }),
+    ] {
+        if ratio != 0 && u.ratio(1, ratio)? {
+            let at = u.int_in_range(0..=signature.params.len())?;
+            signature.params.insert(at, AbiParam::special(types::I64, purpose));
+        }
+    }
+    for _ in 0..u.int_in_range(0..=if simple { 2 } else { 4 })? {
+        signature.returns.push(parameter(u, simple)?);
+    }
+    Ok(signature)
+}
+
+fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
+    let symbol = UserExternalName::new(1, number);
+    let ty = types::I64;
+    Ok(match u.int_in_range(0..=5)? {
+        0 => {
+            let signature = Arc::new(Signature::new(CallConv::Fast));
+            Argument::Function { ty, symbol, signature, colocated: true }
+        }
+        1 => {
+            Argument::Address { ty, symbol, offset: u.arbitrary::<i32>()?.into(), colocated: true }
+        }
+        _ => {
+            let ty = *u.choose(&[types::I8, types::I16, types::I32, types::I64])?;
+            let mut bits = 0;
+            for _ in 0..4 {
+                let half: u16 = *u.choose(&[0, 0xffff, 1, 0x8000, 0x1234])?;
+                bits = bits << 16 | u64::from(half);
+            }
+            Argument::Constant { ty, bits: bits & u64::MAX >> (64 - ty.bits()) }
+        }
+    })
+}
+
+/// Compares a thunk with what Cranelift does; whether there is one.
+fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> bool {
+    let thunk =
+        Target::of(isa).thunk_code(own, arguments, &UserExternalName::new(0, 0)).map(|code| {
+            match isa.name() {
+                "x64" => performed_on_x86_64(&code),
+                _ => performed_on_aarch64(&code),
+            }
+        });
+    let Some(mut thunk) = thunk else {
+        return false;
+    };
+    let mut extended = own.clone();
+    extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
+    for (at, argument) in arguments.iter().enumerate() {
+        let Some(place) = place(isa, &extended, own.params.len() + at) else {
+            // Then there can be no such body.
+            return false;
+        };
+        let held = match place {
+            Place::Register(register) => thunk.remove(&register),
+            Place::Memory(_) => None,
+        };
+        let held = held.map(|held| held.masked(argument.ty()));
+        assert_eq!(held, Some(Held::of(argument)), "argument {at} behind {own}");
+    }
+    assert!(thunk.is_empty(), "{own}: {thunk:?} is changed as well");
+    // All else stays where it is.
+    for at in (0..own.params.len()).filter(|&at| own.params[at].value_type.is_int()) {
+        let [before, after] = [own, &extended].map(|signature| place(isa, signature, at));
+        assert_eq!(before, after, "parameter {at} of {own}");
+    }
+    true
+}
+
+/// `None` where no compiler makes such a function.
+fn all_in_registers(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> Option<bool> {
+    let mut extended = own.clone();
+    extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
+    let last = place(isa, &extended, extended.params.len() - 1)?;
+    Some(matches!(last, Place::Register(_)))
+}
+
+#[test]
+fn what_a_thunk_passes_is_where_the_body_looks_for_it() {
+    let isas = ["x86_64", "aarch64"].map(isa);
+    let mut compared = [0; 2];
+    random(|u| {
+        let own = signature(u, false)?;
+        let count = u.int_in_range(1..=6)?;
+        let arguments: Vec<Argument> =
+            (0..count).map(|number| argument(u, number)).collect::<Result<_>>()?;
+        for (isa, compared) in isas.iter().zip(&mut compared) {
+            *compared += usize::from(compare(&**isa, &own, &arguments));
+        }
+        Ok(())
+    });
+    assert!(compared.iter().all(|&compared| compared >= 10), "{compared:?}");
+}
+
+/// Otherwise every thunk would be a function that calls, three times as large.
+#[test]
+fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
+    let isas = ["x86_64", "aarch64"].map(isa);
+    let mut without = [0; 2];
+    random(|u| {
+        let mut own = signature(u, true)?;
+        own.call_conv = *u.choose(&[CallConv::SystemV, CallConv::Fast, CallConv::Tail])?;
+        let count = u.int_in_range(1..=6)?;
+        let zero = Argument::Constant { ty: types::I64, bits: 0 };
+        let arguments = vec![zero; count];
+        for (isa, without) in isas.iter().zip(&mut without) {
+            let Some(expected) = all_in_registers(&**isa, &own, &arguments) else {
+                continue;
+            };
+            let to = UserExternalName::new(0, 0);
+            let thunk = Target::of(&**isa).thunk_code(&own, &arguments, &to);
+            assert_eq!(thunk.is_some(), expected, "{} further of {own}", arguments.len());
+            *without += usize::from(!expected);
+        }
+        Ok(())
+    });
+    assert!(without.iter().all(|&without| without >= 10), "{without:?}");
+}
