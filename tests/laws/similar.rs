@@ -1,7 +1,10 @@
 //! Laws: similar functions share bodies, which are told what the functions differ in.
 
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName};
+use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::{free, parse_one};
 use cranelift_mergefunc::{
@@ -11,11 +14,18 @@ use cranelift_mergefunc::{
 
 /// A function with constants at places of its own, large enough to share its body.
 fn function(own: u32, constants: &[i64]) -> Member {
-    let mut text =
-        format!("function u0:{own}(i64, i64) -> i64 tail {{\nblock0(v0: i64, v1: i64):\n");
-    let mut last = 0;
+    wide(own, 2, constants)
+}
+
+/// The same with so many parameters, two or more.
+fn wide(own: u32, parameters: usize, constants: &[i64]) -> Member {
+    let types = vec!["i64"; parameters].join(", ");
+    let values: Vec<String> = (0..parameters).map(|value| format!("v{value}: i64")).collect();
+    let values = values.join(", ");
+    let mut text = format!("function u0:{own}({types}) -> i64 tail {{\nblock0({values}):\n");
+    let mut last = parameters - 1;
     for (at, _) in constants.iter().enumerate() {
-        let first = 2 + 4 * at;
+        let first = parameters + 4 * at;
         text += &format!(
             "    v{first} = iconst.i64 0
     v{} = imul v{last}, v1
@@ -109,6 +119,28 @@ fn fifty_thousand_functions_are_divided() {
     assert_eq!(stats.similar_walks, 2 * COUNT as usize + PARTS as usize);
     let tells = |own: usize| vec![own as i64 + 1_000_000];
     assert!(told(&plan).iter().enumerate().all(|(own, told)| *told == tells(own)));
+}
+
+/// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes over the
+/// stack, and every body that is made can be compiled.
+#[test]
+fn there_can_be_more_parameters_than_a_byte_counts() {
+    for (parameters, further) in [(254, 1), (254, 2), (300, 3), (2, 300), (2, 1100)] {
+        let functions = (0..3).map(|own| {
+            let constants: Vec<i64> = (0..further).map(|at| 3 * at + i64::from(own)).collect();
+            wide(own, parameters, &constants)
+        });
+        let plan = unit(functions.collect()).plan();
+        let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
+        assert_eq!((set.members.len(), set.parameters), (3, further as usize));
+        let body = &plan.merged_bodies()[0].body;
+        assert_eq!(body.signature.params.len(), parameters + further as usize);
+        for machine in [Machine::X86_64, Machine::Aarch64] {
+            let mut context = Context::for_function(body.clone());
+            let compiled = context.compile(&*machine.isa("none"), &mut ControlPlane::default());
+            assert!(compiled.is_ok(), "{parameters} and {further} for {machine:?}");
+        }
+    }
 }
 
 /// Without the size of any code, nothing that is only similar is merged.
