@@ -121,8 +121,8 @@ fn fifty_thousand_functions_are_divided() {
     assert!(told(&plan).iter().enumerate().all(|(own, told)| *told == tells(own)));
 }
 
-/// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes over the
-/// stack, and every body that is made can be compiled.
+/// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes
+/// over the stack, and every body that is made can be compiled.
 #[test]
 fn there_can_be_more_parameters_than_a_byte_counts() {
     for (parameters, further) in [(254, 1), (254, 2), (300, 3), (2, 300), (2, 1100)] {

@@ -1,8 +1,8 @@
 //! Laws: a thunk in raw bytes puts what it passes where Cranelift's code looks for it.
 //!
-//! Which registers these are is written down twice, here in `target/registers.rs` and in Cranelift. Cranelift
-//! is asked by compiling, for one parameter after the other, a function that does nothing but move it to the
-//! pinned register; the thunk is asked by performing its instructions one by one.
+//! Which registers these are is written down twice, in `src/target/registers.rs` and in Cranelift.
+//! Cranelift is asked by compiling, for one parameter after the other, a function that does nothing
+//! but move it to the pinned register; the thunk is asked by performing its instructions one by one.
 
 use crate::support::random;
 use arbitrary::{Result, Unstructured};
@@ -30,7 +30,7 @@ const CONVENTIONS: [CallConv; 7] = [
     CallConv::PreserveAll,
 ];
 
-/// Registers of aarch64 are their numbers in code; those of x86-64 as well.
+/// The registers of x86-64 by their numbers in code.
 const X86_64_NAMES: [[&str; 4]; 16] = [
     ["rax", "eax", "ax", "al"],
     ["rcx", "ecx", "cx", "cl"],
@@ -60,8 +60,8 @@ fn isa(name: &str) -> OwnedTargetIsa {
     isa::lookup_by_name(name).unwrap().finish(Flags::new(flags)).unwrap()
 }
 
-/// Where a function finds one of its parameters, an integer of up to 64 bits. `None` if Cranelift does not
-/// compile such a function.
+/// Where a function finds one of its parameters, an integer of up to 64 bits. `None` if Cranelift
+/// does not compile such a function.
 fn place(isa: &dyn TargetIsa, signature: &Signature, parameter: usize) -> Option<Place> {
     let mut func = Function::with_name_signature(UserFuncName::default(), signature.clone());
     let entry = func.dfg.make_block();
