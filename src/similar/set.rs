@@ -28,6 +28,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName, types};
 
+/// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
+/// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
+const MOST_PARAMETERS: usize = 1000;
+
 /// What becomes of each function of a set that shares a body, and what that takes.
 struct Outcomes {
     /// What the body is told.
@@ -325,7 +329,7 @@ impl Search<'_> {
     }
 
     /// What becomes of each of these functions: whatever takes fewer bytes. `None` if one of them needs a
-    /// thunk and there is none, or if there can be no such call.
+    /// thunk and there is none, if there can be no such call, or if a body would have too many parameters.
     fn outcomes(
         &mut self,
         table: &Table,
@@ -339,6 +343,9 @@ impl Search<'_> {
             let own = telling.arguments(table, row, at);
             let function = table.function(row);
             let signature = &original.signature;
+            if signature.params.len() + own.len() > MOST_PARAMETERS {
+                return None;
+            }
             let passing = self.costs.passing(self.bodies, signature, &own)?;
             let calls = i64::from(passing) * i64::from(self.uses.calls(function));
             let thunk = self.costs.thunk(self.bodies, signature, &own, observes).map(i64::from);

@@ -122,15 +122,19 @@ fn fifty_thousand_functions_are_divided() {
 }
 
 /// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes
-/// over the stack, and every body that is made can be compiled.
+/// over the stack, and every body that is made can be compiled. It takes ever longer with more of them, so
+/// there is a limit far beyond that.
 #[test]
 fn there_can_be_more_parameters_than_a_byte_counts() {
-    for (parameters, further) in [(254, 1), (254, 2), (300, 3), (2, 300), (2, 1100)] {
+    let plan = |parameters: usize, further: i64| {
         let functions = (0..3).map(|own| {
             let constants: Vec<i64> = (0..further).map(|at| 3 * at + i64::from(own)).collect();
             wide(own, parameters, &constants)
         });
-        let plan = unit(functions.collect()).plan();
+        unit(functions.collect()).plan()
+    };
+    for (parameters, further) in [(254, 1), (254, 2), (300, 3), (2, 300), (2, 998)] {
+        let plan = plan(parameters, further);
         let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
         assert_eq!((set.members.len(), set.parameters), (3, further as usize));
         let body = &plan.merged_bodies()[0].body;
@@ -140,6 +144,9 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
             let compiled = context.compile(&*machine.isa("none"), &mut ControlPlane::default());
             assert!(compiled.is_ok(), "{parameters} and {further} for {machine:?}");
         }
+    }
+    for (parameters, further) in [(999, 2), (1000, 1), (3000, 1)] {
+        assert!(plan(parameters, further).merged_bodies().is_empty());
     }
 }
 

@@ -94,3 +94,44 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     assert!(gone(&module, "a") && !gone(&module, "b"));
     module.finish().unwrap().emit().unwrap();
 }
+
+/// On x86-64 a function of the convention for tail calls takes less than 64 KB of arguments off the
+/// stack: these two can be compiled, and a body that is told twenty constants more cannot.
+#[test]
+fn a_body_that_cannot_be_compiled_is_not_made() {
+    const OWN: usize = 8180;
+    let types = vec!["i64"; OWN].join(", ");
+    let values: Vec<String> = (0..OWN).map(|value| format!("v{value}: i64")).collect();
+    let values = values.join(", ");
+    let function = |name: &str, seed: usize| {
+        let mut steps = String::new();
+        for at in 0..20 {
+            let first = OWN + 4 * at;
+            let last = first - 1;
+            steps += &format!(
+                "    v{first} = iconst.i64 {}
+    v{} = imul v{last}, v1
+    v{} = bxor v{}, v{first}
+    v{} = rotl v{}, v1\n",
+                100 * at + seed,
+                first + 1,
+                first + 2,
+                first + 1,
+                first + 3,
+                first + 2
+            );
+        }
+        format!(
+            "local function %{name}({types}) -> i64 tail {{
+block0({values}):
+{steps}    return v{}
+}}
+",
+            OWN + 79
+        )
+    };
+    let mut module = MergingModule::with_options(object(), for_size());
+    define_all(&mut module, &function("a", 1));
+    define_all(&mut module, &function("b", 2));
+    assert!(module.finish().is_ok());
+}
