@@ -1,0 +1,184 @@
+//! A unit, compiled in one variant.
+
+use crate::world::{Image, Program};
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use cranelift_codegen::settings::{self, Configurable as _};
+use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
+use cranelift_mergefunc::{
+    Addresses, Callees, MergingModule, ModuleOptions, ModuleStats, Policy, Similar,
+    cranelift_codegen, cranelift_module,
+};
+use cranelift_module::{FuncId, Linkage, Module as _};
+use std::collections::{BTreeMap, HashMap};
+
+/// What is done to a unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// Nothing.
+    Unmerged,
+    /// What is identical is merged, and what this says.
+    Merged(Policy, Callees),
+}
+
+impl Variant {
+    /// The first is what the others are compared with.
+    pub const ALL: [Variant; 5] = [
+        Variant::Unmerged,
+        Variant::Merged(Policy::Off, Callees::None),
+        Variant::Merged(Policy::Balanced, Callees::Indirect),
+        Variant::Merged(Policy::Size, Callees::Indirect),
+        Variant::Merged(Policy::Size, Callees::None),
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Unmerged => "unmerged",
+            Variant::Merged(Policy::Size, Callees::None) => "size, same callees",
+            Variant::Merged(policy, _) => policy.name(),
+        }
+    }
+
+    fn options(self) -> ModuleOptions {
+        let insignificant = ModuleOptions {
+            functions: Addresses::Insignificant,
+            remember: false,
+            ..ModuleOptions::default()
+        };
+        match self {
+            Variant::Unmerged => ModuleOptions { merge_limit: Some(0), ..insignificant },
+            Variant::Merged(policy, callees) => {
+                let similar = Similar { policy, callees, keep_symbols: false };
+                ModuleOptions { similar, ..insignificant }
+            }
+        }
+    }
+}
+
+/// Native code of a unit.
+pub struct Compiled {
+    /// Where each program begins, in the order of the image.
+    pub entries: Vec<*const u8>,
+    /// The addresses of the functions in the table.
+    pub addresses: BTreeMap<u32, u64>,
+    pub stats: ModuleStats,
+}
+
+/// Room for the code of one variant, all of it within reach of all of it.
+const ARENA_BYTES: usize = 64 << 20;
+
+/// The namespace of the functions of a WebAssembly module. Wasmtime's own have others.
+const FUNCTIONS: u32 = 0;
+
+impl Compiled {
+    /// Compiles the unit, and makes it ready to run for as long as the process lives.
+    pub fn new(variant: Variant, functions: &[Function], image: &Image) -> Compiled {
+        let mut module = MergingModule::with_options(jit(), variant.options());
+        let ids = declare(&mut module, functions);
+        for (_, function, _) in &image.elements {
+            // By the table of the host.
+            module.attributes(ids[&(FUNCTIONS, *function)]).address_taken = true;
+        }
+        for func in functions {
+            let mut func = func.clone();
+            refer_to_ids(&mut func, &ids);
+            define(&mut module, ids[&symbol(&func)], func);
+        }
+        let entries: Vec<FuncId> = image
+            .programs
+            .iter()
+            .map(|Program { name, function, .. }| {
+                enter(&mut module, name, ids[&(FUNCTIONS, *function)])
+            })
+            .collect();
+        module.finalize_definitions().expect("compiles");
+        let address = |id| module.get_finalized_function(id);
+        let addresses = image
+            .elements
+            .iter()
+            .map(|(_, function, _)| (*function, address(ids[&(FUNCTIONS, *function)]) as u64));
+        let addresses = addresses.collect();
+        let entries = entries.into_iter().map(address).collect();
+        let stats = *module.stats();
+        // A `JITModule` that is dropped leaves its code where it is.
+        Compiled { entries, addresses, stats }
+    }
+}
+
+fn jit() -> JITModule {
+    let mut flags = settings::builder();
+    // Wasmtime's settings, as far as they matter here.
+    for (name, value) in [
+        ("opt_level", "speed"),
+        ("enable_verifier", "false"),
+        ("preserve_frame_pointers", "true"),
+        ("use_colocated_libcalls", "false"),
+        ("is_pic", "false"),
+    ] {
+        flags.set(name, value).expect("a setting");
+    }
+    let isa = cranelift_native::builder().expect("this machine");
+    let isa = isa.finish(settings::Flags::new(flags)).expect("settings that fit");
+    let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
+    let arena = ArenaMemoryProvider::new_with_size(ARENA_BYTES).expect("address space");
+    builder.memory_provider(Box::new(arena));
+    JITModule::new(builder)
+}
+
+type Ids = HashMap<(u32, u32), FuncId>;
+
+fn symbol(func: &Function) -> (u32, u32) {
+    match &func.name {
+        UserFuncName::User(UserExternalName { namespace, index }) => (*namespace, *index),
+        UserFuncName::Testcase(name) => panic!("{name} instead of a number"),
+    }
+}
+
+fn declare(module: &mut MergingModule<JITModule>, functions: &[Function]) -> Ids {
+    let mut ids = Ids::new();
+    for func in functions {
+        let (namespace, index) = symbol(func);
+        let name = format!("u{namespace}:{index}");
+        let id = module.declare_function(&name, Linkage::Local, &func.signature);
+        ids.insert((namespace, index), id.expect("declared once"));
+    }
+    ids
+}
+
+/// Puts the identifiers of the module in place of the numbers in the unit.
+fn refer_to_ids(func: &mut Function, ids: &Ids) {
+    let names: Vec<_> =
+        func.params.user_named_funcs().iter().map(|(at, n)| (at, n.clone())).collect();
+    // First to what nobody is called: one's old name can be another one's new one.
+    for (at, _) in &names {
+        let aside = UserExternalName::new(u32::MAX, at.as_u32());
+        func.params.reset_user_func_name(*at, aside);
+    }
+    for (at, UserExternalName { namespace, index }) in names {
+        let id = ids.get(&(namespace, index)).unwrap_or_else(|| panic!("no u{namespace}:{index}"));
+        func.params.reset_user_func_name(at, UserExternalName::new(0, id.as_u32()));
+    }
+}
+
+fn define(module: &mut MergingModule<JITModule>, id: FuncId, func: Function) {
+    module.define_function(id, &mut Context::for_function(func)).expect("can be defined");
+}
+
+/// What the host calls to run a program.
+fn enter(module: &mut MergingModule<JITModule>, name: &str, program: FuncId) -> FuncId {
+    let text = format!(
+        "function u0:0(i64 vmctx, i32) -> i64 system_v {{
+    sig0 = (i64 vmctx, i64, i32) -> i64 tail
+    fn0 = colocated u0:{} sig0
+block0(v0: i64, v1: i32):
+    v2 = call fn0(v0, v0, v1)
+    return v2
+}}",
+        program.as_u32()
+    );
+    let func = cranelift_reader::parse_functions(&text).expect("valid CLIF").remove(0);
+    let id =
+        module.declare_function(name, Linkage::Export, &func.signature).expect("declared once");
+    define(module, id, func);
+    id
+}

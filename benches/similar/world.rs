@@ -1,0 +1,217 @@
+//! What a translated program finds around itself: memory, table, and the context that leads to
+//! them.
+//!
+//! The layout is that of Wasmtime 48 for a module with one memory, one table and one global that
+//! matters. There are no checks that it is: a program of another shape computes nonsense.
+
+#![expect(unsafe_code, reason = "compiled code is called, and shares memory with the host")]
+
+use std::collections::BTreeMap;
+
+/// A program of a unit.
+pub struct Program {
+    pub name: String,
+    pub function: u32,
+    /// What Wasmtime computed with it, told to do its work once.
+    pub checksum: u64,
+}
+
+/// What the programs of a unit start with, as `programs/translate` wrote it.
+#[derive(Default)]
+pub struct Image {
+    pub programs: Vec<Program>,
+    /// Indices in the table, functions there and their types.
+    pub elements: Vec<(usize, u32, u32)>,
+    pages: usize,
+    stack_pointer: u32,
+    data: Vec<(usize, Vec<u8>)>,
+    table: usize,
+}
+
+impl Image {
+    pub fn parse(text: &str) -> Image {
+        let mut image = Image::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u32>().expect("a number");
+            match words[0] {
+                "program" => image.programs.push(Program {
+                    name: words[1].to_owned(),
+                    function: number(2),
+                    checksum: words[3].parse().expect("a checksum"),
+                }),
+                "pages" => image.pages = number(1) as usize,
+                "stack" => image.stack_pointer = number(1),
+                "data" => image.data.push((number(1) as usize, bytes(words[2]))),
+                "table" => image.table = number(1) as usize,
+                "element" => image.elements.push((number(1) as usize, number(2), number(3))),
+                other => panic!("{other} in an image"),
+            }
+        }
+        image
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+    (0..hex.len()).step_by(2).map(digits).collect()
+}
+
+/// The memory of a unit: one for all variants, so that none has the better pages.
+pub struct Memory {
+    base: *mut u8,
+    len: usize,
+}
+
+/// A memory can be addressed with 32 bits and an offset without any check, so that much is
+/// reserved.
+const RESERVED: usize = (4 << 30) + (64 << 20);
+const PAGE: usize = 65536;
+
+impl Memory {
+    pub fn new(image: &Image) -> Memory {
+        let len = image.pages * PAGE;
+        // SAFETY: a new mapping that nothing else refers to, and a part of it.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let base = libc::mmap(std::ptr::null_mut(), RESERVED, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED, "no address space");
+            let writable = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(libc::mprotect(base, len, writable), 0, "no memory");
+            base.cast::<u8>()
+        };
+        Memory { base, len }
+    }
+
+    /// As it was before the program ran.
+    fn reset(&self, image: &Image) {
+        // SAFETY: mapped, writable and as large, and no code is running.
+        let memory = unsafe { std::slice::from_raw_parts_mut(self.base, self.len) };
+        memory.fill(0);
+        for (start, bytes) in &image.data {
+            memory[*start..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, and what points there is gone.
+        unsafe { libc::munmap(self.base.cast(), RESERVED) };
+    }
+}
+
+/// `VMFuncRef`.
+#[repr(C)]
+struct FunctionRef {
+    array_call: u64,
+    wasm_call: u64,
+    type_index: u64,
+    context: u64,
+}
+
+/// In the words of `VMContext`, where what is.
+const STORE: usize = 1;
+const BUILTINS: usize = 2;
+const TYPES: usize = 5;
+const MEMORY: usize = 7;
+const MEMORY_LEN: usize = 8;
+const TABLE: usize = 9;
+const TABLE_LEN: usize = 10;
+const STACK_POINTER: usize = 12;
+
+/// The surroundings of the code of one variant.
+pub struct World<'a> {
+    image: &'a Image,
+    memory: &'a Memory,
+    context: Vec<u64>,
+    /// Kept for as long.
+    _behind: Behind,
+}
+
+/// What the context points to.
+struct Behind {
+    _store: Vec<u64>,
+    _builtins: Vec<u64>,
+    _types: Vec<u32>,
+    _table: Vec<u64>,
+    _functions: Vec<FunctionRef>,
+}
+
+impl<'a> World<'a> {
+    /// With the addresses of the functions in the table.
+    pub fn new(image: &'a Image, memory: &'a Memory, addresses: &BTreeMap<u32, u64>) -> World<'a> {
+        let mut context = vec![0; 16];
+        // The limit of the stack is 0, so that it is never reached.
+        let mut store = vec![0; 32];
+        let mut builtins = vec![no_such_builtin as *const () as u64; 128];
+        builtins[1] = copy as *const () as u64;
+        builtins[2] = fill as *const () as u64;
+        // Every type is known by its own number.
+        let types: Vec<u32> = (0..256).collect();
+        let functions: Vec<FunctionRef> = image
+            .elements
+            .iter()
+            .map(|(_, function, ty)| FunctionRef {
+                array_call: 0,
+                wasm_call: addresses[function],
+                type_index: u64::from(*ty),
+                context: context.as_mut_ptr() as u64,
+            })
+            .collect();
+        // The lowest bit says that there is nothing to be done about an element. What no program
+        // calls is null, and a call of it would trap.
+        let mut table = vec![1; image.table];
+        for ((index, ..), function) in image.elements.iter().zip(&functions) {
+            table[*index] = std::ptr::from_ref(function) as u64 | 1;
+        }
+        context[STORE] = store.as_mut_ptr() as u64;
+        context[BUILTINS] = builtins.as_ptr() as u64;
+        context[TYPES] = types.as_ptr() as u64;
+        context[MEMORY] = memory.base as u64;
+        context[MEMORY_LEN] = memory.len as u64;
+        context[TABLE] = table.as_ptr() as u64;
+        context[TABLE_LEN] = table.len() as u64;
+        let _behind = Behind {
+            _store: store,
+            _builtins: builtins,
+            _types: types,
+            _table: table,
+            _functions: functions,
+        };
+        World { image, memory, context, _behind }
+    }
+
+    /// As it was before a program ran.
+    pub fn reset(&mut self) {
+        self.context[STACK_POINTER] = u64::from(self.image.stack_pointer);
+        self.memory.reset(self.image);
+    }
+
+    /// Runs a program: the code at an address of `(context, how much) -> checksum`.
+    pub fn run(&mut self, entry: *const u8, n: u32) -> u64 {
+        // SAFETY: the entry was declared with this signature, and its code is never freed. What the
+        // program reads and writes is in its memory and in this context, or makes it trap.
+        let entry =
+            unsafe { std::mem::transmute::<*const u8, extern "C" fn(*mut u64, u32) -> u64>(entry) };
+        entry(self.context.as_mut_ptr(), n)
+    }
+}
+
+/// `memory.copy`, after the program checked the bounds.
+extern "C" fn copy(_: *mut u64, to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the program checked them.
+    unsafe { to.copy_from(from, len) };
+}
+
+/// `memory.fill`, after the program checked the bounds.
+extern "C" fn fill(_: *mut u64, to: *mut u8, byte: u32, len: usize) {
+    // SAFETY: the program checked them.
+    unsafe { to.write_bytes(byte as u8, len) };
+}
+
+extern "C" fn no_such_builtin() {
+    // There is nothing of the host to unwind to.
+    eprintln!("a program calls something of Wasmtime's that is not there");
+    std::process::abort();
+}
