@@ -287,10 +287,12 @@ impl<M: Module> MergingModule<M> {
         let merged = merged.map(|merged| (merged.function, &merged.body.signature));
         for (new, signature) in shared.chain(merged) {
             let function = self.inner.declare_anonymous_function(signature)?;
-            let symbol = plan.entry(new).symbol();
-            // A limit on merges can cut a shared body after its symbol was given out.
-            self.shared.resize(symbol.index as usize, function);
-            self.shared.push(function);
+            // Not every symbol that was given out was needed, and they come in any order.
+            let index = plan.entry(new).symbol().index as usize;
+            if self.shared.len() <= index {
+                self.shared.resize(index + 1, function);
+            }
+            self.shared[index] = function;
             self.stats.shared_bodies += 1;
             self.functions[function].defined = true;
         }

@@ -55,6 +55,8 @@ enum Verdict {
     Pays(Box<Candidate>),
     /// At most so many bytes would be saved; `None` if there is no such body.
     DoesNot(Option<i64>),
+    /// One of them must keep its symbol, and there is no thunk for it.
+    NoThunk,
 }
 
 impl Verdict {
@@ -63,6 +65,7 @@ impl Verdict {
         match self {
             Verdict::Pays(candidate) => (true, Some(candidate.saved)),
             Verdict::DoesNot(saved) => (false, *saved),
+            Verdict::NoThunk => (false, None),
         }
     }
 }
@@ -156,11 +159,12 @@ impl Search<'_> {
                         self.leave(table, &rows, Reason::MergeLimit, Some(saved));
                     }
                 },
-                Verdict::DoesNot(saved) if must => {
+                // Smaller parts may pay.
+                Verdict::DoesNot(_) | Verdict::NoThunk if !must => parts.push((part, true)),
+                Verdict::DoesNot(saved) => {
                     self.leave(table, &rows, Reason::SimilarNotSmaller, saved);
                 }
-                // Smaller parts may pay.
-                Verdict::DoesNot(_) => parts.push((part, true)),
+                Verdict::NoThunk => self.leave(table, &rows, Reason::NoThunk, None),
             }
         }
         // What was divided from all others.
@@ -256,7 +260,7 @@ impl Search<'_> {
         let mut best = Verdict::DoesNot(None);
         for telling in ways.all(table.parameters(rows)) {
             let verdict = self.judge_telling(table, rows, &telling, &original);
-            if verdict.saved() > best.saved() {
+            if verdict.saved() > best.saved() || matches!(best, Verdict::DoesNot(None)) {
                 self.give_back(core::mem::replace(&mut best, verdict));
             } else {
                 self.give_back(verdict);
@@ -265,7 +269,7 @@ impl Search<'_> {
         best
     }
 
-    /// A symbol that is not needed after all is the next one.
+    /// Keeps the symbol of a body that is not taken for another one.
     fn give_back(&mut self, verdict: Verdict) {
         if let Verdict::Pays(candidate) = verdict {
             self.unused.push(candidate.symbol);
@@ -285,8 +289,9 @@ impl Search<'_> {
             // They are equal, and were left alone nevertheless.
             return Verdict::DoesNot(None);
         }
-        let Some(outcomes) = self.outcomes(table, rows, telling, original) else {
-            return Verdict::DoesNot(None);
+        let outcomes = match self.outcomes(table, rows, telling, original) {
+            Ok(outcomes) => outcomes,
+            Err(verdict) => return verdict,
         };
         let (count, cost) = (rows.len() as i64, outcomes.cost);
         // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
@@ -328,7 +333,7 @@ impl Search<'_> {
         }
     }
 
-    /// What becomes of each of these functions: whatever takes fewer bytes. `None` if one of them needs a
+    /// What becomes of each of these functions: whatever takes fewer bytes. Fails if one of them needs a
     /// thunk and there is none, if there can be no such call, or if a body would have too many parameters.
     fn outcomes(
         &mut self,
@@ -336,7 +341,7 @@ impl Search<'_> {
         rows: &[u32],
         telling: &Telling,
         original: &Function,
-    ) -> Option<Outcomes> {
+    ) -> Result<Outcomes, Verdict> {
         let observes = observes_its_frame(original);
         let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
         for (at, &row) in rows.iter().enumerate() {
@@ -344,18 +349,23 @@ impl Search<'_> {
             let function = table.function(row);
             let signature = &original.signature;
             if signature.params.len() + own.len() > MOST_PARAMETERS {
-                return None;
+                return Err(Verdict::DoesNot(None));
             }
-            let passing = self.costs.passing(self.bodies, signature, &own)?;
+            let Some(passing) = self.costs.passing(self.bodies, signature, &own) else {
+                return Err(Verdict::DoesNot(None));
+            };
             let calls = i64::from(passing) * i64::from(self.uses.calls(function));
             let thunk = self.costs.thunk(self.bodies, signature, &own, observes).map(i64::from);
             let survives = self.uses.survives(self.plan, function).is_some();
             let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
-            outcomes.cost += if by_thunk { thunk? } else { calls };
+            outcomes.cost += match by_thunk {
+                true => thunk.ok_or(Verdict::NoThunk)?,
+                false => calls,
+            };
             outcomes.thunks.push(by_thunk);
             outcomes.arguments.push(own.into());
         }
-        Some(outcomes)
+        Ok(outcomes)
     }
 
     /// The body under `symbol` for some rows of a table, and how many bytes fewer a function could take

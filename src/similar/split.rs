@@ -11,8 +11,11 @@
 
 use alloc::vec::Vec;
 
-/// How many parameters are tried for dividing a set.
-const TRIED: usize = 6;
+/// By how many parameters a set is divided in order to choose one.
+const CHOICES: usize = 6;
+
+/// How many parameters are tried until so many are found that divide a set.
+const TRIED: usize = 64;
 
 /// What splitting must know, in bytes.
 pub(super) struct Problem {
@@ -139,11 +142,9 @@ impl Problem {
             by_bytes.push((if forbidden { i64::MIN } else { -bytes }, column));
         }
         by_bytes.sort_unstable();
+        let ways = by_bytes.iter().take(TRIED).filter_map(|&(_, column)| self.by(part, column));
         let mut best: Option<(i64, Vec<Part>)> = None;
-        for &(_, column) in by_bytes.iter().take(TRIED) {
-            let Some((saved, parts)) = self.by(part, column) else {
-                continue;
-            };
+        for (saved, parts) in ways.take(CHOICES) {
             if best.as_ref().is_none_or(|(best, _)| saved > *best) {
                 best = Some((saved, parts));
             }
@@ -153,7 +154,8 @@ impl Problem {
         (saved > whole || whole <= 0).then_some(parts)
     }
 
-    /// The parts by the values of a column, and what they save: those that pay alone, and the rest.
+    /// The parts by the values of a column, and what they save: those that pay alone, and the rest. `None`
+    /// if that is all of it.
     fn by(&self, part: &Part, column: usize) -> Option<(i64, Vec<Part>)> {
         let cells = &self.columns[column].cells;
         let mut sorted = part.rows.clone();
@@ -170,6 +172,9 @@ impl Problem {
                 rest.extend_from_slice(rows);
             }
         }
+        if parts.is_empty() {
+            return None;
+        }
         if rest.len() > 1 {
             rest.sort_unstable();
             saved += self.profit(&rest).max(0);
@@ -178,6 +183,6 @@ impl Problem {
             parts.push(Part { rows: rest, done });
         }
         parts.sort_unstable_by_key(|part| part.rows[0]);
-        (!parts.is_empty()).then_some((saved, parts))
+        Some((saved, parts))
     }
 }
