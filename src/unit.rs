@@ -82,6 +82,14 @@ pub trait Bodies {
         None
     }
 
+    /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled again.
+    /// Then all bodies that similar functions could share are compiled in order to decide; otherwise those
+    /// of which it is in doubt whether they save bytes, and of the others less is known
+    /// ([`SimilarSet::saved`](crate::SimilarSet::saved)). Default: no.
+    fn keeps_candidates(&self) -> bool {
+        false
+    }
+
     /// A symbol that nothing uses yet, for a body that several functions share; another one at each
     /// call. Default: there are none, and functions that would need it are left alone.
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {

@@ -230,7 +230,8 @@ impl<M: Module> MergingModule<M> {
             true => Merger::after(&self.emitted, options),
             false => Merger::new(options),
         };
-        let mut bodies = Held { pending, unit, isa, fresh: self.shared.len() as u32 };
+        let fresh = self.shared.len() as u32;
+        let mut bodies = Held { pending, unit, isa, context: Context::new(), fresh };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = bodies.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -575,6 +576,9 @@ struct Held<'a> {
     pending: &'a Pending,
     unit: &'a Unit,
     isa: &'a dyn TargetIsa,
+    /// What is compiled in order to know its size. A module compiles what it defines, so none of that is
+    /// of use later.
+    context: Context,
     fresh: u32,
 }
 
@@ -583,9 +587,10 @@ impl<'a> Held<'a> {
         self.pending.func(self.unit, function)
     }
 
-    fn size_of(&self, func: &Function) -> Option<u32> {
-        let mut context = Context::for_function(func.clone());
-        let code = context.compile(self.isa, &mut ControlPlane::default()).ok()?;
+    fn size_of(&mut self, func: &Function) -> Option<u32> {
+        self.context.clear();
+        self.context.func.clone_from(func);
+        let code = self.context.compile(self.isa, &mut ControlPlane::default()).ok()?;
         Some(code.code_info().total_size)
     }
 }

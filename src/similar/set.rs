@@ -50,6 +50,9 @@ struct Candidate {
     saved: i64,
 }
 
+/// No body is so many times smaller than one is that has as many instructions, in the mean.
+const FAR_OFF: i64 = 4;
+
 /// Whether a set shares a body.
 enum Verdict {
     Pays(Box<Candidate>),
@@ -308,6 +311,11 @@ impl Search<'_> {
             return Verdict::DoesNot(None);
         };
         let (body, known_saves) = self.body(table, rows, telling, original, &symbol);
+        if let Some(saved) = self.surely_saves(&body, count, cost, known_saves)
+            && telling.is_plain(table, rows[0])
+        {
+            return Verdict::Pays(Box::new(Candidate { symbol, body, outcomes, saved }));
+        }
         let Some(size) = self.size(&body) else {
             self.unused.push(symbol);
             return Verdict::DoesNot(None);
@@ -331,6 +339,24 @@ impl Search<'_> {
                 Verdict::DoesNot(saved)
             }
         }
+    }
+
+    /// How many bytes a body saves at least, if that is enough however small it is, and compiling it only in
+    /// order to know would be in vain.
+    fn surely_saves(
+        &self,
+        body: &Function,
+        count: i64,
+        cost: i64,
+        known_saves: Option<i64>,
+    ) -> Option<i64> {
+        if self.bodies.keeps_candidates() {
+            return None;
+        }
+        let least = self.guess(body) / FAR_OFF;
+        let own = least - known_saves?;
+        let saved = count * own - cost - least;
+        (2 * own > least && self.is_enough(saved, count * own)).then_some(saved)
     }
 
     /// What becomes of each of these functions: whatever takes fewer bytes. Fails if one of them needs a
@@ -416,9 +442,13 @@ impl Search<'_> {
 
     /// Bytes of a function, known or guessed: for deciding what to look at more closely.
     fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
+        self.sizes[function].unwrap_or_else(|| self.guess(body))
+    }
+
+    /// Bytes of a body that has as many for each instruction as what was compiled before.
+    fn guess(&self, body: &Function) -> i64 {
         let [bytes, instructions] = self.compiled;
-        let guess = (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions;
-        self.sizes[function].unwrap_or(guess)
+        (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions
     }
 
     /// Bytes of a body that may be emitted.

@@ -171,6 +171,22 @@ impl Choice {
 }
 
 impl Telling {
+    /// Whether all that is told are integers and addresses that are used as they are: a body that is told
+    /// nothing else can be compiled wherever its functions can.
+    pub fn is_plain(&self, table: &Table, row: u32) -> bool {
+        let plain = |parameter: &Parameter| match table.value(table.at(row, parameter.columns[0])) {
+            Some(Value::Constant { ty, .. }) => ty.is_int() && ty.bits() <= 64,
+            Some(
+                Value::Offset { .. }
+                | Value::Callee { .. }
+                | Value::Function { .. }
+                | Value::Address { .. },
+            ) => true,
+            None => false,
+        };
+        self.choices.is_empty() && self.passed.iter().all(plain)
+    }
+
     /// What one of the functions tells the body: `row` of the table, which is number `at` of them.
     pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<Argument> {
         let passed = self.passed.iter().flat_map(|parameter| {

@@ -52,6 +52,8 @@ struct UnitBodies<'a> {
     functions: &'a [Function],
     data: &'a [GivenData],
     names: &'a mut Names,
+    /// The number of the next shared body.
+    shared: u32,
     code_size: &'a mut CodeSize<'a>,
 }
 
@@ -72,9 +74,19 @@ impl Bodies for UnitBodies<'_> {
         (self.code_size)(candidate, keep)
     }
 
+    /// So that every command makes the same of a unit, and knows what that saves.
+    fn keeps_candidates(&self) -> bool {
+        true
+    }
+
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        let text = (0..).map(|n| format!("shared{n}")).find(|text| !self.names.contains(text))?;
-        Some(self.names.add(text))
+        loop {
+            let text = format!("shared{}", self.shared);
+            self.shared += 1;
+            if !self.names.contains(&text) {
+                return Some(self.names.add(text));
+            }
+        }
     }
 }
 
@@ -109,7 +121,8 @@ pub fn plan_functions(
             .add_data(given.symbol.clone(), &given.object, given.for_pass())
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
-    Ok(merger.plan(&mut UnitBodies { functions, data: &unit.data, names, code_size }))
+    let data = &unit.data;
+    Ok(merger.plan(&mut UnitBodies { functions, data, names, shared: 0, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
