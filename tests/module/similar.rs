@@ -2,7 +2,7 @@
 //! come later.
 
 use crate::support::{
-    address, call, calls, declare_all, define_all, id, insignificant, jit, object,
+    address, call, calls, declare_all, define_all, id, insignificant, jit, merging_jit, object,
 };
 use cranelift_mergefunc::{Disposition, MergingModule, ModuleOptions, Policy, Similar};
 
@@ -31,7 +31,7 @@ fn for_size() -> ModuleOptions {
 
 /// What these functions make of 7, defined one after the other as they are.
 fn expected(names: &[(&str, i64)]) -> Vec<i64> {
-    let mut module = MergingModule::new(jit());
+    let mut module = merging_jit();
     for (name, k) in names {
         define_all(&mut module, &mixes("local", name, *k));
     }
@@ -93,6 +93,69 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     // The address is that of the function, and not of a body that must be told something.
     assert!(gone(&module, "a") && !gone(&module, "b"));
     module.finish().unwrap().emit().unwrap();
+}
+
+/// What calls one of two pairs of functions, and has a constant of its own.
+fn calls_a_pair(name: &str, [f, g]: [&str; 2], k: usize) -> String {
+    let steps: String = (8..20)
+        .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2))
+        .collect();
+    format!(
+        "local function %{name}(i64) -> i64 system_v {{
+    fn0 = colocated %{f}(i64) -> i64 system_v
+    fn1 = colocated %{g}(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = call fn1(v1)
+    v6 = iconst.i64 {k}
+    v7 = iadd v2, v6
+{}    return v19
+}}
+",
+        steps.replace("v6\n", "v2\n")
+    )
+}
+
+/// Two bodies are tried for the first functions, of which the second is better; the symbol of the other one
+/// is taken for the body of the last functions.
+#[test]
+fn symbols_of_bodies_come_in_any_order() {
+    let leaf = |name: &str, opcode: &str| {
+        format!(
+            "local function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = {opcode} v0
+    return v1
+}}
+"
+        )
+    };
+    let leaves = ["popcnt", "clz", "ctz", "bnot", "ineg", "iabs", "bitrev", "bswap"];
+    let mut program: String = leaves.map(|opcode| leaf(opcode, opcode)).concat();
+    let mut names: Vec<String> = Vec::new();
+    for at in 0..16 {
+        let name = format!("pair{at}");
+        let first = 2 * (at % 4);
+        program += &calls_a_pair(&name, [leaves[first], leaves[first + 1]], 1000 + at);
+        names.push(name);
+    }
+    for (name, k) in [("a", 1), ("b", 2), ("c", 3)] {
+        program += &mixes("local", name, k);
+        names.push(name.to_owned());
+    }
+    let mut plain = merging_jit();
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() };
+    let mut module = MergingModule::with_options(jit(), options);
+    for module in [&mut plain, &mut module] {
+        declare_all(module, &program);
+        define_all(module, &program);
+        module.finalize_definitions().unwrap();
+    }
+    assert_eq!(module.stats().shared_bodies, 2);
+    assert_eq!(module.stats().compiled, leaves.len() + 2);
+    for name in names {
+        assert_eq!(call(&module, &name, 7), call(&plain, &name, 7), "{name}");
+    }
 }
 
 /// On x86-64 a function of the convention for tail calls takes less than 64 KB of arguments off the
