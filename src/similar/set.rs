@@ -4,15 +4,12 @@
 //! is passed and jumped is known from probes; the body is compiled; and if that leaves a doubt, so is one of
 //! the functions.
 
-use super::body;
 use super::fold::known_saves;
-use super::loops;
 use super::split::{Column, Part, Problem, Row};
-use super::switch::Case;
-use super::table::{self, Parameter, Table};
+use super::table::{self, Table};
 use super::telling::{CASE, Telling, Ways};
 use super::value::Value;
-use super::{Search, observes_its_frame};
+use super::{Search, body, loops, observes_its_frame};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::canon::Place;
@@ -26,11 +23,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName, types};
+use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
 
 /// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
 /// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
 const MOST_PARAMETERS: usize = 1000;
+
+/// No body is so many times smaller than one is that has as many instructions, in the mean.
+const FAR_OFF: i64 = 4;
 
 /// What becomes of each function of a set that shares a body, and what that takes.
 struct Outcomes {
@@ -42,16 +42,13 @@ struct Outcomes {
     cost: i64,
 }
 
-/// A body for a set of functions, as it was compiled.
+/// A body for a set of functions, and what it saves in bytes.
 struct Candidate {
     symbol: UserExternalName,
     body: Function,
     outcomes: Outcomes,
     saved: i64,
 }
-
-/// No body is so many times smaller than one is that has as many instructions, in the mean.
-const FAR_OFF: i64 = 4;
 
 /// Whether a set shares a body.
 enum Verdict {
@@ -71,63 +68,6 @@ impl Verdict {
             Verdict::NoThunk => (false, None),
         }
     }
-}
-
-/// The parameters of a body, by the place of each column.
-fn parameters(
-    table: &Table,
-    rows: &[u32],
-    telling: &Telling,
-    inst: impl Fn(usize) -> Inst,
-) -> Vec<body::Parameter> {
-    let value = |row: u32, column: usize| {
-        table.value(table.at(row, column)).expect("what differs is a value")
-    };
-    let mut parameters: Vec<body::Parameter> = Vec::new();
-    for parameter in &telling.passed {
-        parameters.push(body::Parameter {
-            types: value(rows[0], parameter.columns[0])
-                .arguments()
-                .iter()
-                .map(Argument::ty)
-                .collect(),
-            places: parameter.columns.iter().map(|&column| inst(column)).collect(),
-            choices: Vec::new(),
-        });
-    }
-    for choice in &telling.choices {
-        let bits = |row: u32, case: usize| match choice.by {
-            None => case as u64,
-            Some(by) => match value(row, by) {
-                Value::Constant { ty: _, bits } => *bits as u64,
-                other => unreachable!("no number: {other:?}"),
-            },
-        };
-        let firsts = choice.firsts();
-        let cases = |column: usize| {
-            let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
-                Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ } => Case {
-                    bits: bits(rows[first], case),
-                    symbol: symbol.clone(),
-                    signature: signature.clone(),
-                },
-                other => unreachable!("no callee: {other:?}"),
-            };
-            firsts.iter().enumerate().map(case).collect::<Vec<Case>>()
-        };
-        let columns = choice.callees.iter().flat_map(|callee| &callee.columns);
-        let choices = columns.map(|&column| (inst(column), cases(column))).collect();
-        let passed = |parameter: &Parameter| Some(parameter.columns[0]) == choice.by;
-        match telling.passed.iter().position(passed) {
-            Some(by) => parameters[by].choices.extend::<Vec<_>>(choices),
-            None => parameters.push(body::Parameter {
-                types: alloc::vec![types::I32],
-                places: Vec::new(),
-                choices,
-            }),
-        }
-    }
-    parameters
 }
 
 impl Search<'_> {
@@ -412,7 +352,7 @@ impl Search<'_> {
             place => unreachable!("nothing else has a value: {place:?}"),
         };
         let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
-        let parameters = parameters(table, rows, telling, inst);
+        let parameters = telling.parameters(table, rows, inst);
         let mut body = original.clone();
         let facts = table.common_facts(rows);
         #[cfg(feature = "fuzzing")]

@@ -3,14 +3,17 @@
 //! What is no callee is passed as it is. Of callees, either the address is passed, or a number by which the
 //! body chooses among direct calls. That takes more code in the body and less at each of its callers, and
 //! callees that differ in the same functions share one number: which may be a constant that is passed
-//! anyway. This module says which ways are worth compiling; it does *not* decide between them.
+//! anyway. This module says which ways are worth compiling, and what each means for a body and for those who
+//! tell it; it does *not* decide between them.
 
+use super::body;
+use super::switch::Case;
 use super::table::{Parameter, Table};
 use super::value::Value;
 use crate::argument::Argument;
 use crate::options::Callees;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::types;
+use cranelift_codegen::ir::{Inst, types};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -197,5 +200,62 @@ impl Telling {
         let numbers = numbers
             .map(|choice| Argument::Constant { ty: types::I32, bits: u64::from(choice.cases[at]) });
         passed.chain(numbers).collect()
+    }
+
+    /// The parameters of a body for these functions, by the place of each column in the first of them.
+    pub fn parameters(
+        &self,
+        table: &Table,
+        rows: &[u32],
+        inst: impl Fn(usize) -> Inst,
+    ) -> Vec<body::Parameter> {
+        let value = |row: u32, column: usize| {
+            table.value(table.at(row, column)).expect("what differs is a value")
+        };
+        let mut parameters: Vec<body::Parameter> = Vec::new();
+        for parameter in &self.passed {
+            parameters.push(body::Parameter {
+                types: value(rows[0], parameter.columns[0])
+                    .arguments()
+                    .iter()
+                    .map(Argument::ty)
+                    .collect(),
+                places: parameter.columns.iter().map(|&column| inst(column)).collect(),
+                choices: Vec::new(),
+            });
+        }
+        for choice in &self.choices {
+            let bits = |row: u32, case: usize| match choice.by {
+                None => case as u64,
+                Some(by) => match value(row, by) {
+                    Value::Constant { ty: _, bits } => *bits as u64,
+                    other => unreachable!("no number: {other:?}"),
+                },
+            };
+            let firsts = choice.firsts();
+            let cases = |column: usize| {
+                let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
+                    Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ } => Case {
+                        bits: bits(rows[first], case),
+                        symbol: symbol.clone(),
+                        signature: signature.clone(),
+                    },
+                    other => unreachable!("no callee: {other:?}"),
+                };
+                firsts.iter().enumerate().map(case).collect::<Vec<Case>>()
+            };
+            let columns = choice.callees.iter().flat_map(|callee| &callee.columns);
+            let choices = columns.map(|&column| (inst(column), cases(column))).collect();
+            let passed = |parameter: &Parameter| Some(parameter.columns[0]) == choice.by;
+            match self.passed.iter().position(passed) {
+                Some(by) => parameters[by].choices.extend::<Vec<_>>(choices),
+                None => parameters.push(body::Parameter {
+                    types: alloc::vec![types::I32],
+                    places: Vec::new(),
+                    choices,
+                }),
+            }
+        }
+        parameters
     }
 }
