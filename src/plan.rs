@@ -479,13 +479,10 @@ impl Plan {
         Some(&self.merged[at].body)
     }
 
-    /// Takes back the bodies of similar functions that were merged away again. They are the last entries.
+    /// Takes back the bodies of similar functions that were merged away again, to which nothing refers. They
+    /// are the last entries, and there are some.
     pub(crate) fn forget_merged_bodies(&mut self) {
         let Plan { entries, by_symbol, merged, similar, .. } = self;
-        let kept = |entry: &Entry| entry.disposition == Disposition::Keep;
-        if merged.iter().all(|merged| kept(&entries[merged.function])) {
-            return;
-        }
         let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
         let first = merged[0].function;
         let class = entries[first].class;

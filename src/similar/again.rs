@@ -11,14 +11,16 @@
 
 use super::{Search, current};
 use crate::apply::weaken;
+use crate::argument::Argument;
 use crate::facts::Fact;
 use crate::options::{Attributes, Canonicalize, Options, Policy, Prebucket, Prove, Similar};
-use crate::plan::{Disposition, Plan};
+use crate::plan::{Disposition, Entry, MergedBody, Plan};
 use crate::remarks::Reason;
 use crate::summary::Observed;
 use crate::unit::{Bodies, FunctionIndex, Merger};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// The unit as a plan leaves it, so far.
@@ -135,7 +137,35 @@ impl Search<'_> {
                 self.plan.entries[to].reason = Reason::Representative;
             }
         }
-        self.plan.forget_merged_bodies();
+        let is_gone = |merged: &MergedBody| {
+            self.plan.entry(merged.function).disposition() != Disposition::Keep
+        };
+        if self.plan.merged_bodies().iter().any(is_gone) {
+            self.leave_bodies();
+            self.plan.forget_merged_bodies();
+        }
+    }
+
+    /// Has nothing refer to bodies that are merged away: their symbols will not be known any more.
+    fn leave_bodies(&mut self) {
+        let plan = &*self.plan;
+        let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
+        let redirected = |entry: &Entry| -> Arc<[Argument]> {
+            entry.arguments.iter().map(|argument| argument.redirected(&address)).collect()
+        };
+        let arguments: Vec<Arc<[Argument]>> = plan.entries.values().map(redirected).collect();
+        let bodies = plan.merged.iter().map(|merged| {
+            let mut body = merged.body.clone();
+            plan.apply(merged.function, &mut body, self.options);
+            body
+        });
+        let bodies: Vec<Function> = bodies.collect();
+        for (entry, arguments) in self.plan.entries.values_mut().zip(arguments) {
+            entry.arguments = arguments;
+        }
+        for (merged, body) in self.plan.merged.iter_mut().zip(bodies) {
+            merged.body = body;
+        }
     }
 
     /// Leaves a body only the promises that hold for all that it does for.
