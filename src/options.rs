@@ -116,8 +116,8 @@ impl Similar {
 pub enum Policy {
     /// None.
     Off,
-    /// Those that save a good part of their bytes, without a call through a pointer in a loop, and none
-    /// that is marked as hot ([`Attributes::hot`]).
+    /// Those that save a good part of their bytes, without a new call through a pointer in a loop or in a
+    /// circle of functions that call each other, and none that is marked as hot ([`Attributes::hot`]).
     #[default]
     Balanced,
     /// All that save bytes.

@@ -79,8 +79,12 @@ pub(crate) fn merge_similar(
         sizes: SecondaryMap::new(),
         compiled: [600, 100],
         unused: Vec::new(),
+        circles: SecondaryMap::new(),
     };
     let shapes = search.shapes(observed);
+    if options.similar.policy == Policy::Balanced {
+        search.find_circles(&shapes);
+    }
     for component in search.bottom_up(&shapes) {
         loop {
             let before = search.plan.merged.len();
@@ -121,6 +125,9 @@ struct Search<'a> {
     compiled: [i64; 2],
     /// Symbols that were asked for and are not used yet.
     unused: Vec<UserExternalName>,
+    /// The circle of functions, calling each other, that a function is in: by number, if calls in it are
+    /// not to become indirect.
+    circles: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
 impl Search<'_> {
@@ -203,6 +210,28 @@ impl Search<'_> {
             component.sort_unstable();
         }
         components
+    }
+
+    /// Finds which functions call each other in circles: a circle is a loop.
+    fn find_circles(&mut self, shapes: &[Vec<FunctionIndex>]) {
+        let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
+        let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        for (at, &function) in (0..).zip(&functions) {
+            number[function] = Some(at);
+        }
+        let mut edges: Vec<Vec<u32>> = Vec::with_capacity(functions.len());
+        for &function in &functions {
+            let callees = callees(self.plan, self.bodies.body(function));
+            edges.push(callees.iter().filter_map(|&callee| number[callee]).collect());
+        }
+        let components = components(functions.len(), |at| edges[at].iter().copied());
+        for (circle, component) in (0..).zip(components) {
+            if component.len() > 1 {
+                for at in component {
+                    self.circles[functions[at as usize]] = Some(circle);
+                }
+            }
+        }
     }
 
     /// A function as the plan leaves it by now.

@@ -116,19 +116,34 @@ impl Search<'_> {
         }
     }
 
-    /// The columns of a set that are direct calls and must stay direct: those in loops, unless only size
-    /// counts.
+    /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions
+    /// that call each other in circles, unless only size counts.
     fn stay_direct(&mut self, table: &Table, set: &[u32]) -> Vec<usize> {
         match self.options.similar.policy {
-            Policy::Balanced => {
-                let function = table.function(set[0]);
-                let first = self.current(function);
-                self.walk(function, &first);
-                let places = table::columns(&self.scratch.marks, &self.encoding);
-                loops::calls_in_loops(&first, &places)
-            }
-            Policy::Off | Policy::Size => Vec::new(),
+            Policy::Balanced => {}
+            Policy::Off | Policy::Size => return Vec::new(),
         }
+        let function = table.function(set[0]);
+        let first = self.current(function);
+        self.walk(function, &first);
+        let places = table::columns(&self.scratch.marks, &self.encoding);
+        let mut direct = loops::calls_in_loops(&first, &places);
+        for &row in set {
+            let Some(circle) = self.circles[table.function(row)] else {
+                continue;
+            };
+            for column in 0..places.len() {
+                if let Some(Value::Callee { symbol, .. }) = table.value(table.at(row, column))
+                    && let Some(callee) = self.plan.function(symbol)
+                    && self.circles[callee] == Some(circle)
+                {
+                    direct.push(column);
+                }
+            }
+        }
+        direct.sort_unstable();
+        direct.dedup();
+        direct
     }
 
     /// What splitting a set must know. `None` if its functions are equal: then they were left alone.
