@@ -5,15 +5,15 @@
 //! it is planned again by the same [`Merger`], without similar merging, and what that finds is written
 //! into the plan.
 //!
-//! What it does *not* do: a function of the unit is not weakened a second time; where it would have to be in
-//! order to stand for another one, both stay. With `Canonicalize::Optimize` it does nothing: what is equal after
+//! What it does *not* do: a function of the unit is not weakened a second time; one that would have to be
+//! equals only itself here. With `Canonicalize::Optimize` it does nothing: what is equal after
 //! it was rewritten and optimised need not be when it is rewritten last.
 
 use super::{Search, current};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::facts::Fact;
-use crate::options::{Attributes, Canonicalize, Options, Policy, Prebucket, Prove, Similar};
+use crate::options::{Attributes, Canonicalize, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, MergedBody, Plan};
 use crate::remarks::Reason;
 use crate::summary::Observed;
@@ -21,7 +21,7 @@ use crate::unit::{Bodies, FunctionIndex, Merger};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
 /// The unit as a plan leaves it, so far.
 struct Rewritten<'a> {
@@ -55,15 +55,44 @@ impl Bodies for Rewritten<'_> {
     }
 }
 
+/// How often the unit is planned before all is left as it is.
+const TRIES: usize = 3;
+
 impl Search<'_> {
-    /// Merges what is equal by now. Rewrites and walks all that is kept.
+    /// Merges what is equal by now. Rewrites and walks all that is kept, a few times at most.
     pub(super) fn identical_again(&mut self, observed: &Observed) {
         let optimised = matches!(self.options.canonicalize, Canonicalize::Optimize(_));
         if self.plan.merged.is_empty() || self.limit == 0 || optimised {
             return;
         }
+        let mut apart: EntitySet<FunctionIndex> = EntitySet::new();
+        for _ in 0..TRIES {
+            let (functions, found) = self.plan_again(observed, &apart);
+            // Who calls what they are equal to may call them only with fewer promises than they make.
+            let promise_more: Vec<FunctionIndex> = found
+                .entries()
+                .filter(|(_, entry)| entry.weakened.is_some())
+                .map(|(at, _)| functions[at.index()])
+                .filter(|&function| self.plan.merged_body(function).is_none())
+                .collect();
+            if promise_more.is_empty() {
+                self.merge_again(&functions, &found);
+                return;
+            }
+            for function in promise_more {
+                apart.insert(function);
+            }
+        }
+    }
+
+    /// Plans what is kept, by number, with these functions equal to themselves only.
+    fn plan_again(
+        &mut self,
+        observed: &Observed,
+        apart: &EntitySet<FunctionIndex>,
+    ) -> (Vec<FunctionIndex>, Plan) {
         let options = Options {
-            similar: Similar { policy: Policy::Off, ..self.options.similar },
+            similar: Similar::OFF,
             merge_limit: u32::try_from(self.limit)
                 .ok()
                 .filter(|_| self.options.merge_limit.is_some()),
@@ -83,7 +112,7 @@ impl Search<'_> {
             let malformed = entry.reason() == Reason::Malformed;
             let attributes = Attributes {
                 pinned: entry.attributes.pinned || observed.points_inside(entry.symbol()),
-                no_merge: entry.attributes.no_merge || malformed,
+                no_merge: entry.attributes.no_merge || malformed || apart.contains(function),
                 // What is told to others is not seen in the bodies.
                 symbol_used: self.uses.survives(self.plan, function).is_some(),
                 ..entry.attributes
@@ -97,12 +126,14 @@ impl Search<'_> {
         let mut rewritten =
             Rewritten { plan, bodies: *bodies, options: self.options, functions, body };
         let found = merger.plan(&mut rewritten);
-        let functions = rewritten.functions;
+        (rewritten.functions, found)
+    }
+
+    /// Writes into the plan what was found.
+    fn merge_again(&mut self, functions: &[FunctionIndex], found: &Plan) {
         // By the bodies as they were planned.
         for (at, entry) in found.entries() {
-            if let Some(facts) = &entry.weakened
-                && self.plan.merged_body(functions[at.index()]).is_some()
-            {
+            if let Some(facts) = &entry.weakened {
                 self.weaken_body(functions[at.index()], facts);
             }
         }
@@ -116,11 +147,7 @@ impl Search<'_> {
             let Some(to) = member.disposition().representative() else {
                 continue;
             };
-            let weakened = found.entry(to).weakened.is_some();
             let (function, to) = (functions[at.index()], functions[to.index()]);
-            if weakened && self.plan.merged_body(to).is_none() {
-                continue;
-            }
             let entry = &mut self.plan.entries[function];
             (entry.disposition, entry.reason) = (member.disposition().map(|_| to), member.reason());
             let mut alignment = entry.alignment;
