@@ -178,7 +178,8 @@ pub(crate) fn user_symbol<'a>(
     }
 }
 
-fn user_name(func: &mut Function, symbol: UserExternalName) -> ExternalName {
+/// The name of a symbol, in the tables of a function.
+pub(crate) fn user_name(func: &mut Function, symbol: UserExternalName) -> ExternalName {
     let name_ref: UserExternalNameRef = func.params.ensure_user_func_name(symbol);
     ExternalName::User(name_ref)
 }

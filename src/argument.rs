@@ -4,6 +4,7 @@
 //! body with its own arguments behind those of its caller. This module says what arguments are, and puts
 //! them into code. It does *not* decide what becomes an argument (`similar` does).
 
+use crate::apply::user_name;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage::{self, Fault};
 use alloc::sync::Arc;
@@ -11,8 +12,8 @@ use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
-    AbiParam, ExceptionTableData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData,
-    Inst, InstBuilder, InstructionData, Signature, Type, UserExternalName, Value,
+    AbiParam, ExceptionTableData, ExtFuncData, FuncRef, Function, GlobalValueData, Inst,
+    InstBuilder, InstructionData, Signature, Type, UserExternalName, Value,
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -92,7 +93,7 @@ impl Argument {
             Argument::Function { ty, symbol, signature, colocated } => {
                 let func = &mut *cursor.func;
                 let signature = func.import_signature(Signature::clone(signature));
-                let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+                let name = user_name(func, symbol.clone());
                 let func_ref = func.import_function(ExtFuncData {
                     name,
                     signature,
@@ -103,7 +104,7 @@ impl Argument {
             }
             Argument::Address { ty, symbol, offset, colocated } => {
                 let func = &mut *cursor.func;
-                let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+                let name = user_name(func, symbol.clone());
                 let gv = func.create_global_value(GlobalValueData::Symbol {
                     name,
                     offset: Imm64::new(*offset),

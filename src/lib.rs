@@ -56,8 +56,8 @@
 //! # What it does not do
 //!
 //! It does not verify its input, and changes nothing that was emitted before: functions that come later
-//! are merged into what is there ([`Emitted`]). Functions that differ in constants or callees are merged
-//! only if that is asked for ([`Options::similar`]).
+//! are merged into what is there ([`Emitted`]). Functions of different shapes are not merged, however
+//! alike they are: only constants, callees and addresses may differ ([`Options::similar`]).
 //!
 //! # Features
 //!

@@ -122,7 +122,8 @@ impl Entry {
     }
 
     /// The number of its class. Functions are equal exactly if they have the same number, merged
-    /// or not. The numbers are dense and follow the order of the classes' smallest symbols.
+    /// or not: as they were added. Merging similar functions can make functions of several classes equal,
+    /// and changes no number. The numbers are dense and follow the order of the classes' smallest symbols.
     pub fn class(&self) -> u32 {
         self.class
     }

@@ -13,6 +13,7 @@ use crate::fuzzing::program::{Entry, MEMORY_BYTES, Parts, Program};
 use crate::fuzzing::support::Rng;
 use crate::{Disposition, Plan};
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 
 /// One call from outside.
@@ -297,6 +298,19 @@ impl Comparison {
     pub fn of(programs: [Program; 2], seed: u64, effort: Effort) -> Comparison {
         let invocations = [0, 1].map(|side| invocations(&programs[side].entries, seed, effort));
         Comparison { programs, invocations, merged: 0 }
+    }
+
+    /// Calls only functions at the places of the unit for which `called` has `true`.
+    pub fn call_only(&mut self, called: &[bool]) {
+        for (program, invocations) in self.programs.iter_mut().zip(&mut self.invocations) {
+            let entries = program.entries.iter().zip(called);
+            let left: Vec<Entry> =
+                entries.filter(|&(_, &called)| called).map(|(entry, _)| entry.clone()).collect();
+            let names: HashSet<&UserExternalName> =
+                left.iter().map(|entry| &entry.function).collect();
+            invocations.retain(|invocation| names.contains(&invocation.function));
+            program.entries = left;
+        }
     }
 
     /// Runs both.

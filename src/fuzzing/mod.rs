@@ -4,7 +4,7 @@
 //! * `recipes` draws units of functions that refer to each other; `permute` gives a function
 //!   another form with the same meaning; `mutate` gives it another meaning by a single change.
 //! * `generate` draws units of large functions of all opcodes, which a host can run, and knows
-//!   which of them are equal because it made them so.
+//!   which of them are equal because it made them so; `beside` puts next to a unit what merging makes of it.
 //! * `classes` computes the classes of a unit from the definition, by brute force; `check` holds a
 //!   plan and what it is applied to against what must always hold.
 //! * `program` says what a back end emits for a unit; `differential` has a host run it, merged and
@@ -18,6 +18,7 @@
 //! property test and a bench share it. It is there for tests: it panics where something is wrong,
 //! and it may change in any version.
 
+pub mod beside;
 pub mod check;
 pub mod classes;
 pub mod differential;

@@ -3,9 +3,10 @@
 //! Each is a function that panics if something is wrong, and returns an error if the input is too
 //! short to be of use. `module` and `text` have modules of their own.
 
+use crate::fuzzing::beside::beside_merged;
 use crate::fuzzing::check::check_unit;
 use crate::fuzzing::classes::classes;
-use crate::fuzzing::differential::{self, Effort, Host, Tally};
+use crate::fuzzing::differential::{Comparison, Effort, Host, Tally};
 use crate::fuzzing::generate::expected::Relation;
 use crate::fuzzing::generate::function::Profile;
 use crate::fuzzing::generate::opcodes::Machine;
@@ -201,8 +202,12 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     }
 
     let Known { unit, same, relation: _ } = &known;
-    if let Err(refutation) = unit.prove(&unit.plan()) {
+    let plan = unit.plan();
+    if let Err(refutation) = unit.prove(&plan) {
         panic!("{refutation}");
+    }
+    if !plan.merged_bodies().is_empty() {
+        check_unit(&beside_merged(unit, rng.word()).0);
     }
     if fault == Fault::DigestTrusted {
         // No plan for the checker: the promises of functions of different shapes cannot be compared.
@@ -224,10 +229,22 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
 
 /// Differential execution on this machine: the merged unit does what the unmerged one does.
 pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tally> {
-    let seed = u.arbitrary()?;
-    let generated = GeneratedUnit::draw(u, &Profile::runnable(Machine::host()));
-    if generated.about.iter().any(|about| !about.runnable) {
+    let seed: u64 = u.arbitrary()?;
+    let GeneratedUnit { mut unit, about, .. } =
+        GeneratedUnit::draw(u, &Profile::runnable(Machine::host()));
+    if about.iter().any(|about| !about.runnable) {
         return Ok(Tally::default());
     }
-    Ok(differential::check(&Parts::from(&generated.unit), seed, Effort::default(), host))
+    let mut called = vec![true; unit.functions.len()];
+    if seed % 2 == 1 && !unit.plan().merged_bodies().is_empty() {
+        (unit, called) = beside_merged(&unit, seed);
+    }
+    let Some(mut comparison) = Comparison::new(&Parts::from(&unit), seed, Effort::default()) else {
+        return Ok(Tally { idle: 1, ..Tally::default() });
+    };
+    comparison.call_only(&called);
+    match comparison.run(host) {
+        Ok(tally) => Ok(tally),
+        Err(difference) => panic!("{difference}"),
+    }
 }

@@ -5,15 +5,15 @@
 //! given.
 
 use super::switch::{self, Case};
+use crate::apply::user_name;
 use crate::argument::{called, push_arguments, told_by};
 use crate::canon::known;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::{
-    Block, Endianness, ExtFuncData, ExternalName, FuncRef, Function, Inst, InstBuilder,
-    InstructionData, MemFlagsData, Opcode, Signature, Type, UserExternalName, UserFuncName, Value,
-    types,
+    Block, Endianness, ExtFuncData, FuncRef, Function, Inst, InstBuilder, InstructionData,
+    MemFlagsData, Opcode, Signature, Type, UserExternalName, UserFuncName, Value, types,
 };
 use cranelift_entity::EntitySet;
 
@@ -105,7 +105,7 @@ fn import(func: &mut Function, before: FuncRef, symbol: &UserExternalName) -> Fu
     let further = &func.signature.params[extended.params.len()..];
     extended.params.extend_from_slice(further);
     let signature = func.import_signature(extended);
-    let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+    let name = user_name(func, symbol.clone());
     func.import_function(ExtFuncData { name, signature, colocated, patchable })
 }
 

@@ -41,7 +41,8 @@ use alloc::vec::Vec;
 use cost::Costs;
 use cranelift_codegen::ir::{Function, Opcode, UserExternalName, UserFuncName};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use table::Table;
+use set::Candidate;
+use table::{Set, Table};
 use uses::{Uses, callees};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -82,10 +83,11 @@ pub(crate) fn merge_similar(
         circles: SecondaryMap::new(),
     };
     let shapes = search.shapes(observed);
+    let calls = search.calls(&shapes);
     if options.similar.policy == Policy::Balanced {
-        search.find_circles(&shapes);
+        search.find_circles(&calls);
     }
-    for component in search.bottom_up(&shapes) {
+    for component in bottom_up(&shapes, &calls) {
         loop {
             let before = search.plan.merged.len();
             for &shape in &component {
@@ -186,45 +188,25 @@ impl Search<'_> {
         shapes
     }
 
-    /// The shapes by the strongly connected components of who calls whom, callees first.
-    fn bottom_up(&mut self, shapes: &[Vec<FunctionIndex>]) -> Vec<Vec<u32>> {
-        let mut shape_of: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
-        for (number, shape) in (0..).zip(shapes) {
-            for &function in shape {
-                shape_of[function] = Some(number);
-            }
-        }
-        let mut edges: Vec<Vec<u32>> = Vec::with_capacity(shapes.len());
-        for shape in shapes {
-            let mut targets = Vec::new();
-            for &function in shape {
-                let callees = callees(self.plan, self.bodies.body(function));
-                targets.extend(callees.iter().filter_map(|&callee| shape_of[callee]));
-            }
-            targets.sort_unstable();
-            targets.dedup();
-            edges.push(targets);
-        }
-        let mut components = components(shapes.len(), |shape| edges[shape].iter().copied());
-        for component in &mut components {
-            component.sort_unstable();
-        }
-        components
-    }
-
-    /// Finds which functions call each other in circles: a circle is a loop.
-    fn find_circles(&mut self, shapes: &[Vec<FunctionIndex>]) {
+    /// Who calls whom, of the functions of all shapes: numbers of functions in the order of the shapes.
+    fn calls(&mut self, shapes: &[Vec<FunctionIndex>]) -> Calls {
         let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
         let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
         for (at, &function) in (0..).zip(&functions) {
             number[function] = Some(at);
         }
-        let mut edges: Vec<Vec<u32>> = Vec::with_capacity(functions.len());
+        let mut callees_of: Vec<Vec<u32>> = Vec::with_capacity(functions.len());
         for &function in &functions {
             let callees = callees(self.plan, self.bodies.body(function));
-            edges.push(callees.iter().filter_map(|&callee| number[callee]).collect());
+            callees_of.push(callees.iter().filter_map(|&callee| number[callee]).collect());
         }
-        let components = components(functions.len(), |at| edges[at].iter().copied());
+        Calls { functions, callees: callees_of }
+    }
+
+    /// Finds which functions call each other in circles: a circle is a loop.
+    fn find_circles(&mut self, calls: &Calls) {
+        let Calls { functions, callees } = calls;
+        let components = components(functions.len(), |at| callees[at].iter().copied());
         for (circle, component) in (0..).zip(components) {
             if component.len() > 1 {
                 for at in component {
@@ -275,21 +257,51 @@ impl Search<'_> {
             let (marks, encoding) = (&self.scratch.marks, &self.encoding);
             table.push(function, &body, marks, encoding, self.plan, self.options);
         }
-        // How these functions refer to each other is not looked at again when some of them were merged.
-        for symbol in tables.iter().flat_map(Table::symbols) {
+        let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
+        // What some of these functions are told of others is decided before it is known what becomes of those.
+        for symbol in sets.iter().flat_map(Set::symbols) {
             let key = (symbol.namespace, symbol.index);
             if functions.binary_search_by_key(&key, |&function| self.order(function)).is_ok() {
                 self.uses.add_address(self.plan, symbol);
             }
         }
-        for table in &tables {
-            for set in table.sets() {
-                if set.len() > 1 {
-                    self.set(table, &set);
-                }
-            }
+        let mut paying: Vec<(&Table, Vec<u32>, Candidate)> = Vec::new();
+        for set in &sets {
+            let found = self.set(set);
+            paying.extend(found.into_iter().map(|(rows, candidate)| (set.table, rows, candidate)));
+        }
+        // Only now: some may call others, and where constants stand was found in functions as they were.
+        for (table, rows, candidate) in paying {
+            self.accept(table, &rows, candidate);
         }
     }
+}
+
+/// Direct calls among functions.
+struct Calls {
+    functions: Vec<FunctionIndex>,
+    /// Whom each of them calls, by number.
+    callees: Vec<Vec<u32>>,
+}
+
+/// The shapes by the strongly connected components of who calls whom, callees first.
+fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
+    let numbers = (0..).zip(shapes);
+    let shape_of: Vec<u32> =
+        numbers.flat_map(|(number, shape)| core::iter::repeat_n(number, shape.len())).collect();
+    let mut edges: Vec<Vec<u32>> = alloc::vec![Vec::new(); shapes.len()];
+    for (&shape, callees) in shape_of.iter().zip(&calls.callees) {
+        edges[shape as usize].extend(callees.iter().map(|&callee| shape_of[callee as usize]));
+    }
+    for targets in &mut edges {
+        targets.sort_unstable();
+        targets.dedup();
+    }
+    let mut components = components(shapes.len(), |shape| edges[shape].iter().copied());
+    for component in &mut components {
+        component.sort_unstable();
+    }
+    components
 }
 
 /// A kept function as a plan leaves it so far, in the form in which functions are compared.

@@ -6,7 +6,7 @@
 
 use super::fold::known_saves;
 use super::split::{Column, Part, Problem, Row};
-use super::table::{self, Table};
+use super::table::{self, Set, Table};
 use super::telling::{CASE, Telling, Ways};
 use super::value::Value;
 use super::{Search, body, loops, observes_its_frame};
@@ -43,7 +43,7 @@ struct Outcomes {
 }
 
 /// A body for a set of functions, and what it saves in bytes.
-struct Candidate {
+pub(super) struct Candidate {
     symbol: UserExternalName,
     body: Function,
     outcomes: Outcomes,
@@ -71,12 +71,15 @@ impl Verdict {
 }
 
 impl Search<'_> {
-    /// Merges functions that differ only where parameters can stand.
-    pub(super) fn set(&mut self, table: &Table, set: &[u32]) {
-        let direct = self.stay_direct(table, set);
-        let Some(problem) = self.problem(table, set, &direct) else {
-            return;
+    /// Divides functions that differ only where parameters can stand into those that are to share a body:
+    /// rows of the table. Says of the others why not.
+    pub(super) fn set(&mut self, set: &Set<'_>) -> Vec<(Vec<u32>, Candidate)> {
+        let mut paying = Vec::new();
+        let direct = self.stay_direct(set);
+        let Some(problem) = self.problem(set, &direct) else {
+            return paying;
         };
+        let Set { table, rows: set, parameters: _ } = set;
         let mut parts = alloc::vec![(Part::whole(&problem), false)];
         while let Some((part, must)) = parts.pop() {
             if let Some(divided) = problem.divide(&part, must) {
@@ -92,7 +95,7 @@ impl Search<'_> {
                 Verdict::Pays(candidate) => match self.limit.checked_sub(rows.len()) {
                     Some(left) => {
                         self.limit = left;
-                        self.accept(table, &rows, *candidate);
+                        paying.push((rows, *candidate));
                     }
                     None => {
                         // A limit does not cut into a set.
@@ -114,11 +117,13 @@ impl Search<'_> {
         for &row in set {
             self.give_reason(table.function(row), Reason::SimilarNotSmaller);
         }
+        paying
     }
 
     /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions
     /// that call each other in circles, unless only size counts.
-    fn stay_direct(&mut self, table: &Table, set: &[u32]) -> Vec<usize> {
+    fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
+        let Set { table, rows: set, parameters: _ } = set;
         match self.options.similar.policy {
             Policy::Balanced => {}
             Policy::Off | Policy::Size => return Vec::new(),
@@ -146,9 +151,10 @@ impl Search<'_> {
         direct
     }
 
-    /// What splitting a set must know. `None` if its functions are equal: then they were left alone.
-    fn problem(&mut self, table: &Table, set: &[u32], direct: &[usize]) -> Option<Problem> {
-        let parameters = table.parameters(set);
+    /// What splitting a set must know. `None` if its functions are equal, and were left alone, or cannot be
+    /// told something.
+    fn problem(&mut self, set: &Set<'_>, direct: &[usize]) -> Option<Problem> {
+        let Set { table, rows: set, parameters } = set;
         if parameters.is_empty() {
             return None;
         }
@@ -163,7 +169,7 @@ impl Search<'_> {
         });
         let rows: Vec<Row> = rows.collect();
         let mut columns = Vec::with_capacity(parameters.len());
-        for parameter in &parameters {
+        for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
             let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
             let mut is_callee = false;
@@ -212,9 +218,8 @@ impl Search<'_> {
             let survives = self.uses.survives(self.plan, function).is_some();
             if survives { 1 } else { i64::from(self.uses.calls(function)) }
         });
-        let told_by: Vec<i64> = told_by.collect();
-        let callees = self.options.similar.callees;
-        let ways = Ways { table, rows, direct, callees, told_by: &told_by };
+        let (callees, told_by) = (self.options.similar.callees, told_by.sum());
+        let ways = Ways { table, rows, direct, callees, told_by };
         let mut best = Verdict::DoesNot(None);
         for telling in ways.all(table.parameters(rows)) {
             let verdict = self.judge_telling(table, rows, &telling, &original);
@@ -430,7 +435,7 @@ impl Search<'_> {
     }
 
     /// Has some rows of a table share a body.
-    fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
+    pub(super) fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
         let Candidate { symbol, body, outcomes, saved } = candidate;
         let Outcomes { arguments, thunks, cost: _ } = outcomes;
         #[cfg(feature = "fuzzing")]

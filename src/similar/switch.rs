@@ -4,14 +4,15 @@
 //! compare: a direct call for each, one after another in a chain of branches, which all go on at the same
 //! place. It decides nothing: who can be called, and when, is given.
 
+use crate::apply::user_name;
 use crate::argument::{called, push_arguments};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    Block, BlockArg, ExtFuncData, ExternalName, Function, Inst, InstBuilder, Opcode, Signature,
-    UserExternalName, Value,
+    Block, BlockArg, ExtFuncData, Function, Inst, InstBuilder, Opcode, Signature, UserExternalName,
+    Value,
 };
 
 /// A function that a call can choose.
@@ -104,7 +105,7 @@ fn call_another(func: &mut Function, call: Inst, case: &Case) -> Inst {
         true => known,
         false => func.import_signature(Signature::clone(signature)),
     };
-    let name = ExternalName::User(func.params.ensure_user_func_name(symbol.clone()));
+    let name = user_name(func, symbol.clone());
     let callee = func.import_function(ExtFuncData { name, signature, colocated, patchable });
     let other = func.dfg.clone_inst(call);
     push_arguments(func, other, callee, &[]);

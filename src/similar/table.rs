@@ -6,7 +6,7 @@
 //! values in every row are one parameter; all others are parameters of their own. This module compares; it
 //! does *not* know what pays.
 
-use super::value::{Value, value_at};
+use super::value::{Value, blocks_with_addresses, value_at};
 use crate::canon::{Mark, Place, ResolveSymbol};
 use crate::classes::Node;
 use crate::encoding::Encoding;
@@ -47,6 +47,14 @@ pub(super) struct Table {
 pub(super) struct Parameter {
     /// Their numbers, ascending.
     pub columns: Vec<usize>,
+}
+
+/// Functions that differ only where parameters can stand, two or more.
+pub(super) struct Set<'a> {
+    pub table: &'a Table,
+    /// Ascending.
+    pub rows: Vec<u32>,
+    pub parameters: Vec<Parameter>,
 }
 
 /// How a reference to a symbol is compared: by class, or by name.
@@ -106,16 +114,6 @@ impl Table {
         self.values[cell as usize].as_ref()
     }
 
-    /// All symbols that could be told, in the order of first use.
-    pub fn symbols(&self) -> impl Iterator<Item = &UserExternalName> {
-        self.values.iter().flatten().filter_map(|value| match value {
-            Value::Constant { .. } | Value::Offset { .. } => None,
-            Value::Callee { symbol, .. }
-            | Value::Function { symbol, .. }
-            | Value::Address { symbol, .. } => Some(symbol),
-        })
-    }
-
     /// The columns in which a function calls itself.
     pub fn calls_itself(&self, row: u32) -> impl Iterator<Item = usize> + '_ {
         let cells = self.row(row).iter().enumerate();
@@ -134,9 +132,11 @@ impl Table {
     ) {
         let own = plan.entry(function).class();
         let start = self.cells.len();
+        let addressed = blocks_with_addresses(body);
         for (column, (place, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
-            let value = value_at(body, place, &options.target).map(|value| value.near(plan));
+            let value = value_at(body, place, &options.target, &addressed);
+            let value = value.map(|value| value.near(plan));
             let mut key = Vec::new();
             match &value {
                 Some(Value::Constant { ty, bits }) => {
@@ -287,6 +287,28 @@ impl Table {
             meet(&mut common, &self.distinct_facts[facts as usize]);
         }
         common
+    }
+}
+
+impl<'a> Set<'a> {
+    /// The sets of a table.
+    pub fn of(table: &'a Table) -> impl Iterator<Item = Set<'a>> {
+        let sets = table.sets().into_iter().filter(|rows| rows.len() > 1);
+        sets.map(move |rows| Set { table, parameters: table.parameters(&rows), rows })
+    }
+
+    /// The symbols that could be told: those in which functions differ.
+    pub fn symbols(&self) -> impl Iterator<Item = &'a UserExternalName> {
+        let Set { table, rows, parameters } = self;
+        let cells = parameters
+            .iter()
+            .flat_map(|parameter| rows.iter().map(|&row| table.at(row, parameter.columns[0])));
+        cells.filter_map(|cell| match table.value(cell)? {
+            Value::Constant { .. } | Value::Offset { .. } => None,
+            Value::Callee { symbol, .. }
+            | Value::Function { symbol, .. }
+            | Value::Address { symbol, .. } => Some(symbol),
+        })
     }
 }
 

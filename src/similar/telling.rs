@@ -55,8 +55,8 @@ pub(super) struct Ways<'a> {
     /// The columns of direct calls that must stay direct.
     pub direct: &'a [usize],
     pub callees: Callees,
-    /// How many calls, or thunks, of each function tell the body.
-    pub told_by: &'a [i64],
+    /// How many calls, or thunks, tell the body.
+    pub told_by: i64,
 }
 
 impl Ways<'_> {
@@ -85,11 +85,10 @@ impl Ways<'_> {
         if callees.is_empty() {
             return alloc::vec![Telling { passed, choices: Vec::new() }];
         }
-        let mut groups: Vec<(Vec<u32>, Vec<Parameter>)> = Vec::new();
-        match self.callees {
-            Callees::None => return Vec::new(),
-            Callees::Switch | Callees::Indirect => {}
+        if self.callees == Callees::None {
+            return Vec::new();
         }
+        let mut groups: Vec<(Vec<u32>, Vec<Parameter>)> = Vec::new();
         for callee in callees {
             let cases = self.partition(&callee);
             match groups.iter_mut().find(|(known, _)| *known == cases) {
@@ -160,7 +159,7 @@ impl Ways<'_> {
         let calls: usize = callees.iter().map(|callee| callee.columns.len()).sum();
         let number = if by.is_some() { 0 } else { NUMBER };
         let each = callees.len() as i64 * ADDRESS - number;
-        each * self.told_by.iter().sum::<i64>() > CASE * (cases as i64 - 1) * calls as i64
+        each * self.told_by > CASE * (cases as i64 - 1) * calls as i64
     }
 }
 

@@ -12,7 +12,7 @@ use crate::target::Target;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
+    Block, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
     UserExternalName, types,
 };
 
@@ -96,9 +96,27 @@ impl Value {
     }
 }
 
-/// What stands at a place, if something else could stand there. The function may be one that the verifier
-/// refuses.
-pub(super) fn value_at(func: &Function, place: Place, target: &Target) -> Option<Value> {
+/// The blocks of which the address of a handler is taken, ascending: it is that of the one call at the end, so
+/// the calls of these blocks stay what and where they are.
+pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let blocks = insts.filter_map(|inst| match func.dfg.insts[inst] {
+        InstructionData::ExceptionHandlerAddress { opcode: _, block, imm: _ } => Some(block),
+        _ => None,
+    });
+    let mut blocks: Vec<Block> = blocks.collect();
+    blocks.sort_unstable();
+    blocks
+}
+
+/// What stands at a place, if something else could stand there. `addressed` is what
+/// [`blocks_with_addresses`] finds. The function may be one that the verifier refuses.
+pub(super) fn value_at(
+    func: &Function,
+    place: Place,
+    target: &Target,
+    addressed: &[Block],
+) -> Option<Value> {
     use InstructionData as I;
     let Place::Inst(inst) = place else {
         return None;
@@ -127,6 +145,9 @@ pub(super) fn value_at(func: &Function, place: Place, target: &Target) -> Option
         }
         I::Call { opcode: _, args: _, func_ref }
         | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
+            if addressed.binary_search(&func.layout.inst_block(inst)?).is_ok() {
+                return None;
+            }
             let (symbol, signature, colocated) = callee(func, *func_ref)?;
             let ty = target.pointer_type?;
             Some(Value::Callee { ty, symbol, signature, colocated, direct: false })

@@ -4,6 +4,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName};
+use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
 use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::{free, parse_one};
@@ -172,4 +173,41 @@ fn hot_functions_are_merged_for_size_only() {
         unit.functions[1].attributes.hot = true;
         assert_eq!(unit.plan().stats().similar_merged, merged, "{policy:?}");
     }
+}
+
+/// Functions of one shape that call each other: where constants stand in a caller is where they stood when
+/// the shape was compared, whatever was merged since. Here without addresses, so that no callee can be told.
+#[test]
+fn a_shape_is_judged_as_it_was_compared() {
+    let function = |own: u32, callee: &str, library: &str, constant: i64| {
+        let body = parse_one(&format!(
+            "function u0:{own}(i64) -> i64 tail {{
+    fn0 = {callee}(i64) -> i64 tail
+    fn1 = %{library}(f64) -> f64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = iconst.i64 {constant}
+    v3 = imul v1, v2
+    v4 = rotl v3, v0
+    v5 = bxor v4, v3
+    v6 = imul v5, v4
+    v7 = bitcast.f64 v6
+    v8 = call fn1(v7)
+    v9 = bitcast.i64 v8
+    return v9
+}}"
+        ));
+        Member { attributes: free(), body }
+    };
+    let mut unit = unit(vec![
+        function(0, "u1:0", "CeilF64", 5),
+        function(1, "u1:0", "CeilF64", 7),
+        function(2, "u0:0", "FloorF64", 11),
+        function(3, "u0:0", "FloorF64", 13),
+    ]);
+    unit.options.target = Target::generic();
+    let Applied { plan, kept } = check_unit(&unit);
+    assert_eq!(told(&plan), [[5], [7], [11], [13]]);
+    let text = kept[&plan.merged_bodies()[1].function].to_string();
+    assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }

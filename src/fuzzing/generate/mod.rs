@@ -27,3 +27,4 @@ pub mod near_miss;
 pub mod opcodes;
 pub mod statistics;
 pub mod unit;
+pub(super) mod weaken;
