@@ -227,7 +227,8 @@ impl Search<'_> {
             policy: self.options.compare,
             target: self.options.target,
             key: self.plan.entry(function).attributes.key,
-            symbols: &*self.plan,
+            // By name: see `Table`.
+            symbols: &NoUnit,
         };
         let walked = canon::encode(body, &context, &mut self.scratch, &mut self.encoding);
         self.plan.stats.similar_walks += 1;

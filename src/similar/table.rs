@@ -7,11 +7,10 @@
 //! does *not* know what pays.
 
 use super::value::{Value, blocks_with_addresses, value_at};
-use crate::canon::{Mark, Place, ResolveSymbol};
-use crate::classes::Node;
+use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
 use crate::facts::{Fact, meet};
-use crate::options::Options;
+use crate::options::{Linkage, Options};
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::collections::BTreeMap;
@@ -55,14 +54,6 @@ pub(super) struct Set<'a> {
     /// Ascending.
     pub rows: Vec<u32>,
     pub parameters: Vec<Parameter>,
-}
-
-/// How a reference to a symbol is compared: by class, or by name.
-#[derive(Clone, Copy)]
-enum Usage {
-    Call,
-    Address,
-    Inside,
 }
 
 impl Table {
@@ -130,7 +121,9 @@ impl Table {
         plan: &Plan,
         options: &Options<'_>,
     ) {
-        let own = plan.entry(function).class();
+        let entry = plan.entry(function);
+        // Who calls a preemptible function, be it itself, calls whoever takes its place.
+        let own = (entry.attributes.linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
         for (column, (place, ranges)) in places(marks, encoding).enumerate() {
@@ -149,36 +142,27 @@ impl Table {
                     key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
                     key.extend_from_slice(&bytes.to_le_bytes());
                 }
+                // By symbol. Equal functions that both stay need not promise the same.
+                Some(Value::Callee { symbol, .. }) if Some(symbol) == own => key.push(0),
                 Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
-                    let node = node(plan, symbol, Usage::Call);
-                    if node.and_then(|node| plan.class_of(node)) == Some(own) {
-                        key.push(0);
-                    } else {
-                        key.push(4);
-                        self.reference(&mut key, plan, symbol, node);
-                        key.extend_from_slice(&self.signature(signature).to_le_bytes());
-                    }
+                    key.push(4);
+                    push_symbol(&mut key, symbol);
+                    key.extend_from_slice(&self.signature(signature).to_le_bytes());
                 }
                 Some(Value::Function { ty: _, symbol, signature, colocated: _ }) => {
                     key.push(5);
-                    self.reference(&mut key, plan, symbol, node(plan, symbol, Usage::Address));
+                    push_symbol(&mut key, symbol);
                     key.extend_from_slice(&self.signature(signature).to_le_bytes());
                 }
                 Some(Value::Address { ty: _, symbol, offset, colocated: _ }) => {
-                    let usage = if *offset == 0 { Usage::Address } else { Usage::Inside };
                     key.push(6);
-                    self.reference(&mut key, plan, symbol, node(plan, symbol, usage));
+                    push_symbol(&mut key, symbol);
                     key.extend_from_slice(&offset.to_le_bytes());
                 }
                 None => {
                     key.push(1);
                     key.extend_from_slice(ranges.constants);
                     key.extend_from_slice(ranges.references);
-                    for &node in ranges.callees {
-                        let class =
-                            plan.class_of(node).map_or(u64::from(node.as_u32()) << 32, u64::from);
-                        key.extend_from_slice(&class.to_le_bytes());
-                    }
                 }
             }
             let value = value.filter(|_| key != [0]);
@@ -201,31 +185,6 @@ impl Table {
             }
         };
         self.facts.push(number);
-    }
-
-    fn reference(
-        &self,
-        key: &mut Vec<u8>,
-        plan: &Plan,
-        symbol: &UserExternalName,
-        node: Option<Node>,
-    ) {
-        match (node, node.and_then(|node| plan.class_of(node))) {
-            (_, Some(class)) => {
-                key.push(0);
-                key.extend_from_slice(&class.to_le_bytes());
-            }
-            (Some(node), None) => {
-                key.push(1);
-                key.extend_from_slice(&node.as_u32().to_le_bytes());
-            }
-            (None, None) => {
-                let UserExternalName { namespace, index } = symbol;
-                key.push(2);
-                key.extend_from_slice(&namespace.to_le_bytes());
-                key.extend_from_slice(&index.to_le_bytes());
-            }
-        }
     }
 
     fn signature(&mut self, signature: &Signature) -> u32 {
@@ -316,7 +275,6 @@ impl<'a> Set<'a> {
 struct Ranges<'a> {
     constants: &'a [u8],
     references: &'a [u8],
-    callees: &'a [Node],
 }
 
 /// The places of a walk that have a constant or a reference, in order: the columns.
@@ -324,16 +282,14 @@ fn places<'a>(
     marks: &'a [Mark],
     encoding: &'a Encoding,
 ) -> impl Iterator<Item = (Place, Ranges<'a>)> {
-    let Encoding { constants, references, callees, .. } = encoding;
+    let Encoding { constants, references, .. } = encoding;
     marks.iter().enumerate().filter_map(move |(at, mark)| {
         let next = marks.get(at + 1);
-        let ends = next.map_or([constants.len(), references.len(), callees.len()], |next| {
-            [next.constants, next.references, next.callees]
-        });
+        let ends = next
+            .map_or([constants.len(), references.len()], |next| [next.constants, next.references]);
         let ranges = Ranges {
             constants: &constants[mark.constants..ends[0]],
             references: &references[mark.references..ends[1]],
-            callees: &callees[mark.callees..ends[2]],
         };
         let empty = ranges.constants.is_empty() && ranges.references.is_empty();
         (!empty).then_some((mark.place, ranges))
@@ -345,11 +301,8 @@ pub(super) fn columns(marks: &[Mark], encoding: &Encoding) -> Vec<Place> {
     places(marks, encoding).map(|(place, _)| place).collect()
 }
 
-fn node(plan: &Plan, symbol: &UserExternalName, usage: Usage) -> Option<Node> {
-    let resolved = plan.resolve(symbol)?;
-    match usage {
-        Usage::Call => resolved.call,
-        Usage::Address => resolved.address,
-        Usage::Inside => resolved.inside,
-    }
+fn push_symbol(key: &mut Vec<u8>, symbol: &UserExternalName) {
+    let UserExternalName { namespace, index } = symbol;
+    key.extend_from_slice(&namespace.to_le_bytes());
+    key.extend_from_slice(&index.to_le_bytes());
 }
