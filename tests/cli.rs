@@ -660,3 +660,15 @@ fn why_similar_functions_share_no_body() {
         assert!(small.text().contains(words), "{}", small.text());
     }
 }
+
+/// What only became equal is not said to be left apart.
+#[test]
+fn why_functions_are_merged_that_were_not_equal() {
+    let file = "../../filetests/similar/identical-again.clif";
+    let options = ["--similar", "size", "--linkage", "local", "--addresses", "insignificant"];
+    let why =
+        |names: &[&str]| run(&[&["why"], &options[..], &[file], names].concat()).expect(0, "");
+    let merged = "They are merged: they do the same since similar functions were merged.\n";
+    assert!(why(&["%calls_five", "%tells_five"]).text().contains(merged));
+    assert!(!why(&["%five", "%seven"]).text().contains(merged));
+}

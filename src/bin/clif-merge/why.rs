@@ -246,6 +246,11 @@ impl Explainer<'_> {
         let Difference { rule, first, second, references } = difference;
         writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
             .expect("writing to a string");
+        if self.became_equal(a, b) {
+            text.push_str(
+                "They are merged: they do the same since similar functions were merged.\n",
+            );
+        }
         let references = references.map(|(x, y)| (self.name(x), self.name(y)));
         let used = [(a, first), (b, second)].map(|(function, site)| self.data_at(function, site?));
         let objects = match used {
@@ -265,6 +270,15 @@ impl Explainer<'_> {
             text.push_str(&self.listing(function, site, rule));
         }
         Ok(text)
+    }
+
+    /// Whether the plan has one body for two functions, and tells it the same for both.
+    fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
+        let [(one, told), (other, told_too)] = [a, b].map(|function| {
+            let entry = self.plan.entry(function);
+            (entry.disposition().representative().unwrap_or(function), entry.arguments())
+        });
+        one == other && told == told_too
     }
 
     /// The name of the data object that a function uses at a place, if it does.
