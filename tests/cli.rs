@@ -500,7 +500,7 @@ fn the_report_as_json() {
         object.values().map(|value| value.as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((sum("/by_disposition"), sum("/by_reason")), (11, 11));
-    assert_eq!(report.pointer("/largest/0/representative").unwrap(), "(a new shared body)");
+    assert_eq!(report.pointer("/largest/0/representative").unwrap(), "(new, for %weak)");
 }
 
 #[test]
@@ -643,7 +643,10 @@ fn the_report_of_similar_functions() {
     // One may be divided from all others.
     assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
     let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
-    assert_eq!(native["saved_by_similar"], similar["saved"]);
+    // What bodies save is known when they are made; what all saves together is seen in the end.
+    let bytes = |name: &str| native[name].as_i64().expect("a number");
+    assert!(bytes("saved_by_similar") >= similar["saved"].as_i64().expect("a number"), "{report}");
+    assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");
     let text = run(&[&["report", "similar.clif"][..], &size].concat()).expect(0, "");
     for line in ["similar functions  bodies  functions", "by similar functions"] {
         assert!(text.text().contains(line), "{}", text.text());

@@ -162,15 +162,15 @@ struct Native {
 struct Bytes {
     before: u64,
     after: u64,
-    /// How many bytes of what is saved come from functions that are only similar, at least.
+    /// How many bytes of what is saved come from functions that are only similar.
     #[serde(skip_serializing_if = "Option::is_none")]
-    saved_by_similar: Option<u64>,
+    saved_by_similar: Option<i64>,
 }
 
 impl Bytes {
     fn of(sizes: &Sizes, plan: &Plan) -> Bytes {
         let (before, after) = (total(&sizes.before), total(&sizes.after));
-        Bytes { before, after, saved_by_similar: Some(similar::saved(plan)) }
+        Bytes { before, after, saved_by_similar: Some(similar::saved(plan, sizes)) }
     }
 
     /// How much is saved, in percent.
@@ -193,10 +193,10 @@ struct Seconds {
     compile_after: f64,
 }
 
-/// A class of equal functions of which some were merged.
+/// A class of equal functions, or a set of similar ones, of which some were merged.
 #[derive(Debug, Serialize)]
 struct Class {
-    /// The name of the function whose body is kept.
+    /// The name of the function whose body is kept. If that is new, of the first for which it was made.
     representative: String,
     /// How many functions gave up their bodies.
     merged: usize,
@@ -318,6 +318,14 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
     members.values().filter(|&&members| members > 1).count()
 }
 
+/// The first function for which a new body was made, if it is one.
+fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
+    let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
+    let shared = plan.shared_bodies().iter().find(|shared| shared.function == body);
+    let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);
+    for_similar.or(shared.map(|shared| shared.body_of))
+}
+
 fn by_disposition<I>(
     dispositions: impl Iterator<Item = Disposition<I>>,
 ) -> Vec<(&'static str, usize)> {
@@ -344,11 +352,15 @@ fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)
     Reason::ALL.into_iter().map(|reason| (reason.id(), count(reason))).collect()
 }
 
-/// The classes that save most, the largest first; of equal ones the first by number.
+/// The classes and sets that save most, the largest first; of equal ones the first by number.
 fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
-        let (representative, class) = classes.entry(entry.class()).or_insert_with(|| {
+        // What is told is told to one body, whatever class it was of.
+        let told = !entry.arguments().is_empty();
+        let to = entry.disposition().representative().filter(|_| told);
+        let group = to.map_or(entry.class(), |to| plan.entry(to).class());
+        let (representative, class) = classes.entry(group).or_insert_with(|| {
             (None, Class { representative: String::new(), merged: 0, saved: 0 })
         });
         if let Some(to) = entry.disposition().representative() {
@@ -363,9 +375,12 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
         .filter_map(|(representative, class)| {
             let representative = representative?;
             let symbol = plan.entry(representative).symbol();
-            let name = match representative.index() < unit.functions.len() {
-                true => unit.names.display(symbol),
-                false => "(a new shared body)".to_owned(),
+            let name = match new_body_for(plan, representative) {
+                None => unit.names.display(symbol),
+                Some(first) => {
+                    let first = unit.names.display(plan.entry(first).symbol());
+                    format!("(new, for {first})")
+                }
             };
             Some(Class { representative: name, ..class })
         })
