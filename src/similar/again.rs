@@ -6,14 +6,15 @@
 //! into the plan.
 //!
 //! What it does *not* do: a function of the unit is not weakened a second time; one that would have to be
-//! equals only itself here. With `Canonicalize::Optimize` it does nothing: what is equal after
+//! equals only itself here, as does a body of which others are told where it is, if it were that of a function
+//! that other libraries see. With `Canonicalize::Optimize` it does nothing: what is equal after
 //! it was rewritten and optimised need not be when it is rewritten last.
 
 use super::{Search, current};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::facts::Fact;
-use crate::options::{Attributes, Canonicalize, Options, Prebucket, Prove, Similar};
+use crate::options::{Attributes, Canonicalize, Linkage, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, MergedBody, Plan};
 use crate::remarks::Reason;
 use crate::summary::Observed;
@@ -68,21 +69,35 @@ impl Search<'_> {
         let mut apart: EntitySet<FunctionIndex> = EntitySet::new();
         for _ in 0..TRIES {
             let (functions, found) = self.plan_again(observed, &apart);
-            // Who calls what they are equal to may call them only with fewer promises than they make.
-            let promise_more: Vec<FunctionIndex> = found
+            let stay: Vec<FunctionIndex> = found
                 .entries()
-                .filter(|(_, entry)| entry.weakened.is_some())
+                .filter(|&found| self.must_stay(&functions, found))
                 .map(|(at, _)| functions[at.index()])
-                .filter(|&function| self.plan.merged_body(function).is_none())
                 .collect();
-            if promise_more.is_empty() {
+            if stay.is_empty() {
                 self.merge_again(&functions, &found);
                 return;
             }
-            for function in promise_more {
+            for function in stay {
                 apart.insert(function);
             }
         }
+    }
+
+    /// Whether what was found for a function cannot be written into the plan.
+    fn must_stay(&self, functions: &[FunctionIndex], (at, found): (FunctionIndex, &Entry)) -> bool {
+        let function = functions[at.index()];
+        if self.plan.merged_body(function).is_none() {
+            // Who calls what it is equal to may call it only with fewer promises than it makes.
+            return found.weakened.is_some();
+        }
+        // Others are told its address, and that of a function that others see is not always its own.
+        let Some(to) = found.disposition().representative() else {
+            return false;
+        };
+        let linkage = self.plan.entry(functions[to.index()]).attributes.linkage;
+        let told = self.uses.survives(self.plan, function).is_some();
+        told && !matches!(linkage, Linkage::Local | Linkage::Hidden)
     }
 
     /// Plans what is kept, by number, with these functions equal to themselves only.
@@ -113,8 +128,10 @@ impl Search<'_> {
             let attributes = Attributes {
                 pinned: entry.attributes.pinned || observed.points_inside(entry.symbol()),
                 no_merge: entry.attributes.no_merge || malformed || apart.contains(function),
-                // What is told to others is not seen in the bodies.
-                symbol_used: self.uses.survives(self.plan, function).is_some(),
+                // What is told to others is not seen in the bodies. It can be the address of another one
+                // instead of that of a body of the plan.
+                symbol_used: self.plan.merged_body(function).is_none()
+                    && self.uses.survives(self.plan, function).is_some(),
                 ..entry.attributes
             };
             if merger.add(entry.symbol().clone(), &body, attributes).is_ok() {
