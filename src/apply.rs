@@ -8,7 +8,7 @@
 //! It does not drop bodies, emit thunks or define aliases: that is the caller's back end, with
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
-use crate::argument::{Appended, Argument, append, extended};
+use crate::argument::{Appended, Argument, append, extended_signature};
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
 use crate::encoding::Encoding;
 use crate::facts::Fact;
@@ -158,7 +158,7 @@ pub(crate) fn redirect(
         }
         if let Some(arguments) = arguments {
             let signature = func.dfg.ext_funcs[func_ref].signature;
-            let signature = extended(&func.dfg.signatures[signature], &arguments);
+            let signature = extended_signature(&func.dfg.signatures[signature], &arguments);
             func.dfg.ext_funcs[func_ref].signature = func.import_signature(signature);
             let arguments = arguments.iter().map(|argument| argument.redirected(address));
             appended.insert(func_ref, arguments.collect());
@@ -346,7 +346,7 @@ pub fn call_thunk(
 ) -> Function {
     let &CallThunks { tail_calls, colocated } = options;
     let mut func = Function::with_name_signature(name, signature.clone());
-    let sig = func.import_signature(extended(signature, arguments));
+    let sig = func.import_signature(extended_signature(signature, arguments));
     let name = user_name(&mut func, to.clone());
     let callee =
         func.import_function(ExtFuncData { name, signature: sig, colocated, patchable: false });

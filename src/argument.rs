@@ -117,8 +117,10 @@ impl Argument {
     }
 }
 
-/// The signature of a body that takes these arguments behind the parameters of `signature`.
-pub(crate) fn extended(signature: &Signature, arguments: &[Argument]) -> Signature {
+/// The signature of a body that takes these arguments behind the parameters of `signature`: of what
+/// [`call_thunk`](crate::call_thunk) calls, and of what rewritten calls refer to. Narrow integers that are passed
+/// on the stack can be extended in it.
+pub fn extended_signature(signature: &Signature, arguments: &[Argument]) -> Signature {
     let mut extended = signature.clone();
     for argument in arguments {
         extended.params.push(told_by(argument.ty(), extended.params.len()));

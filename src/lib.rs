@@ -115,7 +115,7 @@ mod target;
 mod unit;
 
 pub use apply::call_thunk;
-pub use argument::Argument;
+pub use argument::{Argument, extended_signature};
 pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]

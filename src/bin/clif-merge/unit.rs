@@ -17,8 +17,8 @@ use crate::scan::{Scan, Scanned, scan};
 use crate::told::told;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cranelift_codegen::ir::{
-    AbiParam, ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, Signature,
-    UserExternalName, UserFuncName,
+    ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
+    UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
@@ -27,6 +27,7 @@ use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{ir, verify_function};
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
+    extended_signature,
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
@@ -573,7 +574,10 @@ fn check_function(
     }
     if let Some((kind, target)) = &given.became {
         match defined.get(target) {
-            Some(&index) if is_extended(&unit.functions[index].signature, func) => {
+            Some(&index)
+                if unit.functions[index].signature
+                    == extended_signature(&func.signature, &told(func)) =>
+            {
                 if !only_calls(func, target) {
                     bail!(
                         "{}: function {} says '{}={}', but its body is not a call of {3} with \
@@ -601,14 +605,6 @@ fn check_function(
         }
     }
     Ok(())
-}
-
-/// Whether a signature is that of a function which is told what `func` passes behind its parameters.
-fn is_extended(signature: &Signature, func: &Function) -> bool {
-    let mut extended = func.signature.clone();
-    let told = told(func);
-    extended.params.extend(told.iter().map(|argument| AbiParam::new(argument.ty())));
-    *signature == extended
 }
 
 /// Whether a function does nothing but call `target` with its own parameters and constants, and return
