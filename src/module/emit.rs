@@ -224,7 +224,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    fn observe_pointer(&mut self, namespace: u32, index: u32) {
+    /// What is not defined yet and is pointed to must be found by its symbol when it comes.
+    pub(super) fn observe_pointer(&mut self, namespace: u32, index: u32) {
         match namespace {
             0 => {
                 let state = &mut self.functions[FuncId::from_u32(index)];

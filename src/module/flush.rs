@@ -341,6 +341,10 @@ impl<M: Module> MergingModule<M> {
                 _ => None,
             };
             let told: Vec<Argument> = told.iter().map(|told| told.redirected(&name)).collect();
+            // A thunk tells it now, and callers whenever they come.
+            for UserExternalName { namespace, index } in told.iter().filter_map(Argument::symbol) {
+                self.observe_pointer(*namespace, *index);
+            }
             let state = &mut self.functions[*function];
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index && told.is_empty();

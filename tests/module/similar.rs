@@ -95,6 +95,53 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     module.finish().unwrap().emit().unwrap();
 }
 
+/// A function of some size that calls another one.
+fn mixes_with(name: &str, callee: &str) -> String {
+    let mixes = mixes("local", name, 1);
+    let call = format!("    fn0 = %{callee}(i64) -> i64 system_v\nblock0(v0: i64):\n");
+    mixes.replace("block0(v0: i64):\n", &call).replace("iconst.i64 1", "call fn0(v0)")
+}
+
+/// A thunk that was emitted tells a body the address of a function that comes later, and is merged then.
+#[test]
+fn what_thunks_tell_is_there_when_it_comes_later() {
+    let callers = mixes_with("f", "a") + &mixes_with("g", "b");
+    let callees = mixes("local", "a", 5) + &mixes("local", "b", 5) + &mixes("local", "c", 5);
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() };
+    let mut plain = merging_jit();
+    let mut module = MergingModule::with_options(jit(), options);
+    for module in [&mut plain, &mut module] {
+        declare_all(module, &(callers.clone() + &callees));
+        define_all(module, &callers);
+        module.flush().unwrap();
+        define_all(module, &callees);
+        module.finalize_definitions().unwrap();
+    }
+    assert_eq!(module.stats().shared_bodies, 1);
+    for name in ["f", "g"] {
+        assert_eq!(call(&module, name, 7), call(&plain, name, 7), "{name}");
+    }
+}
+
+/// The same without thunks: who calls the functions comes last, when what they called is gone already.
+#[test]
+fn what_is_told_by_callers_is_there_when_these_come_last() {
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let mut module = MergingModule::with_options(object(), options);
+    let between = mixes_with("f", "a") + &mixes_with("g", "b");
+    let callees = mixes("local", "a", 5) + &mixes("local", "b", 6);
+    let last = calls("export", "d", "f");
+    declare_all(&mut module, &(between.clone() + &callees + &last));
+    for functions in [between, callees, last] {
+        define_all(&mut module, &functions);
+        module.flush().unwrap();
+    }
+    assert_eq!(module.stats().shared_bodies, 2);
+    let (disposition, _) = module.outcome(id(&module, "a")).unwrap();
+    assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
+    module.finish().unwrap().emit().unwrap();
+}
+
 /// What calls one of two pairs of functions, and has a constant of its own.
 fn calls_a_pair(name: &str, [f, g]: [&str; 2], k: usize) -> String {
     let steps: String = (8..20)
