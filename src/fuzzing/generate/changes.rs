@@ -447,7 +447,8 @@ fn access(
             _ => return None,
         },
         (Kind::SlotOffset, Some(slot)) if fits => match &mut func.dfg.insts[slot.address] {
-            I::StackAddr { offset, .. } => {
+            // Part of the place may be in the access, and aarch64 has no addresses in front of a slot.
+            I::StackAddr { offset, .. } if i32::from(*offset) + distance >= 0 => {
                 *offset = Offset32::new(i32::from(*offset) + distance);
             }
             _ => return None,
