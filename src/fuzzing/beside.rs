@@ -6,6 +6,7 @@
 //!
 //! It does *not* say who is equal to whom: that is for oracles that need not be told.
 
+use crate::Plan;
 use crate::fuzzing::generate::weaken::weaken;
 use crate::fuzzing::program::{ADDED, DOORS, Definition, Parts, Program};
 use crate::fuzzing::recipes::{Member, Unit};
@@ -13,19 +14,14 @@ use crate::fuzzing::support::{Rng, free};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use std::collections::HashMap;
 
-/// The functions of `unit`, called `u0:N`, and what is emitted of them when they are merged, called `u0:N` as
-/// well, further up. Both have the same data objects. Some functions promise less than they did.
+/// The functions of `unit`, called `u0:N`, and what is emitted of them after `plan`, called `u0:N` as well,
+/// further up. Both have the same data objects. Some functions promise less than they did.
 ///
 /// What is new in the merged unit takes addresses and offsets as parameters, so only functions of
 /// `unit` may be called with anything: those at the places for which the second result has `true`.
-///
-/// # Panics
-///
-/// If the unit cannot be planned.
-pub fn beside_merged(unit: &Unit, seed: u64) -> (Unit, Vec<bool>) {
+pub fn beside_merged(unit: &Unit, plan: &Plan, seed: u64) -> (Unit, Vec<bool>) {
     let mut rng = Rng::new(seed);
-    let parts = Parts::from(unit);
-    let program = Program::merged(&parts, &parts.plan());
+    let program = Program::merged(&Parts::from(unit), plan);
     let first = unit.functions.len();
     let mut symbols: HashMap<UserExternalName, UserExternalName> = HashMap::new();
     let mut functions = unit.functions.clone();

@@ -257,9 +257,22 @@ impl fmt::Display for Tally {
 /// inputs. A unit in which nothing merges is not run.
 #[track_caller]
 pub fn check(unit: &Parts<'_>, seed: u64, effort: Effort, host: &mut Host<'_>) -> Tally {
-    let Some(comparison) = Comparison::new(unit, seed, effort) else {
+    check_some(unit, &vec![true; unit.functions.len()], seed, effort, host)
+}
+
+/// [`check`], but calls only functions at the places of the unit for which `called` has `true`.
+#[track_caller]
+pub fn check_some(
+    unit: &Parts<'_>,
+    called: &[bool],
+    seed: u64,
+    effort: Effort,
+    host: &mut Host<'_>,
+) -> Tally {
+    let Some(mut comparison) = Comparison::new(unit, seed, effort) else {
         return Tally { idle: 1, ..Tally::default() };
     };
+    comparison.call_only(called);
     match comparison.run(host) {
         Ok(tally) => tally,
         Err(difference) => panic!("{difference}"),
@@ -301,7 +314,7 @@ impl Comparison {
     }
 
     /// Calls only functions at the places of the unit for which `called` has `true`.
-    pub fn call_only(&mut self, called: &[bool]) {
+    fn call_only(&mut self, called: &[bool]) {
         for (program, invocations) in self.programs.iter_mut().zip(&mut self.invocations) {
             let entries = program.entries.iter().zip(called);
             let left: Vec<Entry> =

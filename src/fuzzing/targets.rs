@@ -6,7 +6,7 @@
 use crate::fuzzing::beside::beside_merged;
 use crate::fuzzing::check::check_unit;
 use crate::fuzzing::classes::classes;
-use crate::fuzzing::differential::{Comparison, Effort, Host, Tally};
+use crate::fuzzing::differential::{Effort, Host, Tally, check_some};
 use crate::fuzzing::generate::expected::Relation;
 use crate::fuzzing::generate::function::Profile;
 use crate::fuzzing::generate::opcodes::Machine;
@@ -207,7 +207,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         panic!("{refutation}");
     }
     if !plan.merged_bodies().is_empty() {
-        check_unit(&beside_merged(unit, rng.word()).0);
+        check_unit(&beside_merged(unit, &plan, rng.word()).0);
     }
     if fault == Fault::DigestTrusted {
         // No plan for the checker: the promises of functions of different shapes cannot be compared.
@@ -236,15 +236,11 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
         return Ok(Tally::default());
     }
     let mut called = vec![true; unit.functions.len()];
-    if seed % 2 == 1 && !unit.plan().merged_bodies().is_empty() {
-        (unit, called) = beside_merged(&unit, seed);
+    if seed % 2 == 1 {
+        let plan = unit.plan();
+        if !plan.merged_bodies().is_empty() {
+            (unit, called) = beside_merged(&unit, &plan, seed);
+        }
     }
-    let Some(mut comparison) = Comparison::new(&Parts::from(&unit), seed, Effort::default()) else {
-        return Ok(Tally { idle: 1, ..Tally::default() });
-    };
-    comparison.call_only(&called);
-    match comparison.run(host) {
-        Ok(tally) => Ok(tally),
-        Err(difference) => panic!("{difference}"),
-    }
+    Ok(check_some(&Parts::from(&unit), &called, seed, Effort::default(), host))
 }
