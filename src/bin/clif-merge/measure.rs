@@ -31,6 +31,14 @@ pub struct Sizes {
     pub after: Vec<u32>,
 }
 
+impl Sizes {
+    /// Bytes that are saved at a function, or taken if it is new: negative.
+    pub fn saved(&self, function: FunctionIndex) -> i64 {
+        let size = |sizes: &[u32]| sizes.get(function.index()).map_or(0, |&size| i64::from(size));
+        size(&self.before) - size(&self.after)
+    }
+}
+
 /// Visits every instruction and every operand once: the least that anything that looks at all
 /// functions takes.
 pub fn walk(functions: &[Function]) -> Duration {

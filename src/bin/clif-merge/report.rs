@@ -367,8 +367,7 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
             *representative = Some(to);
             class.merged += 1;
         }
-        let size = |sizes: &[u32]| sizes.get(function.index()).map_or(0, |&size| i64::from(size));
-        class.saved += size(&sizes.before) - size(&sizes.after);
+        class.saved += sizes.saved(function);
     }
     let mut classes: Vec<Class> = classes
         .into_values()

@@ -2,7 +2,6 @@
 
 use crate::measure::{Sizes, total};
 use crate::table::{Align, render, thousands};
-use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,18 +57,13 @@ pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
     if similar.is_empty() {
         return 0;
     }
-    let size = |sizes: &[u32], function: FunctionIndex| {
-        sizes.get(function.index()).map_or(0, |&size| i64::from(size))
-    };
     let equal = plan.entries().filter(|(function, entry)| {
         entry.disposition() != Disposition::Keep && !similar.contains(function)
     });
-    let equal: i64 = equal
-        .map(|(function, _)| size(&sizes.before, function) - size(&sizes.after, function))
-        .sum();
-    let shared = plan.shared_bodies().iter().map(|shared| size(&sizes.after, shared.function));
-    let all = total(&sizes.before) as i64 - total(&sizes.after) as i64;
-    all - (equal - shared.sum::<i64>())
+    let equal = equal.map(|(function, _)| function);
+    let shared = plan.shared_bodies().iter().map(|shared| shared.function);
+    let by_equal: i64 = equal.chain(shared).map(|function| sizes.saved(function)).sum();
+    total(&sizes.before) as i64 - total(&sizes.after) as i64 - by_equal
 }
 
 impl Similar {
