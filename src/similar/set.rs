@@ -151,13 +151,9 @@ impl Search<'_> {
         direct
     }
 
-    /// What splitting a set must know. `None` if its functions are equal, and were left alone, or cannot be
-    /// told something.
+    /// What splitting a set must know. `None` if its functions cannot be told something.
     fn problem(&mut self, set: &Set<'_>, direct: &[usize]) -> Option<Problem> {
         let Set { table, rows: set, parameters } = set;
-        if parameters.is_empty() {
-            return None;
-        }
         let function = table.function(set[0]);
         let first = self.current(function);
         let rows = set.iter().map(|&row| {

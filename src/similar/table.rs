@@ -48,7 +48,7 @@ pub(super) struct Parameter {
     pub columns: Vec<usize>,
 }
 
-/// Functions that differ only where parameters can stand, two or more.
+/// Functions that differ, and only where parameters can stand: two or more.
 pub(super) struct Set<'a> {
     pub table: &'a Table,
     /// Ascending.
@@ -253,7 +253,9 @@ impl<'a> Set<'a> {
     /// The sets of a table.
     pub fn of(table: &'a Table) -> impl Iterator<Item = Set<'a>> {
         let sets = table.sets().into_iter().filter(|rows| rows.len() > 1);
-        sets.map(move |rows| Set { table, parameters: table.parameters(&rows), rows })
+        let sets = sets.map(move |rows| Set { table, parameters: table.parameters(&rows), rows });
+        // Equal functions that were left alone.
+        sets.filter(|set| !set.parameters.is_empty())
     }
 
     /// The symbols that could be told: those in which functions differ.
