@@ -49,7 +49,7 @@ pub use unit::{Proof, prove};
 use crate::options::{ComparePolicy, Options};
 use crate::target::Target;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use simulation::{Failure, Simulation};
 use terms::Told;
 
@@ -122,12 +122,14 @@ pub(crate) trait Symbols {
         original: &UserExternalName,
     ) -> bool;
 
-    /// Whether a call to one symbol that tells it this may stand where there was a call to another.
+    /// Whether a call to one symbol that tells it this may stand where there was a call to another, by this
+    /// signature.
     fn told_stands_for(
         &mut self,
         kept: &UserExternalName,
         told: Vec<Told>,
         original: &UserExternalName,
+        signature: &Signature,
     ) -> bool;
 }
 
@@ -144,6 +146,7 @@ impl Symbols for Themselves {
         _: &UserExternalName,
         _: Vec<Told>,
         _: &UserExternalName,
+        _: &Signature,
     ) -> bool {
         false
     }

@@ -247,10 +247,10 @@ pub(super) fn told_callee(
         },
     };
     let signatures = (a.dfg.signatures.get(signature), b.dfg.signatures.get(meant.signature));
-    let (Some(signature), Some(extended)) = signatures else {
+    let (Some(signature), Some(plain)) = signatures else {
         return Err(Mismatch::CalleeSignature);
     };
-    let mut extended = extended.clone();
+    let mut extended = plain.clone();
     let types = told.iter().map(|&arg| a.dfg.value_type(arg));
     extended.params.extend(told_by(extended.params.len(), types));
     require(*signature == extended, Mismatch::CalleeSignature)?;
@@ -262,7 +262,7 @@ pub(super) fn told_callee(
     };
     let stands = match told.is_empty() {
         true => simulation.symbols.stands_for(Use::Call, &symbol, meant),
-        false => simulation.symbols.told_stands_for(&symbol, told, meant),
+        false => simulation.symbols.told_stands_for(&symbol, told, meant, plain),
     };
     require(stands, Mismatch::Reference)
 }

@@ -13,7 +13,7 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Opcode, UserExternalName, UserFuncName,
+    ExternalName, Function, GlobalValueData, Opcode, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
@@ -56,7 +56,7 @@ pub fn prove(
 ) -> Result<Proof, Refutation> {
     let mut prover = Prover {
         plan,
-        tells: plan.entries().any(|(_, entry)| !entry.arguments().is_empty()),
+        signatures: signatures(plan, bodies),
         emitted: EmittedBodies::of(plan),
         options,
         bodies,
@@ -67,6 +67,13 @@ pub fn prove(
     prover.data()?;
     prover.related()?;
     Ok(prover.proof)
+}
+
+/// The signatures of all functions of the unit, if any function is told something.
+fn signatures(plan: &Plan, bodies: &mut dyn Bodies) -> Option<Vec<Signature>> {
+    let tells = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
+    let functions = (0..plan.added()).map(FunctionIndex::new);
+    tells.then(|| functions.map(|function| bodies.body(function).signature.clone()).collect())
 }
 
 /// A pair that has to be proved: what is kept, and what it stands for.
@@ -117,8 +124,8 @@ impl EmittedBodies {
 
 struct Prover<'a> {
     plan: &'a Plan,
-    /// Whether any function is told something.
-    tells: bool,
+    /// Of all functions of the unit. `None` if no function is told anything.
+    signatures: Option<Vec<Signature>>,
     emitted: EmittedBodies,
     options: &'a Options<'a>,
     bodies: &'a mut dyn Bodies,
@@ -228,7 +235,7 @@ impl Prover<'_> {
         if keys[0] != keys[1] {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
-        let Prover { plan, tells, emitted, options, bodies, pending, proof: _ } = self;
+        let Prover { plan, signatures, emitted, options, bodies, pending, proof: _ } = self;
         let meant = bodies.body(original);
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
@@ -242,9 +249,9 @@ impl Prover<'_> {
                 canonicalized(meant, options.canonicalize),
             ),
         };
-        let told = tells.then_some(told);
+        let told = signatures.is_some().then_some(told);
         let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
-        let mut symbols = InUnit { plan, emitted, pending };
+        let mut symbols = InUnit { plan, signatures: signatures.as_deref(), emitted, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
             let Failure { mismatch, at } = failure;
             let symbol = |function| plan.entry(function).symbol().clone();
@@ -418,7 +425,7 @@ impl Prover<'_> {
 
     /// Proves that `kept`, with the pointers that it gets, stands for `original`.
     fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
-        let Prover { plan, tells: _, emitted, options: _, bodies, pending, proof: _ } = self;
+        let Prover { plan, signatures, emitted, options: _, bodies, pending, proof: _ } = self;
         let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
         let wrong = |mismatch| Err(refuted(a.symbol().clone(), b.symbol().clone(), mismatch));
         let (x, y) = (a.attributes, b.attributes);
@@ -435,7 +442,7 @@ impl Prover<'_> {
             return wrong(Mismatch::Data);
         }
         let (mut pointers, mut others) = (sorted(relocations), sorted(&y.relocations));
-        let mut symbols = InUnit { plan, emitted, pending };
+        let mut symbols = InUnit { plan, signatures: signatures.as_deref(), emitted, pending };
         loop {
             match (pointers.next(), others.next()) {
                 (None, None) => return Ok(()),
@@ -525,6 +532,7 @@ fn require_alignment(
 /// Symbols as a plan has them.
 struct InUnit<'a> {
     plan: &'a Plan,
+    signatures: Option<&'a [Signature]>,
     emitted: &'a EmittedBodies,
     pending: &'a mut Pending,
 }
@@ -562,11 +570,17 @@ impl Symbols for InUnit<'_> {
         kept: &UserExternalName,
         told: Vec<Told>,
         original: &UserExternalName,
+        signature: &Signature,
     ) -> bool {
         let functions = (self.plan.function(kept), self.plan.function(original));
         let (Some(kept), Some(original)) = functions else {
             return false;
         };
+        // What is told comes behind the arguments that the original takes, not behind those of the call.
+        let own = self.signatures.and_then(|signatures| signatures.get(original.index()));
+        if own != Some(signature) {
+            return false;
+        }
         // Whatever defines a symbol must get the calls of it.
         let by_name = [kept, original].map(|function| {
             let attributes = &self.plan.entry(function).attributes;

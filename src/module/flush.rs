@@ -20,7 +20,7 @@ use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{ExtFuncData, Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
@@ -124,8 +124,11 @@ impl<M: Module> MergingModule<M> {
         let mut functions = Vec::new();
         let mut place = Vec::new();
         for (at, (function, definition)) in pending.functions.iter().enumerate() {
-            if let Definition::Body { .. } = definition {
+            if let Definition::Body { func, .. } = definition {
                 let mut attributes = self.attributes_of(*function);
+                let declaration = self.inner.declarations().get_function_decl(*function);
+                // Who comes later and calls it as it is declared does not call it as it is.
+                attributes.symbol_used |= func.signature != declaration.signature;
                 match back_end {
                     // A module of which nothing is known wants code for everything.
                     BackEnd::Any => attributes.symbol_used = true,
@@ -364,7 +367,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Functions of which no code was left, because nobody took their addresses, get some when what is
-    /// about to be emitted takes them.
+    /// about to be emitted takes them, or calls them as if they had another signature.
     fn keep_addresses(&mut self, pending: &Pending, unit: &Unit) -> ModuleResult<()> {
         if self.stats.redirects + self.stats.aliases == 0 {
             return Ok(());
@@ -384,6 +387,9 @@ impl<M: Module> MergingModule<M> {
                         GlobalValueData::Symbol { name, .. } => Some(name),
                         _ => None,
                     });
+                    let misused = func.dfg.ext_funcs.values();
+                    let misused = misused.filter(|callee| self.is_misused(func, callee));
+                    let callees = callees.chain(misused.map(|callee| &callee.name));
                     callees.chain(globals).filter_map(|n| user_symbol(func, n)).for_each(&mut take);
                 }
                 Definition::Bytes { relocs, .. } => {
@@ -409,6 +415,18 @@ impl<M: Module> MergingModule<M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether `func` refers, as if it had another signature, to a function for which callers tell a body
+    /// something: they would tell it behind other arguments.
+    fn is_misused(&self, func: &Function, callee: &ExtFuncData) -> bool {
+        let Some(UserExternalName { namespace: 0, index }) = user_symbol(func, &callee.name) else {
+            return false;
+        };
+        let function = FuncId::from_u32(*index);
+        let declaration = self.inner.declarations().get_function_decl(function);
+        let signature = func.dfg.signatures.get(callee.signature);
+        !self.functions[function].told.is_empty() && signature != Some(&declaration.signature)
     }
 
     /// Makes a thunk of a function of which no code was left.

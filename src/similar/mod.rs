@@ -21,6 +21,7 @@ mod cost;
 mod fold;
 mod loops;
 mod set;
+mod signatures;
 mod split;
 mod switch;
 mod table;

@@ -6,6 +6,7 @@
 //! values in every row are one parameter; all others are parameters of their own. This module compares; it
 //! does *not* know what pays.
 
+use super::signatures::Numbers;
 use super::value::{Value, blocks_with_addresses, value_at};
 use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
@@ -15,7 +16,7 @@ use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_codegen::ir::{Function, UserExternalName};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -34,7 +35,7 @@ pub(super) struct Table {
     /// What a cell is; `None` if nothing else could stand there.
     values: Vec<Option<Value>>,
     number: HashMap<Vec<u8>, Cell, FxBuildHasher>,
-    signatures: HashMap<Signature, u32, FxBuildHasher>,
+    signatures: Numbers,
     /// For each row its facts, of which most rows have the same.
     facts: Vec<u32>,
     distinct_facts: Vec<Vec<Fact>>,
@@ -64,7 +65,7 @@ impl Table {
             cells: Vec::new(),
             values: Vec::new(),
             number: HashMap::default(),
-            signatures: HashMap::default(),
+            signatures: Numbers::default(),
             facts: Vec::new(),
             distinct_facts: Vec::new(),
             facts_number: BTreeMap::new(),
@@ -142,17 +143,22 @@ impl Table {
                     key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
                     key.extend_from_slice(&bytes.to_le_bytes());
                 }
+                // Nobody knows what a call of itself as something else would have to pass on.
+                Some(Value::Callee { symbol, signature, .. })
+                    if Some(symbol) == own && **signature == body.signature =>
+                {
+                    key.push(0);
+                }
                 // By symbol. Equal functions that both stay need not promise the same.
-                Some(Value::Callee { symbol, .. }) if Some(symbol) == own => key.push(0),
                 Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
                     key.push(4);
                     push_symbol(&mut key, symbol);
-                    key.extend_from_slice(&self.signature(signature).to_le_bytes());
+                    key.extend_from_slice(&self.signatures.of(signature).to_le_bytes());
                 }
                 Some(Value::Function { ty: _, symbol, signature, colocated: _ }) => {
                     key.push(5);
                     push_symbol(&mut key, symbol);
-                    key.extend_from_slice(&self.signature(signature).to_le_bytes());
+                    key.extend_from_slice(&self.signatures.of(signature).to_le_bytes());
                 }
                 Some(Value::Address { ty: _, symbol, offset, colocated: _ }) => {
                     key.push(6);
@@ -185,17 +191,6 @@ impl Table {
             }
         };
         self.facts.push(number);
-    }
-
-    fn signature(&mut self, signature: &Signature) -> u32 {
-        let next = self.signatures.len() as u32;
-        match self.signatures.get(signature) {
-            Some(&number) => number,
-            None => {
-                self.signatures.insert(signature.clone(), next);
-                next
-            }
-        }
     }
 
     /// Rows that have everything in common that cannot become a parameter: each set ascending, and the sets

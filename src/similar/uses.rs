@@ -1,6 +1,7 @@
 //! Who refers to the functions that a plan keeps: how often they are called, and whether more than calls
 //! needs their symbols.
 
+use super::signatures::References;
 use crate::apply::user_symbol;
 use crate::argument::called;
 use crate::data::DataObject;
@@ -21,6 +22,8 @@ struct Use {
     calls: u32,
     address: bool,
     patchable: bool,
+    /// Something calls it as if it had another signature.
+    misused: bool,
     /// A thunk jumps to it, or it has another name.
     led_to: bool,
 }
@@ -41,6 +44,7 @@ impl Uses {
         keep_symbols: bool,
     ) -> Uses {
         let mut uses = Uses { of: SecondaryMap::new(), keep_symbols };
+        let mut signatures = References::default();
         for (function, entry) in plan.entries() {
             match entry.disposition() {
                 Disposition::Keep => {}
@@ -51,8 +55,13 @@ impl Uses {
                 Disposition::Redirect { to: _ } => continue,
             }
             if let Some(body_of) = plan.body_of(function) {
-                uses.add(plan, bodies.body(body_of));
+                let body = bodies.body(body_of);
+                signatures.define(function, &body.signature);
+                uses.add(plan, body, &mut signatures);
             }
+        }
+        for function in signatures.misused() {
+            uses.of[function].misused = true;
         }
         for (function, entry) in plan.entries() {
             let symbol = entry.symbol();
@@ -72,8 +81,15 @@ impl Uses {
         uses
     }
 
-    fn add(&mut self, plan: &Plan, func: &Function) {
+    fn add(&mut self, plan: &Plan, func: &Function, signatures: &mut References) {
         let function = |symbol: &UserExternalName| plan.function(plan.call_symbol(symbol));
+        for callee in func.dfg.ext_funcs.values() {
+            if let Some(signature) = func.dfg.signatures.get(callee.signature)
+                && let Some(callee) = user_symbol(func, &callee.name).and_then(function)
+            {
+                signatures.refer(callee, signature);
+            }
+        }
         for block in func.layout.blocks() {
             for inst in func.layout.block_insts(block) {
                 if let Some(callee) = called(func, inst)
@@ -115,7 +131,7 @@ impl Uses {
     pub fn survives(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
         let kept = || self.keep_symbols.then_some(Reason::SymbolUsed);
         let attributes = &plan.entry(function).attributes;
-        let Use { calls: _, address, patchable, led_to } = self.of[function];
+        let Use { calls: _, address, patchable, misused, led_to } = self.of[function];
         #[cfg(feature = "fuzzing")]
         let address = address && !sabotage::is(Fault::ToldAddressGone);
         match attributes.linkage {
@@ -124,6 +140,8 @@ impl Uses {
             Linkage::Local if patchable => Some(Reason::PatchableCalls),
             Linkage::Local if address => Some(Reason::AddressTaken),
             Linkage::Local if led_to || attributes.symbol_used => Some(Reason::SymbolUsed),
+            // Nobody knows behind which arguments it would have to tell a body something.
+            Linkage::Local if misused => Some(Reason::SymbolUsed),
             Linkage::Local => kept(),
         }
     }

@@ -9,8 +9,8 @@ use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::{free, parse_one};
 use cranelift_mergefunc::{
-    Argument, Attributes, Disposition, Options, Plan, Policy, Prove, Reason, Similar, Target,
-    cranelift_codegen,
+    Argument, Attributes, Disposition, FunctionIndex, Options, Plan, Policy, Prove, Reason,
+    Similar, Target, cranelift_codegen,
 };
 
 /// A function with constants at places of its own, large enough to share its body.
@@ -210,4 +210,59 @@ block0(v0: i64):
     assert_eq!(told(&plan), [[5], [7], [11], [13]]);
     let text = kept[&plan.merged_bodies()[1].function].to_string();
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
+}
+
+/// What calls u0:`callee` with so many arguments, whatever it takes.
+fn caller(own: u32, callee: u32, arguments: usize) -> Member {
+    let (types, values) = (vec!["i64"; arguments].join(", "), vec!["v0"; arguments].join(", "));
+    let body = parse_one(&format!(
+        "function u0:{own}(i64) -> i64 tail {{
+    fn0 = u0:{callee}({types}) -> i64 tail
+block0(v0: i64):
+    v1 = call fn0({values})
+    return v1
+}}"
+    ));
+    Member { attributes: free(), body }
+}
+
+/// The verifier does not see whether a function is called as what it is. A call that passes something else does
+/// what it did: it does not tell a body anything, and what it calls stays where it is.
+#[test]
+fn who_calls_it_as_something_else_calls_a_thunk() {
+    let mut functions: Vec<Member> =
+        (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+    functions.extend([caller(3, 2, 3), caller(4, 1, 2)]);
+    let Applied { plan, kept } = check_unit(&unit(functions));
+    let outcomes: Vec<_> = plan.entries().map(|(_, entry)| entry.reason()).collect();
+    assert_eq!(outcomes[1..3], [Reason::Similar, Reason::SymbolUsed]);
+    let calls = |caller: u32| kept[&FunctionIndex::from_u32(caller)].to_string();
+    assert!(calls(3).contains("call fn0(v0, v0, v0)"), "{}", calls(3));
+    assert!(calls(4).contains("call fn0(v0, v0, v2)"), "{}", calls(4));
+}
+
+/// Nor does it see whether a function calls itself as what it is.
+#[test]
+fn who_calls_itself_as_something_else_calls_a_thunk() {
+    for arguments in [1, 2, 3, 9] {
+        let function = |own: u32| {
+            let types = vec!["i64"; arguments].join(", ");
+            let values = vec!["v0"; arguments].join(", ");
+            let Member { body, attributes } = function(own, &[own.into(), 1, 2, 3]);
+            let block = "block0(v0: i64, v1: i64):\n";
+            let call = format!(
+                "    fn0 = colocated u0:{own}({types}) -> i64 tail\n{block}    v100 = call fn0({values})\n"
+            );
+            Member { attributes, body: parse_one(&body.to_string().replace(block, &call)) }
+        };
+        let Applied { plan, .. } = check_unit(&unit((0..3).map(function).collect()));
+        for (_, entry) in plan.entries().take(3) {
+            // Then the body is told which of them it is.
+            let own = |argument: &Argument| argument.symbol() == Some(entry.symbol());
+            assert_eq!(entry.arguments().iter().any(own), arguments != 2, "{arguments}");
+            let thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
+            assert!(thunk || arguments == 2, "{arguments}");
+        }
+        assert_eq!(plan.merged_bodies().len(), 1);
+    }
 }

@@ -2,9 +2,11 @@
 //! come later.
 
 use crate::support::{
-    address, call, calls, declare_all, define_all, id, insignificant, jit, merging_jit, object,
+    address, call, calls, declare, declare_all, define, define_all, id, insignificant, jit,
+    merging_jit, object,
 };
 use cranelift_mergefunc::{Disposition, MergingModule, ModuleOptions, Policy, Similar};
+use cranelift_module::Linkage;
 
 /// A function of some size, which has a constant of its own.
 fn mixes(linkage: &str, name: &str, k: i64) -> String {
@@ -92,6 +94,47 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     module.flush().unwrap();
     // The address is that of the function, and not of a body that must be told something.
     assert!(gone(&module, "a") && !gone(&module, "b"));
+    module.finish().unwrap().emit().unwrap();
+}
+
+/// The functions are gone when callers come that pass something else than they take: these call what they called,
+/// and tell no body anything.
+#[test]
+fn callers_that_come_later_and_pass_something_else_call_a_thunk() {
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let mut module = MergingModule::with_options(object(), options);
+    let first = mixes("local", "a", 1) + &mixes("local", "b", 2);
+    define_all(&mut module, &first);
+    module.flush().unwrap();
+    let became = |module: &MergingModule<_>, name| module.outcome(id(module, name)).unwrap().0;
+    assert!(matches!(became(&module, "b"), Disposition::Redirect { .. }));
+    let calls = |name: &str, callee: &str, own: &str, passed: &str| {
+        calls("export", name, callee)
+            .replace(&format!("%{callee}(i64)"), &format!("%{callee}({own})"))
+            .replace("fn0(v0)", &format!("fn0({passed})"))
+    };
+    define_all(&mut module, &calls("right", "a", "i64", "v0"));
+    define_all(&mut module, &calls("wrong", "b", "i64, i64", "v0, v0"));
+    module.flush().unwrap();
+    assert!(matches!(became(&module, "a"), Disposition::Redirect { .. }));
+    assert!(matches!(became(&module, "b"), Disposition::Thunk { .. }));
+    module.finish().unwrap().emit().unwrap();
+}
+
+/// A function that is not what it is declared as can be called as either.
+#[test]
+fn what_is_not_as_it_is_declared_is_a_thunk() {
+    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let mut module = MergingModule::with_options(object(), options);
+    declare(&mut module, "b", Linkage::Local, "(i64, i64) -> i64 system_v");
+    declare_all(&mut module, &mixes("local", "a", 1));
+    for (name, k) in [("a", 1), ("b", 2)] {
+        define(&mut module, &mixes("local", name, k)).unwrap();
+    }
+    module.flush().unwrap();
+    let became = |module: &MergingModule<_>, name| module.outcome(id(module, name)).unwrap().0;
+    assert!(matches!(became(&module, "a"), Disposition::Redirect { .. }));
+    assert!(matches!(became(&module, "b"), Disposition::Thunk { .. }));
     module.finish().unwrap().emit().unwrap();
 }
 

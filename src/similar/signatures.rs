@@ -1,0 +1,62 @@
+//! Signatures by number, and which functions are referred to as if they had another one.
+//!
+//! Cranelift's verifier does not see whether a function is called as what it is. Such a call does something
+//! all the same, and must go on doing it. This module finds the functions; it does *not* say what that means
+//! for them.
+
+use crate::unit::FunctionIndex;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::Signature;
+use cranelift_entity::SecondaryMap;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// A number for each distinct signature.
+#[derive(Default)]
+pub(super) struct Numbers(HashMap<Signature, u32, FxBuildHasher>);
+
+impl Numbers {
+    /// The number of a signature, in the order in which they come.
+    pub fn of(&mut self, signature: &Signature) -> u32 {
+        let Numbers(numbers) = self;
+        let next = numbers.len() as u32;
+        match numbers.get(signature) {
+            Some(&number) => number,
+            None => {
+                numbers.insert(signature.clone(), next);
+                next
+            }
+        }
+    }
+}
+
+/// The signatures that functions have, and those by which others refer to them.
+#[derive(Default)]
+pub(super) struct References {
+    numbers: Numbers,
+    own: SecondaryMap<FunctionIndex, Option<u32>>,
+    /// As often as there are references.
+    referred: Vec<(FunctionIndex, u32)>,
+}
+
+impl References {
+    /// A function has this signature.
+    pub fn define(&mut self, function: FunctionIndex, signature: &Signature) {
+        self.own[function] = Some(self.numbers.of(signature));
+    }
+
+    /// Somebody refers to a function by this signature.
+    pub fn refer(&mut self, function: FunctionIndex, signature: &Signature) {
+        self.referred.push((function, self.numbers.of(signature)));
+    }
+
+    /// The functions to which somebody refers by another signature than they have. Linear in the number of
+    /// references.
+    pub fn misused(self) -> impl Iterator<Item = FunctionIndex> {
+        let References { numbers: _, own, referred } = self;
+        let misused = move |&(function, number): &(FunctionIndex, u32)| {
+            own[function].is_some_and(|own| own != number)
+        };
+        referred.into_iter().filter(misused).map(|(function, _)| function)
+    }
+}
