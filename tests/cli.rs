@@ -675,3 +675,17 @@ fn why_functions_are_merged_that_were_not_equal() {
     assert!(why(&["%calls_five", "%tells_five"]).text().contains(merged));
     assert!(!why(&["%five", "%seven"]).text().contains(merged));
 }
+
+/// Whoever reads the output may have had enough of it: `clif-merge test filetests | head -1`.
+#[test]
+fn a_closed_pipe_is_no_bug() {
+    let filetest = concat!(env!("CARGO_MANIFEST_DIR"), "/filetests/readme.clif");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/twins.clif");
+    for arguments in [["test", filetest], ["report", sample], ["merge", sample]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = program().args(arguments).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{arguments:?}");
+    }
+}

@@ -6,6 +6,7 @@
 
 use crate::exit::Exit;
 use crate::filetest::{self, Report, Settings, Verdict};
+use crate::output;
 use anyhow::{Context as _, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,7 +60,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     for file in &files {
         let name = file.display();
         if verbose {
-            eprintln!("test: {name}");
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stderr(), "test: {name}");
         }
         let report = filetest::check(file, Settings { foreign, bless });
         let Report { verdict, notes, run_commands: commands, merged: away } = report;
@@ -69,36 +71,43 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             Verdict::Passed => {
                 passed += 1;
                 if verbose {
-                    println!("pass: {name}: {commands} run commands, {away} merged functions");
+                    say(&format!(
+                        "pass: {name}: {commands} run commands, {away} merged functions"
+                    ))?;
                 }
             }
             Verdict::Blessed => {
                 passed += 1;
-                println!("bless: {name}");
+                say(&format!("bless: {name}"))?;
             }
             Verdict::Skipped(reason) => {
                 skipped += 1;
-                println!("skip: {name}: {reason}");
+                say(&format!("skip: {name}: {reason}"))?;
             }
             Verdict::Failed(reason) => {
                 failed += 1;
-                println!("fail: {name}: {}", without_place(&reason, file));
+                say(&format!("fail: {name}: {}", without_place(&reason, file)))?;
             }
         }
         if verbose {
             for note in notes {
-                println!("note: {name}: {note}");
+                say(&format!("note: {name}: {note}"))?;
             }
         }
     }
-    println!(
+    say(&format!(
         "{passed} passed, {failed} failed, {skipped} skipped; {run_commands} run commands; \
          {merged} merged functions"
-    );
+    ))?;
     Ok(match failed {
         0 => Exit::Done.into(),
         _ => Exit::Input.into(),
     })
+}
+
+/// Writes a line to standard output.
+fn say(line: &str) -> Result<()> {
+    output::print(&format!("{line}\n"))
 }
 
 /// A reason without the path at its beginning, which the line already says; the line number stays.
