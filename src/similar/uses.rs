@@ -13,7 +13,7 @@ use crate::remarks::Reason;
 use crate::summary::{Observed, address_uses};
 use crate::unit::{Bodies, FunctionIndex};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{FuncRef, Function, GlobalValueData, UserExternalName};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// What is known of each function.
@@ -83,19 +83,18 @@ impl Uses {
 
     fn add(&mut self, plan: &Plan, func: &Function, signatures: &mut References) {
         let function = |symbol: &UserExternalName| plan.function(plan.call_symbol(symbol));
-        for callee in func.dfg.ext_funcs.values() {
-            if let Some(signature) = func.dfg.signatures.get(callee.signature)
-                && let Some(callee) = user_symbol(func, &callee.name).and_then(function)
-            {
-                signatures.refer(callee, signature);
+        let mut callees: SecondaryMap<FuncRef, Option<FunctionIndex>> = SecondaryMap::new();
+        for (func_ref, callee) in func.dfg.ext_funcs.iter() {
+            if let Some(function) = user_symbol(func, &callee.name).and_then(function) {
+                callees[func_ref] = Some(function);
+                if let Some(signature) = func.dfg.signatures.get(callee.signature) {
+                    signatures.refer(function, signature);
+                }
             }
         }
         for block in func.layout.blocks() {
             for inst in func.layout.block_insts(block) {
-                if let Some(callee) = called(func, inst)
-                    && let Some(callee) = func.dfg.ext_funcs.get(callee)
-                    && let Some(callee) = user_symbol(func, &callee.name).and_then(function)
-                {
+                if let Some(callee) = called(func, inst).and_then(|callee| callees[callee]) {
                     self.of[callee].calls += 1;
                 }
             }
@@ -139,9 +138,10 @@ impl Uses {
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
             Linkage::Local if patchable => Some(Reason::PatchableCalls),
             Linkage::Local if address => Some(Reason::AddressTaken),
-            Linkage::Local if led_to || attributes.symbol_used => Some(Reason::SymbolUsed),
-            // Nobody knows behind which arguments it would have to tell a body something.
-            Linkage::Local if misused => Some(Reason::SymbolUsed),
+            // Who misuses it: nobody knows behind which arguments to tell a body something.
+            Linkage::Local if led_to || misused || attributes.symbol_used => {
+                Some(Reason::SymbolUsed)
+            }
             Linkage::Local => kept(),
         }
     }
