@@ -11,6 +11,7 @@ use crate::apply::call_thunk;
 use crate::classes::Node;
 use crate::classify::{Classified, Walked};
 use crate::data::{DataAttributes, DataIndex};
+use crate::emitted::eliminated::EliminatedEntries;
 use crate::emitted::{Emitted, EmittedClass, Graph};
 use crate::facts::meet;
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
@@ -55,6 +56,7 @@ pub(crate) fn decide(
             alignment: attributes.alignment,
             weakened: None,
             arguments: Arc::default(),
+            promised: None,
         });
     }
     let mut data = PrimaryMap::with_capacity(data_objects.len());
@@ -128,6 +130,9 @@ pub(crate) fn decide(
         shared,
         merged,
         similar,
+        eliminated: EliminatedEntries::default(),
+        late_thunks: Vec::new(),
+        newly_eliminated: None,
         record,
         proof: None,
         stats,
@@ -579,6 +584,7 @@ impl Decision<'_> {
                 alignment,
                 weakened: None,
                 arguments: Arc::default(),
+                promised: None,
             });
             for member in members {
                 self.entries[member].disposition = Disposition::Thunk { to: function };

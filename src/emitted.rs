@@ -17,6 +17,8 @@
 //! more than a later function does, since what is emitted cannot be weakened. Such a function begins
 //! a class of its own, which is what later ones find.
 
+pub(crate) mod eliminated;
+
 use crate::classes::{Node, Partition};
 use crate::classify::Classified;
 use crate::components::components;
@@ -27,6 +29,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
+use eliminated::Eliminated;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -61,8 +64,19 @@ struct Known {
 struct Class {
     leader: Option<UserExternalName>,
     bodies: Vec<Body>,
+    /// Facts of further code that calls of members reach, such as parameterised bodies: nothing can be
+    /// merged into it, but who calls a later member may be merged into who calls it.
+    promises: Vec<Box<[Fact]>>,
     /// What code that takes the address of a member may rely on, in bytes.
     alignment: u64,
+}
+
+impl Class {
+    /// The facts of all code that a call of a member may reach.
+    fn promises(&self) -> impl Iterator<Item = &[Fact]> {
+        let bodies = self.bodies.iter().map(|body| &*body.promises);
+        bodies.chain(self.promises.iter().map(|promises| &**promises))
+    }
 }
 
 /// A body that callers of equal functions may reach.
@@ -86,6 +100,7 @@ pub struct Emitted {
     /// Classes that are, by the digests of their encodings.
     cyclic: HashMap<Digest, Vec<EmittedClass>, FxBuildHasher>,
     cycles: HashMap<EmittedClass, Cycle, FxBuildHasher>,
+    pub(crate) eliminated: Eliminated,
 }
 
 /// A class that is part of a cycle of references.
@@ -101,12 +116,31 @@ pub(crate) struct Record {
     classes: Vec<NewClass>,
     symbols: Vec<(UserExternalName, Of, bool, bool)>,
     bodies: Vec<(Of, Body)>,
+    /// Facts of code that calls of eliminated members reach.
+    promises: Vec<(Of, Box<[Fact]>)>,
+}
+
+/// What is left of a body that was to be remembered.
+pub(crate) enum Left<'a> {
+    /// Functions can be merged into it.
+    Body,
+    /// It was eliminated. Calls reach other code, which makes these promises at the places of the
+    /// function, if they are fewer than its own.
+    Promises(Option<&'a [Fact]>),
 }
 
 impl Record {
-    /// Keeps only the bodies whose symbols these are.
-    pub fn retain(&mut self, mut is_there: impl FnMut(&UserExternalName) -> bool) {
-        self.bodies.retain(|(_, body)| is_there(&body.symbol));
+    /// Takes note of which bodies were eliminated after all.
+    pub fn retain<'a>(&mut self, mut left: impl FnMut(&UserExternalName) -> Left<'a>) {
+        let Record { bodies, promises, .. } = self;
+        bodies.retain(|(of, body)| match left(&body.symbol) {
+            Left::Body => true,
+            Left::Promises(reached) => {
+                let reached = reached.map_or_else(|| body.promises.clone(), Into::into);
+                promises.push((*of, reached));
+                false
+            }
+        });
     }
 }
 
@@ -246,20 +280,23 @@ impl Emitted {
     /// About 25 bytes for each function, and for each class 160 bytes and 12 for each block and
     /// memory access of its body.
     pub fn size(&self) -> usize {
-        let Emitted { symbols, classes, by_key, cyclic, cycles } = self;
-        let bodies = classes.values().flat_map(|class| &class.bodies);
-        let promises: usize = bodies.clone().map(|body| size_of_val(&*body.promises)).sum();
+        let Emitted { symbols, classes, by_key, cyclic, cycles, eliminated } = self;
+        let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();
+        let promises = classes.values().flat_map(Class::promises);
+        let promises: usize =
+            promises.map(|facts| size_of_val(facts) + size_of::<Box<[Fact]>>()).sum();
         let lists: usize = cyclic.values().map(|list| size_of_val(&**list)).sum();
         let atoms: usize = cycles.values().map(|cycle| size_of_val(&*cycle.references)).sum();
         symbols.allocation_size()
             + classes.len() * size_of::<Class>()
-            + bodies.count() * size_of::<Body>()
+            + bodies * size_of::<Body>()
             + promises
             + by_key.allocation_size()
             + cyclic.allocation_size()
             + lists
             + cycles.allocation_size()
             + atoms
+            + eliminated.size()
     }
 
     /// By what a call to `symbol`, or a use of its address, is compared.
@@ -361,19 +398,18 @@ impl Emitted {
     /// addresses are aligned as much, and no body promises what a member does not. (Who calls the
     /// one may be merged into who calls the other, whatever becomes of the members themselves.)
     fn fits(&self, graph: &Graph<'_>, class: u32, emitted: EmittedClass) -> bool {
-        let promised = self.promises(emitted).unwrap_or(&[]);
         let promises_hold = |facts: &u32| {
             let facts = &graph.classified.facts[*facts as usize];
-            promised.is_empty() || promises_hold(promised, facts)
+            self.classes[emitted].promises().all(|promised| promises_hold(promised, facts))
         };
         graph.alignment[class as usize] <= self.classes[emitted].alignment
             && graph.facts[class as usize].iter().all(promises_hold)
     }
 
-    /// The promises that all bodies of an emitted class make: later ones give up what the first does
-    /// not promise.
+    /// Facts that hold for all members of an emitted class, if any code of it was remembered: those of one
+    /// of its bodies. Every function that counts as a member makes them, so callers of any rely on no more.
     pub(crate) fn promises(&self, class: EmittedClass) -> Option<&[Fact]> {
-        self.classes[class].bodies.first().map(|body| &*body.promises)
+        self.classes[class].promises().next()
     }
 
     /// What code that takes the address of a member of an emitted class may rely on, in bytes.
@@ -445,16 +481,19 @@ impl Emitted {
     ///
     /// [`Merger::after`]: crate::Merger::after
     pub fn extend(&mut self, plan: &Plan) {
+        if let Some(eliminated) = &plan.newly_eliminated {
+            self.eliminated.extend(eliminated);
+        }
         if let Some(record) = &plan.record {
             self.add_record(record);
         }
     }
 
     fn add_record(&mut self, record: &Record) {
-        let Record { classes, symbols, bodies } = record;
+        let Record { classes, symbols, bodies, promises } = record;
         let mut new: Vec<EmittedClass> = Vec::with_capacity(classes.len());
         for &NewClass { alignment, .. } in classes {
-            let class = Class { leader: None, bodies: Vec::new(), alignment };
+            let class = Class { leader: None, bodies: Vec::new(), promises: Vec::new(), alignment };
             new.push(self.classes.push(class));
         }
         let class_of = |of: &Of| match of {
@@ -471,6 +510,12 @@ impl Emitted {
         }
         for (of, body) in bodies {
             self.classes[class_of(of)].bodies.push(body.clone());
+        }
+        for (of, promises) in promises {
+            let known = &mut self.classes[class_of(of)].promises;
+            if !known.contains(promises) {
+                known.push(promises.clone());
+            }
         }
         for (class, &emitted) in classes.iter().zip(&new) {
             let NewClass { digest, references, cyclic, alignment: _ } = class;

@@ -132,7 +132,9 @@ pub use options::{
     Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
     Options, Policy, Prebucket, Prove, Similar,
 };
-pub use plan::{DataEntry, Disposition, Entry, MergedBody, Plan, SharedBody, SimilarSet};
+pub use plan::{
+    DataEntry, Disposition, Entry, LateThunk, MergedBody, Plan, SharedBody, SimilarSet,
+};
 pub use remarks::Reason;
 
 pub use stats::Stats;

@@ -21,7 +21,8 @@ use crate::canon::{ResolveSymbol, Resolved};
 use crate::checker::{Proof, Refutation};
 use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
-use crate::emitted::Record;
+use crate::emitted::eliminated::{EliminatedEntries, NewlyEliminated};
+use crate::emitted::{Left, Record};
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
@@ -31,7 +32,7 @@ use crate::stats::Stats;
 use crate::unit::{Beyond, FunctionIndex, Item, Numbering, Symbols, resolved, resolved_data};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
 /// What becomes of a function, or of a data object (which never becomes a thunk). `I` tells which
@@ -103,6 +104,9 @@ pub struct Entry {
     pub(crate) weakened: Option<Vec<Fact>>,
     /// What a call to the representative passes behind the function's own arguments.
     pub(crate) arguments: Arc<[Argument]>,
+    /// The promises of the parameterised body that calls reach, at the places of the function as it was
+    /// compared. Later changes of the body only weaken them.
+    pub(crate) promised: Option<Arc<[Fact]>>,
 }
 
 impl Entry {
@@ -215,6 +219,17 @@ pub struct MergedBody {
     pub body: Function,
 }
 
+/// A function that an earlier unit eliminated and that needs code of its own after all, because its address
+/// is taken now, or because it is called through a signature that it does not have.
+#[derive(Clone, Debug)]
+pub struct LateThunk {
+    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it under its
+    /// symbol, with the extra arguments that [`Plan::thunk_arguments`] tells.
+    pub function: FunctionIndex,
+    /// The signature of the function.
+    pub signature: Arc<Signature>,
+}
+
 /// Functions that differ only in constants and in what they refer to, and whether one body does for them.
 #[derive(Clone, Debug)]
 pub struct SimilarSet {
@@ -241,6 +256,11 @@ pub struct Plan {
     pub(crate) shared: Vec<SharedBody>,
     pub(crate) merged: Vec<MergedBody>,
     pub(crate) similar: Vec<SimilarSet>,
+    /// What earlier units eliminated and this one refers to.
+    pub(crate) eliminated: EliminatedEntries,
+    pub(crate) late_thunks: Vec<LateThunk>,
+    /// What later units must know of what this one eliminates, if there may be later ones.
+    pub(crate) newly_eliminated: Option<NewlyEliminated>,
     /// What later units may be merged into, if the unit comes after others.
     pub(crate) record: Option<Record>,
     /// What the checker says, if it was asked.
@@ -259,7 +279,8 @@ impl Plan {
     }
 
     /// All entries: the functions in the order in which they were added, then what the plan adds to
-    /// them: bodies that earlier units emitted, and shared bodies.
+    /// them: bodies that earlier units emitted, functions that they eliminated and this unit refers to, and
+    /// new bodies.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, &Entry)> {
         self.entries.iter()
     }
@@ -292,6 +313,12 @@ impl Plan {
     /// that were not divided any further, in the order in which they were.
     pub fn similar_sets(&self) -> &[SimilarSet] {
         &self.similar
+    }
+
+    /// The functions that earlier units eliminated and that need code now: to be emitted with this unit.
+    /// None, unless the unit comes after others ([`Merger::after`](crate::Merger::after)).
+    pub fn late_thunks(&self) -> &[LateThunk] {
+        &self.late_thunks
     }
 
     /// The entry of a data object.
@@ -378,8 +405,8 @@ impl Plan {
         self.numbering.functions
     }
 
-    /// Whether an entry is for a body that an earlier unit emitted: functions are merged into it,
-    /// but there is nothing to do for it.
+    /// Whether an entry is for a function of an earlier unit, one that it emitted or eliminated: unless it is
+    /// among the [late thunks](Plan::late_thunks), there is nothing to do for it.
     pub fn is_emitted(&self, function: FunctionIndex) -> bool {
         let added = self.body_of(function).is_some() || self.merged_body(function).is_some();
         function.index() >= self.added() && !added
@@ -423,6 +450,7 @@ impl Plan {
             alignment: entry.attributes.alignment,
             weakened: None,
             arguments: Arc::default(),
+            promised: None,
             ..entry
         });
         let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
@@ -434,9 +462,9 @@ impl Plan {
         });
         let within = |item: &Item| match item {
             Item::Function(function) => function.index() < functions,
-            // The plan added none of them.
-            Item::Data(_) => true,
+            Item::Data(data) => data.index() < objects,
         };
+        // What earlier units eliminated is for the caller to add again.
         Plan {
             entries: entries.collect(),
             data: data.collect(),
@@ -446,6 +474,9 @@ impl Plan {
             shared: Vec::new(),
             merged: Vec::new(),
             similar: Vec::new(),
+            eliminated: EliminatedEntries::default(),
+            late_thunks: Vec::new(),
+            newly_eliminated: None,
             record: None,
             proof: Some(Err(refutation)),
             stats: Stats {
@@ -467,9 +498,15 @@ impl Plan {
         if let Some(record) = record {
             record.retain(|symbol| match by_symbol.get(symbol) {
                 Some(Item::Function(function)) => {
-                    entries[*function].disposition == Disposition::Keep
+                    let Entry { disposition, promised, .. } = &entries[*function];
+                    match disposition {
+                        Disposition::Keep => Left::Body,
+                        Disposition::Redirect { to: _ }
+                        | Disposition::Alias { to: _ }
+                        | Disposition::Thunk { to: _ } => Left::Promises(promised.as_deref()),
+                    }
                 }
-                Some(Item::Data(_)) | None => true,
+                Some(Item::Data(_)) | None => Left::Body,
             });
         }
     }

@@ -15,6 +15,7 @@ use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
+use crate::emitted::eliminated::{Eliminated, NewlyEliminated, ReferredTo};
 use crate::emitted::{Atom, Emitted};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
@@ -247,8 +248,11 @@ impl Unit {
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
-    /// What earlier units emitted.
+    /// What earlier units emitted, if functions are to be merged into it.
     emitted: Option<&'a Emitted>,
+    /// What earlier units eliminated, if there may be any.
+    eliminated: Option<&'a Eliminated>,
+    referred_to: ReferredTo,
     unit: Unit,
     observed: Observed,
     /// Whether there is a local function with a significant address. Of all others it is known
@@ -266,6 +270,8 @@ impl<'a> Merger<'a> {
         Merger {
             options,
             emitted: None,
+            eliminated: None,
+            referred_to: ReferredTo::default(),
             unit: Unit::default(),
             observed: Observed::default(),
             addresses_matter: false,
@@ -281,7 +287,13 @@ impl<'a> Merger<'a> {
     /// Every function is walked, so that later units can find it. Symbols must mean the same in all
     /// units, and options must be the same, [`Options::merge_limit`] excepted.
     pub fn after(emitted: &'a Emitted, options: Options<'a>) -> Self {
-        Merger { emitted: Some(emitted), ..Merger::new(options) }
+        Merger { emitted: Some(emitted), ..Merger::after_without_merging(emitted, options) }
+    }
+
+    /// The same for a unit of which nothing is merged into what was emitted, and that later units cannot find:
+    /// it refers to what earlier units eliminated all the same.
+    pub(crate) fn after_without_merging(emitted: &'a Emitted, options: Options<'a>) -> Self {
+        Merger { eliminated: Some(&emitted.eliminated), ..Merger::new(options) }
     }
 
     /// The options of this run.
@@ -310,6 +322,9 @@ impl<'a> Merger<'a> {
             return Err(AddError::NoBody(symbol));
         }
         self.observed.add_tables(func);
+        if let Some(eliminated) = self.eliminated {
+            self.referred_to.add_function(eliminated, func);
+        }
         self.addresses_matter |=
             attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
         let scanned = self.addresses_matter;
@@ -353,6 +368,7 @@ impl<'a> Merger<'a> {
         self.unit.check(&symbol, attributes.alignment)?;
         for reloc in &data.relocations {
             self.observed.add_address(&reloc.target, reloc.addend);
+            self.add_address_use(&reloc.target);
         }
         self.stats.add_data_objects += 1;
         let bucket = data::bucket(data, attributes.key);
@@ -361,6 +377,16 @@ impl<'a> Merger<'a> {
         let index = self.unit.data.push(summary);
         self.unit.by_symbol.insert(symbol, Item::Data(index));
         Ok(index)
+    }
+
+    /// Something of this unit that is not given to the pass, such as code in bytes or a data object that
+    /// takes no part, refers to the address of `symbol`. To be said of functions and data objects of
+    /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); of those of this unit,
+    /// [`Attributes::address_taken`] says it. Constant time.
+    pub fn add_address_use(&mut self, symbol: &UserExternalName) {
+        if let Some(eliminated) = self.eliminated {
+            self.referred_to.add_address(eliminated, symbol);
+        }
     }
 
     /// The function of a symbol, if the unit has one.
@@ -398,15 +424,26 @@ impl<'a> Merger<'a> {
         self.stats.refine_classes_before = classified.partition.len();
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, emitted, unit, observed, stats, .. } = self;
+        let Merger { options, emitted, eliminated, referred_to, unit, observed, stats, .. } = self;
         let right = options;
         #[cfg(feature = "fuzzing")]
         let (given, unit, options) = sabotage::overlooked(unit, options);
         let mut plan = decide(&options, unit, &observed, classified, emitted, bodies, stats);
+        if let Some(eliminated) = eliminated {
+            plan.add_eliminated(eliminated, &referred_to);
+        }
         merge_similar(&mut plan, &observed, bodies, &options);
+        plan.add_late_thunks();
         #[cfg(feature = "fuzzing")]
         let plan = sabotage::planned(plan, given);
-        proved(plan, bodies, &right)
+        let mut plan = proved(plan, bodies, &right);
+        if let Some(eliminated) = eliminated {
+            if matches!(plan.proof, Some(Err(_))) {
+                plan.add_eliminated(eliminated, &referred_to);
+            }
+            plan.newly_eliminated = Some(NewlyEliminated::of(&plan, bodies));
+        }
+        plan
     }
 
     /// Catches up on the functions whose uses of addresses were not looked at.

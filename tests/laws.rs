@@ -19,6 +19,8 @@ mod classes;
 mod data;
 #[path = "laws/differences.rs"]
 mod differences;
+#[path = "laws/eliminated.rs"]
+mod eliminated;
 #[path = "laws/emitted.rs"]
 mod emitted;
 #[path = "laws/facts.rs"]

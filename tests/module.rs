@@ -22,6 +22,8 @@ mod later;
 mod memory;
 #[path = "module/objects.rs"]
 mod objects;
+#[path = "module/over_time.rs"]
+mod over_time;
 #[path = "module/similar.rs"]
 mod similar;
 #[path = "module/support.rs"]

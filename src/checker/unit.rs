@@ -138,6 +138,10 @@ impl Prover<'_> {
     fn functions(&mut self) -> Result<(), Refutation> {
         let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<Told>)>> = BTreeMap::new();
         for (function, entry) in self.plan.entries() {
+            if self.plan.eliminated.signature(function).is_some() {
+                // By an earlier unit.
+                continue;
+            }
             self.disposition(function)?;
             let (to, told) = code(self.plan, function);
             let members = members.entry(to).or_default();
@@ -572,12 +576,14 @@ impl Symbols for InUnit<'_> {
         original: &UserExternalName,
         signature: &Signature,
     ) -> bool {
-        let functions = (self.plan.function(kept), self.plan.function(original));
-        let (Some(kept), Some(original)) = functions else {
+        let key = (kept.namespace, kept.index);
+        let kept = self.plan.function(kept).or(self.emitted.functions.get(&key).copied());
+        let (Some(kept), Some(original)) = (kept, self.plan.function(original)) else {
             return false;
         };
         // What is told comes behind the arguments that the original takes, not behind those of the call.
-        let own = self.signatures.and_then(|signatures| signatures.get(original.index()));
+        let within = self.signatures.and_then(|signatures| signatures.get(original.index()));
+        let own = within.or_else(|| self.plan.eliminated.signature(original).map(|own| &**own));
         if own != Some(signature) {
             return false;
         }

@@ -27,8 +27,21 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 
-/// Who is referred to in place of a function.
-type Retarget<M> = fn(&MergingModule<M>, FuncId) -> Option<FuncId>;
+/// For whom code or data refers to others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Referrer {
+    /// For one function or data object: its references can be interposed as it is written there.
+    One,
+    /// For several, each of which refers to one of its own that is equal: nothing that takes the place of one
+    /// of those may be referred to.
+    Several,
+}
+
+impl Referrer {
+    fn of(stands_for_others: bool) -> Referrer {
+        if stands_for_others { Referrer::Several } else { Referrer::One }
+    }
+}
 
 impl<M: Module> MergingModule<M> {
     pub(super) fn emit_functions(
@@ -46,6 +59,9 @@ impl<M: Module> MergingModule<M> {
         let merged = plan.merged_bodies().iter();
         let merged = merged.map(|merged| (merged.function, merged.body.clone()));
         let new: Vec<(FunctionIndex, Function)> = shared.chain(merged).collect();
+        for late in plan.late_thunks() {
+            self.emit_late_thunk(self.id_of(plan.entry(late.function).symbol()))?;
+        }
         let mut next = 0;
         for (function, definition) in core::mem::take(&mut pending.functions) {
             let emitted = match definition {
@@ -68,17 +84,17 @@ impl<M: Module> MergingModule<M> {
                 With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
             self.emit_body(plan, index, function, func, back_end, with)
                 .inspect_err(|_| self.failed = Some(function))?;
-            added += u64::from(self.functions[function].size);
+            added += i64::from(self.functions[function].size);
         }
         // Sizes of bodies are known by now.
         for (function, _) in &unit.functions {
             let FunctionState { body, size, .. } = self.functions[*function];
             if let Some(body) = body.expand() {
-                let saved = self.functions[body].size.saturating_sub(size);
-                self.stats.saved_code_bytes += u64::from(saved);
+                let body = self.functions[body].size;
+                self.stats.saved_code_bytes += i64::from(body) - i64::from(size);
             }
         }
-        self.stats.saved_code_bytes = self.stats.saved_code_bytes.saturating_sub(added);
+        self.stats.saved_code_bytes -= added;
         Ok(())
     }
 
@@ -131,16 +147,12 @@ impl<M: Module> MergingModule<M> {
         with: With<'_>,
     ) -> ModuleResult<()> {
         plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), back_end));
-        let (call, address): (Retarget<M>, Retarget<M>) =
-            match self.functions[function].stands_for_others {
-                true => (Self::shared_call_target, Self::shared_address_target),
-                false => (Self::call_target, Self::address_target),
-            };
+        let referrer = Referrer::of(self.functions[function].stands_for_others);
         let call = |name: &UserExternalName| {
-            let symbol = self.redirected(name, call)?;
+            let symbol = self.called(name, referrer)?;
             Some(CallTarget { symbol, arguments: self.told(name).into() })
         };
-        redirect(&mut func, &call, &|symbol| self.redirected(symbol, address));
+        redirect(&mut func, &call, &|symbol| self.addressed(symbol, referrer));
         self.observe_references(&func);
         let With { context, want_disasm, mut control_plane } = with;
         let mut own = core::mem::replace(&mut self.context, Context::new());
@@ -169,10 +181,39 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    fn redirected(&self, name: &UserExternalName, target: Retarget<M>) -> Option<UserExternalName> {
-        match name.namespace {
-            0 => target(self, FuncId::from_u32(name.index)).map(symbol),
-            1 => self.data_target(DataId::from_u32(name.index)).map(data_symbol),
+    /// What a call of `name` should call, if something else.
+    fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<UserExternalName> {
+        if name.namespace != 0 {
+            return self.addressed(name, referrer);
+        }
+        let function = FuncId::from_u32(name.index);
+        let target = match referrer {
+            Referrer::One => self.call_target(function),
+            Referrer::Several => self.shared_call_target(function),
+        };
+        target.map(symbol)
+    }
+
+    /// What an address of `name` should be one of, if of something else.
+    fn addressed(&self, name: &UserExternalName, referrer: Referrer) -> Option<UserExternalName> {
+        let UserExternalName { namespace, index } = *name;
+        match namespace {
+            0 => {
+                let function = FuncId::from_u32(index);
+                let target = match referrer {
+                    Referrer::One => self.address_target(function),
+                    Referrer::Several => self.shared_address_target(function),
+                };
+                target.map(symbol)
+            }
+            1 => {
+                let data = DataId::from_u32(index);
+                let target = match referrer {
+                    Referrer::One => self.data_target(data),
+                    Referrer::Several => self.shared_data_target(data),
+                };
+                target.map(data_symbol)
+            }
             SHARED => Some(symbol(self.id_of(name))),
             _ => None,
         }
@@ -185,11 +226,8 @@ impl<M: Module> MergingModule<M> {
         }
         let FunctionState { told, stands_for_others, .. } =
             &self.functions[FuncId::from_u32(name.index)];
-        let address: Retarget<M> = match stands_for_others {
-            true => Self::shared_address_target,
-            false => Self::address_target,
-        };
-        let address = |name: &UserExternalName| self.redirected(name, address);
+        let referrer = Referrer::of(*stands_for_others);
+        let address = |name: &UserExternalName| self.addressed(name, referrer);
         told.iter().map(|told| told.redirected(&address)).collect()
     }
 
@@ -310,14 +348,14 @@ impl<M: Module> MergingModule<M> {
 
     /// What a pointer to `target` should point to.
     pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
-        self.retargeted(target, Self::address_target)
+        self.retargeted(target, Referrer::One)
     }
 
-    fn retargeted(&self, target: &ModuleRelocTarget, to: Retarget<M>) -> ModuleRelocTarget {
+    fn retargeted(&self, target: &ModuleRelocTarget, referrer: Referrer) -> ModuleRelocTarget {
         match target {
             ModuleRelocTarget::User { namespace, index } => {
                 let name = UserExternalName::new(*namespace, *index);
-                let to = self.redirected(&name, to).unwrap_or(name);
+                let to = self.addressed(&name, referrer).unwrap_or(name);
                 ModuleRelocTarget::user(to.namespace, to.index)
             }
             other => other.clone(),
@@ -350,15 +388,12 @@ impl<M: Module> MergingModule<M> {
                 description.align = Some(entry.alignment());
             }
             let is_representative = entry.reason() == crate::Reason::Representative;
-            let address: Retarget<M> = match is_representative || self.data[id].stands_for_others {
-                true => Self::shared_address_target,
-                false => Self::address_target,
-            };
+            let referrer = Referrer::of(is_representative || self.data[id].stands_for_others);
             for target in description.function_decls.values_mut() {
-                *target = self.retargeted(target, address);
+                *target = self.retargeted(target, referrer);
             }
             for target in description.data_decls.values_mut() {
-                *target = self.retargeted(target, address);
+                *target = self.retargeted(target, referrer);
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());
             for target in decls {

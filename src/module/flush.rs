@@ -6,21 +6,20 @@
 //! that functions were merged into may be missing.
 
 use super::{
-    BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
-    symbol,
+    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
+    linkage, symbol,
 };
-use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
-use crate::summary::address_uses;
 use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{ExtFuncData, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
@@ -32,6 +31,16 @@ use rustc_hash::FxBuildHasher;
 
 /// The namespace of bodies that a plan adds. The module's own are 0 and 1.
 pub(super) const SHARED: u32 = u32::MAX;
+
+/// How a flush is made.
+#[derive(Clone, Copy)]
+pub(super) struct Flush {
+    pub back_end: BackEnd,
+    /// Whether nothing is declared or defined afterwards.
+    pub last: bool,
+    /// Whether later functions may be merged into what is flushed.
+    pub remember: bool,
+}
 
 /// What is held back, as the pass sees it.
 pub(super) struct Unit {
@@ -45,8 +54,8 @@ pub(super) struct Unit {
 
 impl<M: Module> MergingModule<M> {
     /// Merges and defines what is held back.
-    pub(super) fn flush_to(&mut self, back_end: BackEnd, remember: bool) -> ModuleResult<()> {
-        self.flush_with(back_end, remember, None)
+    pub(super) fn flush_to(&mut self, back_end: BackEnd, last: bool) -> ModuleResult<()> {
+        self.flush_with(Flush { back_end, last, remember: self.options.remember && !last }, None)
     }
 
     /// Defines one function at once, with the context of the embedder, whose code is left there.
@@ -58,7 +67,8 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         let func = core::mem::replace(&mut ctx.func, Function::new());
         self.hold_back(function, Definition::body(func, ctx, control_plane));
-        let defined = self.flush_with(self.options.back_end, true, Some(ctx));
+        let flush = Flush { back_end: self.options.back_end, last: false, remember: true };
+        let defined = self.flush_with(flush, Some(ctx));
         if self.failed == Some(function) && self.functions[function].body.is_none() {
             // It was all that was held back, and nothing refers to it: it is as if it never came.
             let FunctionState { called, address_held, .. } = self.functions[function];
@@ -70,19 +80,14 @@ impl<M: Module> MergingModule<M> {
         defined
     }
 
-    fn flush_with(
-        &mut self,
-        back_end: BackEnd,
-        remember: bool,
-        context: Option<&mut Context>,
-    ) -> ModuleResult<()> {
+    fn flush_with(&mut self, flush: Flush, context: Option<&mut Context>) -> ModuleResult<()> {
         self.check_usable()?;
         let pending = core::mem::take(&mut self.pending);
         if pending.functions.is_empty() && pending.data.is_empty() {
             return Ok(());
         }
         self.stats.flushes += 1;
-        let done = self.flush_all(pending, back_end, remember, context);
+        let done = self.flush_all(pending, flush, context);
         self.broken = done.is_err();
         done
     }
@@ -90,18 +95,18 @@ impl<M: Module> MergingModule<M> {
     fn flush_all(
         &mut self,
         mut pending: Pending,
-        back_end: BackEnd,
-        remember: bool,
+        flush: Flush,
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
+        let Flush { back_end, last: _, remember } = flush;
         let mut unit = self.unit(&mut pending, back_end);
-        let plan = self.plan(&pending, &unit, back_end, remember)?;
-        self.keep_addresses(&pending, &unit)?;
+        let plan = self.plan(&pending, &unit, flush)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
-        self.place_functions(&plan, &unit, back_end)?;
-        self.place_data(&plan, &unit, back_end);
+        self.place_late_thunks(&plan);
+        self.place_functions(&plan, &unit, flush)?;
+        self.place_data(&plan, &unit, flush)?;
         if remember && back_end == BackEnd::Object {
-            self.prepare_for_later_ones(&plan, &pending, &unit)?;
+            self.prepare_for_later_ones(&plan, &pending, &unit, flush)?;
         }
         self.emit_functions(&plan, &mut pending, &unit, back_end, context)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
@@ -217,13 +222,8 @@ impl<M: Module> MergingModule<M> {
         refers || self.data_attributes_of(data, description).by_class()
     }
 
-    fn plan(
-        &self,
-        pending: &Pending,
-        unit: &Unit,
-        back_end: BackEnd,
-        remember: bool,
-    ) -> ModuleResult<Plan> {
+    fn plan(&self, pending: &Pending, unit: &Unit, flush: Flush) -> ModuleResult<Plan> {
+        let Flush { back_end, last: _, remember } = flush;
         // Such as an alignment that is none.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
@@ -231,7 +231,7 @@ impl<M: Module> MergingModule<M> {
         // Units that come after others must walk everything, which does not pay if there are none.
         let mut merger = match remember || !self.emitted.is_empty() {
             true => Merger::after(&self.emitted, options),
-            false => Merger::new(options),
+            false => Merger::after_without_merging(&self.emitted, options),
         };
         let fresh = self.shared.len() as u32;
         let mut bodies = Held { pending, unit, isa, context: Context::new(), fresh };
@@ -241,6 +241,15 @@ impl<M: Module> MergingModule<M> {
         }
         for (data, attributes, object) in &unit.data {
             merger.add_data(data_symbol(*data), object, *attributes).map_err(refused)?;
+        }
+        for (_, definition) in &pending.functions {
+            if let Definition::Bytes { relocs, .. } = definition {
+                for reloc in relocs {
+                    if let ModuleRelocTarget::User { namespace, index } = reloc.name {
+                        merger.add_address_use(&UserExternalName::new(namespace, index));
+                    }
+                }
+            }
         }
         Ok(merger.plan(&mut bodies))
     }
@@ -312,7 +321,8 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Settles where every function is found from now on, before anything refers to it.
-    fn place_functions(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) -> ModuleResult<()> {
+    fn place_functions(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {
+        let back_end = flush.back_end;
         // What several equal functions tell is told for all of them.
         let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
         let mut telling: Vec<u32> = entries()
@@ -335,7 +345,7 @@ impl<M: Module> MergingModule<M> {
             };
             let body = self.id_of(plan.entry(to).symbol());
             if back_end == BackEnd::Object {
-                self.give_local_name(body)?;
+                self.give_local_name(body, flush)?;
             }
             self.functions[body].stands_for_others = true;
             let told = plan.thunk_arguments(index);
@@ -366,86 +376,36 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Functions of which no code was left, because nobody took their addresses, get some when what is
-    /// about to be emitted takes them, or calls them as if they had another signature.
-    fn keep_addresses(&mut self, pending: &Pending, unit: &Unit) -> ModuleResult<()> {
-        if self.stats.redirects + self.stats.aliases == 0 {
-            return Ok(());
+    /// Functions that earlier flushes eliminated and that need code now.
+    fn place_late_thunks(&mut self, plan: &Plan) {
+        for late in plan.late_thunks() {
+            let symbol = plan.entry(late.function).symbol();
+            self.place_late_thunk(FuncId::from_u32(symbol.index));
         }
-        let mut taken: Vec<u32> = Vec::new();
-        let mut take = |name: &UserExternalName| {
-            if name.namespace == 0 {
-                taken.push(name.index);
-            }
-        };
-        for (_, definition) in &pending.functions {
-            match definition {
-                Definition::Body { func, .. } => {
-                    let callees = address_uses(func).filter_map(|f| func.dfg.ext_funcs.get(f));
-                    let callees = callees.map(|callee| &callee.name);
-                    let globals = func.global_values.values().filter_map(|gv| match gv {
-                        GlobalValueData::Symbol { name, .. } => Some(name),
-                        _ => None,
-                    });
-                    let misused = func.dfg.ext_funcs.values();
-                    let misused = misused.filter(|callee| self.is_misused(func, callee));
-                    let callees = callees.chain(misused.map(|callee| &callee.name));
-                    callees.chain(globals).filter_map(|n| user_symbol(func, n)).for_each(&mut take);
-                }
-                Definition::Bytes { relocs, .. } => {
-                    for reloc in relocs {
-                        if let ModuleRelocTarget::User { namespace, index } = reloc.name {
-                            take(&UserExternalName::new(namespace, index));
-                        }
-                    }
-                }
-            }
-        }
-        for (_, _, object) in &unit.data {
-            object.relocations.iter().for_each(|reloc| take(&reloc.target));
-        }
-        taken.sort_unstable();
-        taken.dedup();
-        for function in taken.into_iter().map(FuncId::from_u32) {
-            let FunctionState { became, told, .. } = &self.functions[function];
-            let needs_its_own = !told.is_empty()
-                || self.attributes_of(function).addresses == Addresses::Significant;
-            if became.has_no_code() && needs_its_own {
-                self.thunk_after_all(function)?;
-            }
-        }
-        Ok(())
     }
 
-    /// Whether `func` refers, as if it had another signature, to a function for which callers tell a body
-    /// something: they would tell it behind other arguments.
-    fn is_misused(&self, func: &Function, callee: &ExtFuncData) -> bool {
-        let Some(UserExternalName { namespace: 0, index }) = user_symbol(func, &callee.name) else {
-            return false;
-        };
-        let function = FuncId::from_u32(*index);
-        let declaration = self.inner.declarations().get_function_decl(function);
-        let signature = func.dfg.signatures.get(callee.signature);
-        !self.functions[function].told.is_empty() && signature != Some(&declaration.signature)
-    }
-
-    /// Makes a thunk of a function of which no code was left.
-    fn thunk_after_all(&mut self, function: FuncId) -> ModuleResult<()> {
+    /// Has a function of which no code was left be a thunk.
+    fn place_late_thunk(&mut self, function: FuncId) {
         let state = &mut self.functions[function];
-        let body = state.body.expand().expect("what is gone has a body elsewhere");
         match state.became {
             Became::Alias => self.stats.aliases -= 1,
-            _ => self.stats.redirects -= 1,
+            Became::Redirected => self.stats.redirects -= 1,
+            Became::Kept | Became::Thunk => unreachable!("it has code"),
         }
         (state.became, state.gone) = (Became::Thunk, false);
         state.reason = Some(Reason::AddressTaken);
+    }
+
+    /// Defines a function that [`MergingModule::place_late_thunk`] made a thunk.
+    pub(super) fn emit_late_thunk(&mut self, function: FuncId) -> ModuleResult<()> {
+        let body = self.functions[function].body.expand().expect("what was eliminated has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
         let alignment = self.attributes_of(function).alignment;
         self.emit_thunk(function, &signature, alignment, self.local_name(body))
             .inspect_err(|_| self.failed = Some(function))?;
         self.stats.thunks += 1;
-        self.stats.saved_code_bytes -= u64::from(self.functions[function].size);
+        self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
         Ok(())
     }
 
@@ -466,7 +426,8 @@ impl<M: Module> MergingModule<M> {
             // Its linkage can have widened since.
             let told = !self.functions[function].told.is_empty();
             if linkage.is_visible_outside() && (told || addresses == Addresses::Significant) {
-                self.thunk_after_all(function)?;
+                self.place_late_thunk(function);
+                self.emit_late_thunk(function)?;
             } else {
                 // A body that must be told something is not the function, wherever its symbol is.
                 if !told {
@@ -485,6 +446,7 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         pending: &Pending,
         unit: &Unit,
+        flush: Flush,
     ) -> ModuleResult<()> {
         let mut used: Vec<UserExternalName> = Vec::new();
         for (index, (function, Attributes { pinned, no_merge, .. })) in
@@ -502,24 +464,38 @@ impl<M: Module> MergingModule<M> {
                 used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
             }
         }
-        for function in used.iter().filter(|name| name.namespace == 0) {
-            let function = FuncId::from_u32(function.index);
-            let FunctionState { defined, body, .. } = self.functions[function];
-            // What is not defined yet may turn out to be an alias itself.
-            if defined && body.is_none() {
-                self.give_local_name(function)?;
+        for UserExternalName { namespace, index } in used {
+            match namespace {
+                0 => {
+                    let function = FuncId::from_u32(index);
+                    let FunctionState { defined, body, .. } = self.functions[function];
+                    // What is not defined yet may turn out to be an alias itself.
+                    if defined && body.is_none() {
+                        self.give_local_name(function, flush)?;
+                    }
+                }
+                1 => {
+                    let data = DataId::from_u32(index);
+                    let DataState { defined, body, .. } = self.data[data];
+                    if defined && body.is_none() && self.data[data].stands_for_others {
+                        self.give_local_data_name(data, flush)?;
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
     }
 
     /// In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says:
-    /// calls that were to another function must not go through it.
-    fn give_local_name(&mut self, body: FuncId) -> ModuleResult<()> {
+    /// calls that were to another function must not go through it. Until the last flush, what is not
+    /// exported yet may be later.
+    fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(body);
-        let can_be_interposed = declaration.linkage == cranelift_module::Linkage::Export
-            && self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf;
-        if !can_be_interposed || self.local_names.contains_key(&body) {
+        let named = declaration.name.is_some();
+        if !self.can_be_interposed(named, declaration.linkage, flush)
+            || self.local_names.contains_key(&body)
+        {
             return Ok(());
         }
         let signature = declaration.signature.clone();
@@ -531,15 +507,56 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    fn place_data(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) {
+    /// The same for a data object.
+    fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        let named = declaration.name.is_some();
+        if !self.can_be_interposed(named, declaration.linkage, flush)
+            || self.local_data_names.contains_key(&data)
+        {
+            return Ok(());
+        }
+        let name = self.inner.declare_anonymous_data(false, false)?;
+        self.data[name].defined = true;
+        let mut empty = DataDescription::new();
+        empty.define(Box::new([]));
+        self.inner.define_data(name, &empty)?;
+        self.aliases.data.push((name, data));
+        self.local_data_names.insert(data, name);
+        Ok(())
+    }
+
+    fn can_be_interposed(
+        &self,
+        named: bool,
+        linkage: cranelift_module::Linkage,
+        flush: Flush,
+    ) -> bool {
+        use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
+        let can_be = match linkage {
+            Export => true,
+            // Its linkage can widen.
+            Local | Hidden => named && !flush.last,
+            // Whoever defines it is meant.
+            Preemptible | Import => false,
+        };
+        can_be && self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
+    }
+
+    fn place_data(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {
+        let back_end = flush.back_end;
         for (index, (data, _, object)) in unit.data.iter().enumerate() {
             let entry = plan.data_entry(DataIndex::new(index));
-            let state = &mut self.data[*data];
-            state.reason = Some(entry.reason());
+            self.data[*data].reason = Some(entry.reason());
             let Some(to) = entry.disposition().representative() else {
                 continue;
             };
             let to = DataId::from_u32(plan.data_entry(to).symbol().index);
+            if back_end == BackEnd::Object {
+                self.give_local_data_name(to, flush)?;
+            }
+            self.data[to].stands_for_others = true;
+            let state = &mut self.data[*data];
             state.body = to.into();
             (state.became, state.gone) = match entry.disposition() {
                 Disposition::Alias { .. } => (Became::Alias, back_end == BackEnd::Jit),
@@ -548,6 +565,7 @@ impl<M: Module> MergingModule<M> {
             self.stats.merged_data_objects += 1;
             self.stats.saved_data_bytes += object.contents.size();
         }
+        Ok(())
     }
 }
 

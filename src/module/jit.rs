@@ -13,7 +13,7 @@ impl MergingModule<JITModule> {
     ///
     /// See [`MergingModule::flush`], and what `JITModule::finalize_definitions` says.
     pub fn finalize_definitions(&mut self) -> ModuleResult<()> {
-        self.flush_to(BackEnd::Jit, self.options.remember)?;
+        self.flush_to(BackEnd::Jit, false)?;
         self.inner.finalize_definitions()
     }
 

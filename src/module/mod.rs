@@ -200,6 +200,7 @@ pub struct MergingModule<M> {
     shared: Vec<FuncId>,
     /// Names that cannot be interposed, for functions that could be.
     local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
+    local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
     pending: Pending,
     aliases: Aliases,
     emitted: Emitted,
@@ -231,6 +232,7 @@ impl<M: Module> MergingModule<M> {
             data: SecondaryMap::new(),
             shared: Vec::new(),
             local_names: HashMap::default(),
+            local_data_names: HashMap::default(),
             pending: Pending::default(),
             aliases: Aliases::default(),
             emitted: Emitted::new(),
@@ -342,7 +344,7 @@ impl<M: Module> MergingModule<M> {
     ///
     /// What the wrapped module says to one of the functions; see [`MergingModule::failed`].
     pub fn flush(&mut self) -> ModuleResult<()> {
-        self.flush_to(self.options.back_end, self.options.remember)
+        self.flush_to(self.options.back_end, false)
     }
 
     /// Flushes for the last time, and gives back the wrapped module. With [`BackEnd::Object`], the
@@ -352,7 +354,7 @@ impl<M: Module> MergingModule<M> {
     ///
     /// See [`MergingModule::flush`].
     pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
-        self.flush_to(self.options.back_end, false)?;
+        self.flush_to(self.options.back_end, true)?;
         self.define_what_is_gone(self.options.back_end)?;
         Ok((self.inner, self.aliases))
     }
@@ -424,7 +426,14 @@ impl<M: Module> MergingModule<M> {
     /// The data object that references to `data` should name, if another one.
     fn data_target(&self, data: DataId) -> Option<DataId> {
         let DataState { became, gone, body, .. } = &self.data[data];
-        body.expand().filter(|_| *gone || *became == Became::Redirected)
+        let moved = body.expand().filter(|_| *gone || *became == Became::Redirected);
+        moved.map(|body| self.local_data_names.get(&body).copied().unwrap_or(body))
+    }
+
+    /// The same in what stands for several functions or data objects: each refers to one of its own that is
+    /// equal, so nothing that takes the place of one of those may be referred to.
+    fn shared_data_target(&self, data: DataId) -> Option<DataId> {
+        self.data_target(data).or_else(|| self.local_data_names.get(&data).copied())
     }
 
     fn hold_back(&mut self, function: FuncId, definition: Definition) {

@@ -120,8 +120,10 @@ pub struct ModuleStats {
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.
     pub code_bytes: u64,
-    /// Bytes of code that would be there beside them without merging.
-    pub saved_code_bytes: u64,
+    /// Bytes of code that would be there beside them without merging: each function that shares a body is
+    /// counted with the size of that body, also where the body takes extra arguments, which its own code would
+    /// not; code that merging adds is subtracted, so it can be negative for a while.
+    pub saved_code_bytes: i64,
     /// Bytes of data that would be there.
     pub saved_data_bytes: u64,
 }

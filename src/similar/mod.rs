@@ -105,7 +105,7 @@ pub(crate) fn merge_similar(
     plan.forget_what_is_gone();
     plan.stats.similar_probes = costs.probes;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
-    plan.stats.plan_merged = plan.entries.values().filter(merged).count();
+    plan.stats.plan_merged = plan.entries.values().take(plan.added()).filter(merged).count();
 }
 
 struct Search<'a> {
@@ -327,8 +327,10 @@ fn merges_left(plan: &Plan, options: &Options<'_>) -> usize {
     let Some(limit) = options.merge_limit else {
         return usize::MAX;
     };
-    let functions = plan.entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
-    let data = plan.data_entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    let functions = plan.entries().take(plan.added());
+    let functions = functions.filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    let data = plan.data_entries().take(plan.numbering.data);
+    let data = data.filter(|(_, entry)| entry.disposition() != Disposition::Keep);
     (limit as usize).saturating_sub(functions.count() + data.count())
 }
 

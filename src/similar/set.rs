@@ -13,6 +13,7 @@ use super::{Search, body, loops, observes_its_frame};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::canon::Place;
+use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
 use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
@@ -436,6 +437,7 @@ impl Search<'_> {
         let Outcomes { arguments, thunks, cost: _ } = outcomes;
         #[cfg(feature = "fuzzing")]
         let arguments = sabotage::told(arguments);
+        let promised: Arc<[Fact]> = table.common_facts(rows).into();
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {
             linkage: Linkage::Local,
@@ -452,6 +454,7 @@ impl Search<'_> {
             alignment: 1,
             weakened: None,
             arguments: Arc::default(),
+            promised: None,
         });
         self.next_class += 1;
         self.plan.by_symbol.insert(symbol, Item::Function(to));
@@ -463,6 +466,7 @@ impl Search<'_> {
             let reason = self.uses.survives(self.plan, function);
             let entry = &mut self.plan.entries[function];
             entry.arguments = arguments;
+            entry.promised = Some(promised.clone());
             (entry.disposition, entry.reason) = match thunk {
                 true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
                 false => (Disposition::Redirect { to }, Reason::Similar),

@@ -183,7 +183,7 @@ fn bytes_saved_are_bytes_of_the_object() {
         let mut product = inner.finish();
         aliases.place(&mut product);
         assert_eq!(text_size(&product), stats.code_bytes);
-        assert_eq!(before - stats.code_bytes, stats.saved_code_bytes);
+        assert_eq!(before as i64 - stats.code_bytes as i64, stats.saved_code_bytes);
     }
 }
 

@@ -101,7 +101,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         messages.push(summary(&counts(&unit, stats)));
         if common.general.verbose {
             messages.push(details(pass));
-            let before = stats.code_bytes + stats.saved_code_bytes;
+            let before = stats.code_bytes.saturating_add_signed(stats.saved_code_bytes);
             messages.push(format!(
                 "{} bytes of code, {} without merging: {:.2}% saved",
                 thousands(stats.code_bytes),

@@ -1,0 +1,234 @@
+//! Laws: what earlier units eliminated is referred to by later ones where it went.
+
+use crate::support::parse_one;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::{Context, settings};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Bodies, Disposition, Emitted, FunctionIndex, LateThunk, Linkage, Merger,
+    Options, Plan, Policy, Similar, Target,
+};
+
+fn host() -> OwnedTargetIsa {
+    let flags = settings::Flags::new(settings::builder());
+    isa::lookup_by_name("x86_64").expect("is built in").finish(flags).expect("an ISA")
+}
+
+/// Functions whose candidates are compiled.
+struct Compiled {
+    functions: Vec<Function>,
+    isa: OwnedTargetIsa,
+    fresh: u32,
+}
+
+impl Bodies for Compiled {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.as_u32() as usize]
+    }
+
+    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
+        let func = self.functions[function.as_u32() as usize].clone();
+        self.candidate_size(&func, false)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let mut context = Context::for_function(candidate.clone());
+        let code = context.compile(&*self.isa, &mut Default::default()).ok()?;
+        Some(code.code_info().total_size)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(9, self.fresh))
+    }
+}
+
+const LOCAL: Attributes = Attributes {
+    linkage: Linkage::Local,
+    addresses: Addresses::Significant,
+    address_taken: false,
+    key: 0,
+    alignment: 1,
+    symbol_used: false,
+    pinned: false,
+    no_merge: false,
+    hot: false,
+};
+
+/// A program whose units are planned one after the other.
+struct Program {
+    emitted: Emitted,
+    fresh: u32,
+    similar: Similar,
+}
+
+impl Program {
+    fn new(similar: Similar) -> Program {
+        Program { emitted: Emitted::new(), fresh: 0, similar }
+    }
+
+    /// Plans a unit and returns the plan, and its functions as they are emitted.
+    fn unit(&mut self, texts: &[(String, Attributes)]) -> (Plan, Vec<Function>) {
+        let isa = host();
+        let functions: Vec<Function> = texts.iter().map(|(text, _)| parse_one(text)).collect();
+        let options =
+            Options { target: Target::of(&*isa), similar: self.similar, ..Options::default() };
+        let mut merger = Merger::after(&self.emitted, options);
+        for (func, (_, attributes)) in functions.iter().zip(texts) {
+            let symbol = func.name.get_user().expect("named by number").clone();
+            merger.add(symbol, func, *attributes).expect("is added");
+        }
+        let mut bodies = Compiled { functions, isa: host(), fresh: self.fresh };
+        let plan = merger.plan(&mut bodies);
+        let Compiled { mut functions, fresh, .. } = bodies;
+        self.fresh = fresh;
+        self.emitted.extend(&plan);
+        for ((index, _), func) in plan.entries().zip(&mut functions) {
+            plan.apply(index, func, &options);
+            crate::support::verify(func);
+        }
+        (plan, functions)
+    }
+}
+
+const FOR_SIZE: Similar = Similar { policy: Policy::Size, ..Similar::OFF };
+
+/// A function that mixes its argument with a constant.
+fn mixes(own: u32, k: i64) -> String {
+    let lines = (3..20).map(|v| {
+        let operation = ["imul", "bxor"][v % 2];
+        format!("    v{v} = {operation} v{}, v{}\n", v - 1, v - 2)
+    });
+    format!(
+        "function u0:{own}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {k}
+    v2 = iadd v0, v1
+{}    return v19
+}}",
+        lines.collect::<String>()
+    )
+}
+
+fn calls(own: u32, callee: u32) -> String {
+    format!(
+        "function u0:{own}(i64) -> i64 system_v {{
+    fn0 = u0:{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = iadd v1, v0
+    return v2
+}}"
+    )
+}
+
+fn takes_address(own: u32, of: u32) -> String {
+    format!(
+        "function u0:{own}() -> i64 system_v {{
+    fn0 = u0:{of}(i64) -> i64 system_v
+block0:
+    v0 = func_addr.i64 fn0
+    return v0
+}}"
+    )
+}
+
+/// The symbols that a function names, and how many arguments its calls pass.
+fn calls_of(func: &Function) -> Vec<(String, usize)> {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let calls = insts.filter_map(|inst| {
+        let data = &func.dfg.insts[inst];
+        let (callee, args) = match data
+            .analyze_call(&func.dfg.value_lists, &func.dfg.exception_tables)
+        {
+            cranelift_codegen::ir::instructions::CallInfo::Direct(callee, args) => (callee, args),
+            _ => return None,
+        };
+        let name = func.dfg.ext_funcs[callee].name.display(Some(&func.params)).to_string();
+        Some((name, args.len()))
+    });
+    calls.collect()
+}
+
+/// Calls of functions that an earlier unit redirected with extra arguments stayed as they were: nothing was
+/// passed, to a symbol that is not there.
+#[test]
+fn a_later_unit_passes_the_extra_arguments() {
+    let mut program = Program::new(FOR_SIZE);
+    let (first, _) =
+        program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL), (mixes(3, 7), LOCAL)]);
+    for (_, entry) in first.entries().take(3) {
+        assert!(
+            matches!(entry.disposition(), Disposition::Redirect { .. }),
+            "{:?}",
+            entry.symbol()
+        );
+        assert_eq!(entry.arguments().len(), 1);
+    }
+    let (second, functions) = program.unit(&[(calls(7, 1), Attributes::default())]);
+    assert_eq!(calls_of(&functions[0]), [("u9:1".to_owned(), 2)]);
+    assert!(second.late_thunks().is_empty());
+}
+
+/// The same of functions that were merged into an equal one.
+#[test]
+fn a_later_unit_calls_what_an_earlier_one_redirected_to() {
+    let mut program = Program::new(Similar::OFF);
+    program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 5), LOCAL)]);
+    let (plan, functions) = program.unit(&[(calls(7, 2), Attributes::default())]);
+    assert_eq!(calls_of(&functions[0]), [("u0:1".to_owned(), 1)]);
+    assert!(plan.late_thunks().is_empty());
+}
+
+/// A function whose address matters and is taken only later has no code: it gets some, once.
+#[test]
+fn a_function_whose_address_is_taken_later_gets_a_late_thunk() {
+    for (similar, constants, arguments) in [(Similar::OFF, [5, 5], 0), (FOR_SIZE, [5, 6], 1)] {
+        let mut program = Program::new(similar);
+        program.unit(&[(mixes(1, constants[0]), LOCAL), (mixes(2, constants[1]), LOCAL)]);
+        let texts = [(takes_address(7, 2), Attributes::default())];
+        let (plan, _) = program.unit(&texts);
+        let [LateThunk { function, signature }] = plan.late_thunks() else {
+            panic!("{:?}", plan.late_thunks());
+        };
+        let entry = plan.entry(*function);
+        assert_eq!(entry.symbol(), &UserExternalName::new(0, 2));
+        assert!(matches!(entry.disposition(), Disposition::Thunk { .. }));
+        assert_eq!(plan.thunk_arguments(*function).len(), arguments);
+        assert_eq!(signature.params.len(), 1);
+        let (again, functions) = program.unit(&[
+            (takes_address(8, 2), Attributes::default()),
+            (calls(9, 2), Attributes::default()),
+        ]);
+        assert!(again.late_thunks().is_empty(), "it has code by now");
+        let to = if arguments == 0 { "u0:1" } else { "u0:2" };
+        assert_eq!(calls_of(&functions[1]), [(to.to_owned(), 1)]);
+    }
+}
+
+/// Where the address does not matter, that of what took its place will do.
+#[test]
+fn an_insignificant_address_taken_later_is_that_of_the_representative() {
+    let free = Attributes { addresses: Addresses::Insignificant, ..LOCAL };
+    let mut program = Program::new(Similar::OFF);
+    program.unit(&[(mixes(1, 5), free), (mixes(2, 5), free)]);
+    let (plan, functions) = program.unit(&[(takes_address(7, 2), Attributes::default())]);
+    assert!(plan.late_thunks().is_empty());
+    assert!(functions[0].to_string().contains("u0:1"), "{}", functions[0]);
+}
+
+/// A call through another signature passes its arguments to the function as it was: through a late thunk.
+#[test]
+fn a_mismatched_call_that_comes_later_goes_to_a_late_thunk() {
+    let mut program = Program::new(FOR_SIZE);
+    program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL)]);
+    let mismatched = "function u0:7(i64) -> i64 system_v {
+    fn0 = u0:2(i64, i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0, v0)
+    return v1
+}";
+    let (plan, functions) = program.unit(&[(mismatched.to_owned(), Attributes::default())]);
+    assert_eq!(plan.late_thunks().len(), 1);
+    assert_eq!(calls_of(&functions[0]), [("u0:2".to_owned(), 2)]);
+}
