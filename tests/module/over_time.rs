@@ -190,7 +190,7 @@ fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
             // At an address that is not a multiple of 16.
             let mut cells = [100_i64; 6];
             let cell = cells.as_mut_ptr();
-            let cell = if cell as usize % 16 == 0 { cell.wrapping_add(1) } else { cell };
+            let cell = if (cell as usize).is_multiple_of(16) { cell.wrapping_add(1) } else { cell };
             code(cell, cell)
         });
         assert_eq!(results[0], results[1], "in a JIT, {options:?}");
