@@ -10,14 +10,16 @@
 
 use crate::argument::{Appended, Argument, append, extended_signature};
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
+use crate::canonicalize::canonicalized;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
-use crate::options::{CallThunks, Canonicalize, Options};
+use crate::options::{CallThunks, Options};
 use crate::plan::Plan;
 use crate::summary::address_uses;
-use crate::unit::{FunctionIndex, canonicalized};
+use crate::unit::FunctionIndex;
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -49,7 +51,19 @@ impl Plan {
         func: &mut Function,
         options: &Options<'_>,
     ) -> bool {
-        let changed = self.settle(function, func, options);
+        let changed = self.canonicalize(function, func, options);
+        self.rewrite(function, func, options) || changed
+    }
+
+    /// Rewrites `func`, the canonical body of `function`, or what took its place: [`apply`](Plan::apply)
+    /// without what makes the body canonical.
+    pub(crate) fn rewrite(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
+        let changed = self.weaken(function, func, options);
         let call = |symbol: &UserExternalName| {
             let to = other(symbol, self.call_symbol(symbol))?;
             let passed = self.function(symbol).map(|function| &self.entry(function).arguments);
@@ -69,20 +83,40 @@ impl Plan {
         func: &mut Function,
         options: &Options<'_>,
     ) -> bool {
+        let changed = self.canonicalize(function, func, options);
+        self.weaken(function, func, options) || changed
+    }
+
+    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and
+    /// so were the promises that fit all.
+    fn canonicalize(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
+        if !self.entry(function).gets_compared_body() {
+            return false;
+        }
+        match canonicalized(func, options.canonicalize) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(canonical) => {
+                *func = canonical;
+                true
+            }
+        }
+    }
+
+    /// Leaves `func` the promises that hold for all that it stands for.
+    fn weaken(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
         let entry = self.entry(function);
-        let mut changed = false;
-        if let Canonicalize::Optimize(_) = options.canonicalize
-            && entry.gets_compared_body()
-        {
-            // The class was found on the optimised bodies; so were the promises that fit all.
-            *func = canonicalized(func, options.canonicalize).into_owned();
-            changed = true;
+        match &entry.weakened {
+            None => false,
+            Some(facts) => {
+                weaken(func, entry.attributes.key, facts, options);
+                true
+            }
         }
-        if let Some(facts) = &entry.weakened {
-            weaken(func, entry.attributes.key, facts, options);
-            changed = true;
-        }
-        changed
     }
 
     /// The symbol that a direct call to `symbol` should use.

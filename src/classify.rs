@@ -9,6 +9,7 @@
 //! hash by hash.
 
 use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::canonicalize::canonicalized;
 use crate::classes::{Node, Partition, References};
 use crate::data;
 use crate::emitted::{self, Atom, Digest};
@@ -17,7 +18,7 @@ use crate::facts::Fact;
 use crate::hash::{StructuralHash, structural_hash};
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::unit::{Beyond, Bodies, Item, Numbering, Unit, UnitSymbols, canonicalized};
+use crate::unit::{Beyond, Bodies, Item, Numbering, Unit, UnitSymbols};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;

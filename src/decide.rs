@@ -189,7 +189,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 /// Why a function or data object that turns out to be alone in its class is.
 fn alone(options: &Options<'_>, classified: &Classified, node: Node) -> Reason {
     match classified.walked.get(node).copied().unwrap_or_default() {
-        Walked::No => match options.prebucket {
+        Walked::No => match options.walks() {
             Prebucket::Counts => Reason::NothingAlike,
             Prebucket::WalkAll => Reason::Different,
         },

@@ -4,11 +4,12 @@
 //! It does not search for the closest match or explain how to make the functions equal.
 
 use crate::canon::{self, Context, Mark, Place, ResolveSymbol, Scratch};
+use crate::canonicalize::canonicalized;
 use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::unit::{Bodies, FunctionIndex, Item, canonicalized};
+use crate::unit::{Bodies, FunctionIndex, Item};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function, Inst};
 

@@ -14,10 +14,10 @@
 //! This module knows bytes, not IR: what they mean is said in `canon`, the only writer.
 
 use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::canonicalize::canonicalized;
 use crate::classes::Node;
 use crate::facts::Fact;
 use crate::options::Options;
-use crate::unit::canonicalized;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use cranelift_codegen::ir::{Function, UserExternalName};

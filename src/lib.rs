@@ -64,6 +64,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -75,6 +76,8 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
+#[cfg(all(feature = "std", not(feature = "fuzzing")))]
+extern crate std;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]
@@ -89,6 +92,7 @@ struct Embedding;
 mod apply;
 mod argument;
 mod canon;
+mod canonicalize;
 mod checker;
 mod classes;
 mod classify;
@@ -116,6 +120,8 @@ mod unit;
 
 pub use apply::call_thunk;
 pub use argument::{Argument, extended_signature};
+#[cfg(feature = "std")]
+pub use canonicalize::panic_is_contained;
 pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]

@@ -16,7 +16,8 @@ pub struct Options<'a> {
     /// Default: none of them.
     pub compare: ComparePolicy,
 
-    /// Which functions are walked at all. Default: [`Prebucket::Counts`].
+    /// Which functions are walked at all: all of them with [`Canonicalize::Optimize`]. Default:
+    /// [`Prebucket::Counts`].
     pub prebucket: Prebucket,
 
     /// Whether functions are optimised before they are compared. Default: they are not.
@@ -88,6 +89,17 @@ impl fmt::Debug for Options<'_> {
             .field("prove", prove)
             .field("merge_limit", merge_limit)
             .finish()
+    }
+}
+
+impl Options<'_> {
+    /// Which functions are walked. Tables of optimised bodies have gaps, so their sizes tell nothing, and next to
+    /// what optimising takes a walk is nothing.
+    pub(crate) fn walks(&self) -> Prebucket {
+        match self.canonicalize {
+            Canonicalize::None => self.prebucket,
+            Canonicalize::Optimize(_) => Prebucket::WalkAll,
+        }
     }
 }
 
@@ -267,8 +279,17 @@ pub enum Canonicalize<'a> {
     /// same, and copies are never optimised.
     #[default]
     None,
-    /// Run Cranelift's own optimisations for this ISA first. Costs about a third of the time of
-    /// compiling every function. The representative of a class keeps the optimised body.
+    /// Compare canonical bodies: Cranelift's own optimisations for this ISA, and rules of this crate that
+    /// choose one form where those leave equal integer operations in two, repeated until nothing changes
+    /// (16 times at most, else the function is compared as it is). Costs about as much time as compiling every
+    /// function. The representative of a class keeps the canonical body; what is not merged keeps its own.
+    ///
+    /// A function that the optimiser refuses is compared as it is. So is one on which it panics, with the
+    /// feature `std` (which `module`, `cli` and `fuzzing` imply) and where panics unwind; the panic hook is
+    /// called all the same and can ask
+    #[cfg_attr(feature = "std", doc = "[`panic_is_contained`](crate::panic_is_contained).")]
+    #[cfg_attr(not(feature = "std"), doc = "`panic_is_contained`.")]
+    /// Without that feature the panic goes on to the caller of [`Merger`](crate::Merger).
     Optimize(&'a dyn TargetIsa),
 }
 

@@ -10,6 +10,7 @@
 //! accepted by Cranelift's verifier, or they are left alone at best.
 
 use crate::canon::{ResolveSymbol, Resolved};
+use crate::canonicalize::canonicalized;
 use crate::checker::prove;
 use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
@@ -19,12 +20,11 @@ use crate::emitted::eliminated::{Eliminated, NewlyEliminated, ReferredTo};
 use crate::emitted::{Atom, Emitted};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
-use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
+use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket, Prove};
 use crate::plan::Plan;
 use crate::similar::merge_similar;
 use crate::stats::Stats;
 use crate::summary::{self, Observed};
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
@@ -306,7 +306,8 @@ impl<'a> Merger<'a> {
     ///
     /// Constant time with [`Prebucket::Counts`], and from the first local function with a
     /// significant address on, a scan of opcodes; a walk of the function with
-    /// [`Prebucket::WalkAll`]; with [`Canonicalize::Optimize`], an optimisation of a copy.
+    /// [`Prebucket::WalkAll`]; with [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), that of a
+    /// copy that is optimised a few times.
     ///
     /// # Errors
     ///
@@ -332,7 +333,7 @@ impl<'a> Merger<'a> {
             self.observed.add_address_uses(func);
         }
         let body = canonicalized(func, self.options.canonicalize);
-        let bucket = match self.options.prebucket {
+        let bucket = match self.options.walks() {
             Prebucket::Counts => u128::from(summary::counts(&body, attributes.key)),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
@@ -582,21 +583,6 @@ pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
 pub(crate) fn resolved_data(node: Node, attributes: &DataAttributes) -> Resolved {
     let address = attributes.by_class().then_some(node);
     Resolved { call: None, address, inside: address }
-}
-
-/// The body that is compared.
-pub(crate) fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, Function> {
-    match how {
-        Canonicalize::None => Cow::Borrowed(func),
-        Canonicalize::Optimize(isa) => {
-            let mut context = cranelift_codegen::Context::for_function(func.clone());
-            match context.optimize(isa, &mut Default::default()) {
-                Ok(()) => Cow::Owned(context.func),
-                // Compared as it is: the back end will report the error, not this pass.
-                Err(_) => Cow::Borrowed(func),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ mod over_time;
 mod permutations;
 #[path = "laws/refused_plans.rs"]
 mod refused_plans;
+#[path = "laws/rules.rs"]
+mod rules;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
 #[path = "laws/similar.rs"]

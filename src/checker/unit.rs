@@ -5,10 +5,11 @@ use super::simulation::{Failure, Simulation};
 use super::terms::Told;
 use super::{Claim, Symbols, Use, stands_for};
 use crate::argument::Argument;
+use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
-use crate::options::{Addresses, Attributes, Linkage, Options};
+use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
-use crate::unit::{Bodies, FunctionIndex, canonicalized};
+use crate::unit::{Bodies, FunctionIndex};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -248,10 +249,10 @@ impl Prover<'_> {
         let (body, meant) = match (optimised, own) {
             (false, true) => (Cow::Borrowed(body), Cow::Borrowed(meant)),
             (true, _) => (Cow::Borrowed(body), canonicalized(meant, options.canonicalize)),
-            (false, false) => (
-                canonicalized(body, options.canonicalize),
-                canonicalized(meant, options.canonicalize),
-            ),
+            (false, false) => {
+                let meant = canonicalized(meant, options.canonicalize).into_owned();
+                (canonical(plan, *bodies, kept, body, options), Cow::Owned(meant))
+            }
         };
         let told = signatures.is_some().then_some(told);
         let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
@@ -465,6 +466,25 @@ impl Prover<'_> {
             }
         }
     }
+}
+
+/// What is kept under its own body, in the form in which functions are compared: its canonical body, rewritten
+/// as the plan rewrites `body`. That a function does what its canonical body does is trusted.
+fn canonical<'f>(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    kept: FunctionIndex,
+    body: &'f Function,
+    options: &Options<'_>,
+) -> Cow<'f, Function> {
+    let own = match (options.canonicalize, plan.body_of(kept)) {
+        (Canonicalize::Optimize(_), Some(own)) => own,
+        (Canonicalize::None, _) | (_, None) => return Cow::Borrowed(body),
+    };
+    let mut canonical = canonicalized(bodies.body(own), options.canonicalize).into_owned();
+    canonical.name = UserFuncName::User(plan.entry(kept).symbol().clone());
+    plan.rewrite(kept, &mut canonical, options);
+    Cow::Owned(canonical)
 }
 
 /// Pointers by their place. Of two at one place the later one wins, so their order stays.

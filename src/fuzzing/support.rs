@@ -3,9 +3,10 @@
 //!
 //! Nothing here decides whether two functions are equal.
 
+use crate::canonicalize;
 use crate::{
-    Addresses, Attributes, Encoding, FunctionIndex, Linkage, Merger, Mismatch, Options, Plan,
-    Prebucket, stands_for,
+    Addresses, Attributes, Canonicalize, Encoding, FunctionIndex, Linkage, Merger, Mismatch,
+    Options, Plan, Prebucket, stands_for,
 };
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
@@ -32,6 +33,17 @@ pub fn parse_one(text: &str) -> Function {
     let mut functions = parse(text);
     assert_eq!(functions.len(), 1, "one function in\n{text}");
     functions.remove(0)
+}
+
+/// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else, to a function.
+/// Tells whether anything changed.
+pub fn apply_rules(func: &mut Function) -> bool {
+    canonicalize::apply_rules(func)
+}
+
+/// The body of `func` that is compared with [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
+pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Function {
+    canonicalize::canonicalized(func, Canonicalize::Optimize(isa)).into_owned()
 }
 
 /// An ISA of the host that optimises, with every setting that some instruction asks for. The verifier

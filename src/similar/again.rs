@@ -7,8 +7,7 @@
 //!
 //! What it does *not* do: a function of the unit is not weakened a second time; one that would have to be
 //! equals only itself here, as does a body of which others are told where it is, if it were that of a function
-//! that other libraries see. With `Canonicalize::Optimize` it does nothing: what is equal after
-//! it was rewritten and optimised need not be when it is rewritten last.
+//! that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan rewrites them.
 
 use super::{Search, current};
 use crate::apply::weaken;
@@ -62,8 +61,7 @@ const TRIES: usize = 3;
 impl Search<'_> {
     /// Merges what is equal by now. Rewrites and walks all that is kept, a few times at most.
     pub(super) fn identical_again(&mut self, observed: &Observed) {
-        let optimised = matches!(self.options.canonicalize, Canonicalize::Optimize(_));
-        if self.plan.merged.is_empty() || self.limit == 0 || optimised {
+        if self.plan.merged.is_empty() || self.limit == 0 {
             return;
         }
         let mut apart: EntitySet<FunctionIndex> = EntitySet::new();
@@ -113,6 +111,8 @@ impl Search<'_> {
                 .filter(|_| self.options.merge_limit.is_some()),
             // What was rewritten has gaps in its tables, so counts tell nothing.
             prebucket: Prebucket::WalkAll,
+            // They are canonical bodies already.
+            canonicalize: Canonicalize::None,
             aliases: false,
             prove: Prove::Never,
             ..*self.options

@@ -30,13 +30,14 @@ mod uses;
 mod value;
 
 use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::canonicalize::canonicalized;
 use crate::components::components;
 use crate::encoding::Encoding;
 use crate::options::{Attributes, Options, Policy, Prebucket};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::remarks::Reason;
 use crate::summary::{Observed, counts};
-use crate::unit::{Bodies, FunctionIndex, canonicalized};
+use crate::unit::{Bodies, FunctionIndex};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cost::Costs;
@@ -156,7 +157,7 @@ impl Search<'_> {
             let function = FunctionIndex::new(index);
             let points_inside = observed.points_inside(self.plan.entry(function).symbol());
             if self.is_candidate(function) && !points_inside {
-                let bucket = match self.options.prebucket {
+                let bucket = match self.options.walks() {
                     Prebucket::Counts => {
                         let key = self.plan.entry(function).attributes.key;
                         counts(self.bodies.body(function), key)
@@ -306,7 +307,8 @@ fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
     components
 }
 
-/// A kept function as a plan leaves it so far, in the form in which functions are compared.
+/// A kept function as a plan leaves it so far: its canonical body, rewritten. It is not made canonical
+/// again: it is emitted so, and the checker proves that of what it takes for the canonical body.
 fn current(
     plan: &Plan,
     bodies: &mut dyn Bodies,
@@ -314,12 +316,12 @@ fn current(
     options: &Options<'_>,
 ) -> Function {
     let mut func = match plan.body_of(function) {
-        Some(body_of) => bodies.body(body_of).clone(),
+        Some(body_of) => canonicalized(bodies.body(body_of), options.canonicalize).into_owned(),
         None => plan.merged_body(function).expect("not emitted before").clone(),
     };
     func.name = UserFuncName::User(plan.entry(function).symbol().clone());
-    plan.apply(function, &mut func, options);
-    canonicalized(&func, options.canonicalize).into_owned()
+    plan.rewrite(function, &mut func, options);
+    func
 }
 
 /// How many merges the limit leaves after identical merging.

@@ -3,8 +3,7 @@
 use crate::host::emulated::Batch;
 use crate::host::{Host, Level, interpreter};
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
-use cranelift_mergefunc::cranelift_codegen;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
 use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, Outcome, Tally};
 use cranelift_mergefunc::fuzzing::fuel;
 use cranelift_mergefunc::fuzzing::generate::function::Profile;
@@ -12,12 +11,16 @@ use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
 use cranelift_mergefunc::fuzzing::program::Parts;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
-use cranelift_mergefunc::fuzzing::support::Rng;
+use cranelift_mergefunc::fuzzing::support::{Rng, any_isa};
+use cranelift_mergefunc::{Canonicalize, cranelift_codegen};
 use std::collections::HashSet;
 use std::panic::catch_unwind;
 
 /// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
 const RUNS: u64 = 100;
+
+/// The namespace of functions that are there a second time.
+const TWINS: u32 = 77;
 
 /// What every processor of this kind has.
 const MACHINE: Machine = Machine::X86_64;
@@ -74,6 +77,15 @@ fn can_run(func: &Function) -> bool {
 /// A unit for a seed, and what to compare of it. `None` if nothing merges.
 fn comparison(seed: u64, profile: &Profile, tally: &mut Tally) -> Option<Comparison> {
     let (unit, runnable) = unit(seed, profile)?;
+    compare(seed, unit, runnable, tally)
+}
+
+fn compare(
+    seed: u64,
+    unit: Unit,
+    runnable: HashSet<UserExternalName>,
+    tally: &mut Tally,
+) -> Option<Comparison> {
     let comparison = Comparison::new(&Parts::from(&unit), seed, Effort::default());
     tally.idle += usize::from(comparison.is_none());
     let mut comparison = comparison?;
@@ -103,6 +115,35 @@ fn random_units() {
         run_natively(seed, &comparison, &mut host, &mut tally);
     }
     eprintln!("x86-64: {tally}");
+    assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
+}
+
+/// What stands for others is a canonical body then: by Cranelift's optimiser, and by rules of this crate that the
+/// checker takes on trust. So here every function has a twin, and is merged with it.
+#[test]
+fn random_units_of_canonical_bodies() {
+    let mut tally = Tally::default();
+    let profile = Profile::runnable(MACHINE);
+    let mut host = Host::new();
+    for seed in 0..runs(RUNS) / 2 {
+        let Some((mut unit, mut runnable)) = unit(seed, &profile) else {
+            continue;
+        };
+        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
+        for index in 0..unit.functions.len() {
+            let mut twin = unit.functions[index].clone();
+            let symbol = UserExternalName::new(TWINS, index as u32);
+            if runnable.contains(&unit.functions[index].symbol()) {
+                runnable.insert(symbol.clone());
+            }
+            twin.body.name = UserFuncName::User(symbol);
+            unit.functions.push(twin);
+        }
+        if let Some(comparison) = compare(seed, unit, runnable, &mut tally) {
+            run_natively(seed, &comparison, &mut host, &mut tally);
+        }
+    }
+    eprintln!("canonical: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 

@@ -35,6 +35,24 @@ fn a_unit_compared_after_optimisation_is_complete_and_valid() {
     });
 }
 
+/// Who asks for the canonical body of a canonical body gets that body, so it does not matter who made it.
+#[test]
+fn a_canonical_body_is_its_own() {
+    let encode = |body: &Function| Encoding::of(body, &Options::default());
+    random(|u| {
+        let (bytes, size) = (u.bytes(u.len() / 2)?, u.len() / 4);
+        let mut other = Unstructured::new(bytes);
+        let generated = GeneratedUnit::draw(&mut other, &Profile::default()).unit;
+        let drawn = Unit::random(&mut Unstructured::new(u.bytes(size)?))?;
+        for Member { body, .. } in generated.functions.iter().chain(&drawn.functions).take(20) {
+            let canonical = canonical_body(body, any_isa());
+            let again = canonical_body(&canonical, any_isa());
+            assert_eq!(encode(&canonical), encode(&again), "{body}\n{canonical}\n{again}");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn the_generator_reaches_every_disposition_and_reason() {
     // On fixed input, so that what it reaches is the same in every run.

@@ -4,6 +4,7 @@
 //! module prints errors and decides nothing about what is one.
 
 use anstyle::{AnsiColor, Style};
+use cranelift_mergefunc::panic_is_contained;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -132,6 +133,10 @@ pub fn install_panic_hook() {
         let message = one_line(info);
         if CONTAINED.get() > 0 {
             MESSAGE.set(message);
+            return;
+        }
+        if panic_is_contained() {
+            // The function is left as it is.
             return;
         }
         let style = style();

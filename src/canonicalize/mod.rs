@@ -1,0 +1,126 @@
+//! The canonical body of a function: what is compared with [`Canonicalize::Optimize`].
+//!
+//! One round is Cranelift's own optimiser and then our rules ([`rules`]), which choose one form where Cranelift
+//! leaves equal integer operations in two. Cranelift's optimiser is not idempotent: a branch that became a
+//! jump leaves a block that the next run removes, and a load that is forwarded can make the next one redundant.
+//! So rounds are repeated until they repeat themselves. The canonical body is the least encoding of those that
+//! repeat, nearly always a single one that a round leaves as it is. So the canonical body of a canonical
+//! body is that body, and it does not matter who asks for it, or how often.
+//!
+//! A function on which the optimiser fails, or that has not repeated itself after [`MAX_ROUNDS`] rounds, is its
+//! own canonical body. So is one on which the optimiser panics, with the feature `std`; without, nobody can
+//! catch the panic, and it goes on to the caller.
+//!
+//! What it does *not* do: it never looks at more than one function, and nothing that a plan rewrites is optimised
+//! afterwards. Whoever needs a function as a plan leaves it takes the canonical body first and rewrites that.
+
+mod rules;
+
+use crate::canon::{self, Context, NoUnit, Scratch};
+use crate::encoding::Encoding;
+use crate::options::{Canonicalize, ComparePolicy};
+use crate::target::Target;
+use alloc::borrow::Cow;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::TargetIsa;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use rules::apply as apply_rules;
+
+/// After so many rounds a function that still changes is left as it is. Functions that front ends make take
+/// two or three: one that changes something, and one that finds nothing more.
+const MAX_ROUNDS: usize = 16;
+
+/// The body that is compared.
+///
+/// With [`Canonicalize::Optimize`] it takes two to three times as long as Cranelift takes to optimise the function,
+/// and [`MAX_ROUNDS`] times at most.
+pub(crate) fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, Function> {
+    match how {
+        Canonicalize::None => Cow::Borrowed(func),
+        Canonicalize::Optimize(isa) => match settled(func, isa) {
+            Some(body) => body,
+            // Compared as it is: the back end will report the error, not this pass.
+            None => Cow::Borrowed(func),
+        },
+    }
+}
+
+/// What rounds on `func` end in, if they do.
+fn settled<'f>(func: &'f Function, isa: &dyn TargetIsa) -> Option<Cow<'f, Function>> {
+    let encode = |body: &Function| {
+        let context = Context {
+            policy: ComparePolicy::default(),
+            target: Target::of(isa),
+            key: 0,
+            symbols: &NoUnit,
+        };
+        let mut encoding = Encoding::default();
+        canon::encode(body, &context, &mut Scratch::default(), &mut encoding).ok()?;
+        Some(encoding)
+    };
+    let is_same = |a: &Encoding, b: &Encoding| a == b && a.facts == b.facts;
+    let mut bodies = alloc::vec![Cow::Borrowed(func)];
+    let mut encodings = alloc::vec![encode(func)?];
+    while bodies.len() <= MAX_ROUNDS {
+        let next = round(bodies.last().expect("begins with one"), isa)?;
+        let encoding = encode(&next)?;
+        if let Some(first) = encodings.iter().position(|known| is_same(known, &encoding)) {
+            let order = |&at: &usize| (&encodings[at], &encodings[at].facts);
+            let least = (first..encodings.len()).min_by(|a, b| order(a).cmp(&order(b)));
+            return Some(bodies.swap_remove(least.expect("at least one repeats")));
+        }
+        bodies.push(Cow::Owned(next));
+        encodings.push(encoding);
+    }
+    None
+}
+
+/// One round: Cranelift's optimiser, and then our rules. `None` if it fails.
+fn round(func: &Function, isa: &dyn TargetIsa) -> Option<Function> {
+    let optimise = || {
+        let mut context = cranelift_codegen::Context::for_function(func.clone());
+        context.optimize(isa, &mut Default::default()).ok()?;
+        Some(context.func)
+    };
+    let mut optimised = contained(optimise)??;
+    rules::apply(&mut optimised);
+    Some(optimised)
+}
+
+/// What `work` gives, which calls code of Cranelift's that can panic; `None` if it does.
+#[cfg(not(feature = "std"))]
+fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+    Some(work())
+}
+
+#[cfg(feature = "std")]
+use with_std::contained;
+#[cfg(feature = "std")]
+pub use with_std::panic_is_contained;
+
+#[cfg(feature = "std")]
+mod with_std {
+    use core::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    std::thread_local! {
+        static CONTAINED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Whether a panic on this thread is one of Cranelift's optimiser that this library catches, so that the
+    /// function in hand is left as it is. For panic hooks, which need not report such a panic: the
+    /// hook of the standard library does. Where panics abort, nothing is caught.
+    pub fn panic_is_contained() -> bool {
+        CONTAINED.get()
+    }
+
+    /// What `work` gives, which calls code of Cranelift's that can panic; `None` if it does. `work` must not
+    /// change anything that is used afterwards.
+    pub(super) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+        let before = CONTAINED.replace(true);
+        let result = catch_unwind(AssertUnwindSafe(work));
+        CONTAINED.set(before);
+        result.ok()
+    }
+}
