@@ -41,7 +41,7 @@ pub struct DataObject {
 }
 
 /// The bytes of a data object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
     /// So many zero bytes, which need not be stored.
     Zeros(u64),

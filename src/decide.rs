@@ -8,6 +8,7 @@
 mod over_time;
 
 use crate::apply::call_thunk;
+use crate::checker::Learned;
 use crate::classes::Node;
 use crate::classify::{Classified, Walked};
 use crate::data::{DataAttributes, DataIndex};
@@ -133,6 +134,7 @@ pub(crate) fn decide(
         eliminated: EliminatedEntries::default(),
         late_thunks: Vec::new(),
         newly_eliminated: None,
+        learned: Learned::default(),
         record,
         proof: None,
         stats,

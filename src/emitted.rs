@@ -19,6 +19,7 @@
 
 pub(crate) mod eliminated;
 
+use crate::checker::Memory;
 use crate::classes::{Node, Partition};
 use crate::classify::Classified;
 use crate::components::components;
@@ -101,6 +102,8 @@ pub struct Emitted {
     cyclic: HashMap<Digest, Vec<EmittedClass>, FxBuildHasher>,
     cycles: HashMap<EmittedClass, Cycle, FxBuildHasher>,
     pub(crate) eliminated: Eliminated,
+    /// What the checker keeps for proofs of later units, by means of its own.
+    pub(crate) memory: Memory,
 }
 
 /// A class that is part of a cycle of references.
@@ -280,7 +283,7 @@ impl Emitted {
     /// About 25 bytes for each function, and for each class 160 bytes and 12 for each block and
     /// memory access of its body.
     pub fn size(&self) -> usize {
-        let Emitted { symbols, classes, by_key, cyclic, cycles, eliminated } = self;
+        let Emitted { symbols, classes, by_key, cyclic, cycles, eliminated, memory } = self;
         let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();
         let promises = classes.values().flat_map(Class::promises);
         let promises: usize =
@@ -297,6 +300,7 @@ impl Emitted {
             + cycles.allocation_size()
             + atoms
             + eliminated.size()
+            + memory.size()
     }
 
     /// By what a call to `symbol`, or a use of its address, is compared.
@@ -484,6 +488,7 @@ impl Emitted {
         if let Some(eliminated) = &plan.newly_eliminated {
             self.eliminated.extend(eliminated);
         }
+        self.memory.extend(&plan.learned);
         if let Some(record) = &plan.record {
             self.add_record(record);
         }

@@ -122,7 +122,7 @@ pub use apply::call_thunk;
 pub use argument::{Argument, extended_signature};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
-pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
+pub use checker::{Mismatch, Place, Proof, Refutation, prove, prove_after, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;

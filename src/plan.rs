@@ -18,7 +18,7 @@
 
 use crate::argument::Argument;
 use crate::canon::{ResolveSymbol, Resolved};
-use crate::checker::{Proof, Refutation};
+use crate::checker::{Learned, Proof, Refutation};
 use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
 use crate::emitted::eliminated::{EliminatedEntries, NewlyEliminated};
@@ -261,6 +261,8 @@ pub struct Plan {
     pub(crate) late_thunks: Vec<LateThunk>,
     /// What later units must know of what this one eliminates, if there may be later ones.
     pub(crate) newly_eliminated: Option<NewlyEliminated>,
+    /// What the checker learned for proofs of later units.
+    pub(crate) learned: Learned,
     /// What later units may be merged into, if the unit comes after others.
     pub(crate) record: Option<Record>,
     /// What the checker says, if it was asked.
@@ -477,6 +479,7 @@ impl Plan {
             eliminated: EliminatedEntries::default(),
             late_thunks: Vec::new(),
             newly_eliminated: None,
+            learned: Learned::default(),
             record: None,
             proof: Some(Err(refutation)),
             stats: Stats {

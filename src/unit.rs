@@ -11,12 +11,12 @@
 
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::canonicalize::canonicalized;
-use crate::checker::prove;
+use crate::checker::{Memory, Remember, prove_and_learn};
 use crate::classes::{Node, refine};
 use crate::classify::{Classified, classify};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
-use crate::emitted::eliminated::{Eliminated, NewlyEliminated, ReferredTo};
+use crate::emitted::eliminated::{NewlyEliminated, ReferredTo};
 use crate::emitted::{Atom, Emitted};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
@@ -250,8 +250,8 @@ pub struct Merger<'a> {
     options: Options<'a>,
     /// What earlier units emitted, if functions are to be merged into it.
     emitted: Option<&'a Emitted>,
-    /// What earlier units eliminated, if there may be any.
-    eliminated: Option<&'a Eliminated>,
+    /// The same, also if functions are not merged into it: what it eliminated must be known.
+    before: Option<&'a Emitted>,
     referred_to: ReferredTo,
     unit: Unit,
     observed: Observed,
@@ -270,7 +270,7 @@ impl<'a> Merger<'a> {
         Merger {
             options,
             emitted: None,
-            eliminated: None,
+            before: None,
             referred_to: ReferredTo::default(),
             unit: Unit::default(),
             observed: Observed::default(),
@@ -293,7 +293,7 @@ impl<'a> Merger<'a> {
     /// The same for a unit of which nothing is merged into what was emitted, and that later units cannot find:
     /// it refers to what earlier units eliminated all the same.
     pub(crate) fn after_without_merging(emitted: &'a Emitted, options: Options<'a>) -> Self {
-        Merger { eliminated: Some(&emitted.eliminated), ..Merger::new(options) }
+        Merger { before: Some(emitted), ..Merger::new(options) }
     }
 
     /// The options of this run.
@@ -323,8 +323,8 @@ impl<'a> Merger<'a> {
             return Err(AddError::NoBody(symbol));
         }
         self.observed.add_tables(func);
-        if let Some(eliminated) = self.eliminated {
-            self.referred_to.add_function(eliminated, func);
+        if let Some(before) = self.before {
+            self.referred_to.add_function(&before.eliminated, func);
         }
         self.addresses_matter |=
             attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
@@ -385,8 +385,8 @@ impl<'a> Merger<'a> {
     /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); of those of this unit,
     /// [`Attributes::address_taken`] says it. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName) {
-        if let Some(eliminated) = self.eliminated {
-            self.referred_to.add_address(eliminated, symbol);
+        if let Some(before) = self.before {
+            self.referred_to.add_address(&before.eliminated, symbol);
         }
     }
 
@@ -425,7 +425,8 @@ impl<'a> Merger<'a> {
         self.stats.refine_classes_before = classified.partition.len();
         refine(&mut classified.partition, &classified.nodes, &classified.references);
         self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, emitted, eliminated, referred_to, unit, observed, stats, .. } = self;
+        let Merger { options, emitted, before, referred_to, unit, observed, stats, .. } = self;
+        let eliminated = before.map(|before| &before.eliminated);
         let right = options;
         #[cfg(feature = "fuzzing")]
         let (given, unit, options) = sabotage::overlooked(unit, options);
@@ -437,7 +438,12 @@ impl<'a> Merger<'a> {
         plan.add_late_thunks();
         #[cfg(feature = "fuzzing")]
         let plan = sabotage::planned(plan, given);
-        let mut plan = proved(plan, bodies, &right);
+        let remember = match (emitted, eliminated) {
+            (Some(_), _) => Remember::All,
+            (None, Some(_)) => Remember::Eliminated,
+            (None, None) => Remember::Nothing,
+        };
+        let mut plan = proved(plan, before, bodies, &right, remember);
         if let Some(eliminated) = eliminated {
             if matches!(plan.proof, Some(Err(_))) {
                 plan.add_eliminated(eliminated, &referred_to);
@@ -463,17 +469,26 @@ impl<'a> Merger<'a> {
 }
 
 /// The plan, if it holds.
-fn proved(mut plan: Plan, bodies: &mut dyn Bodies, options: &Options<'_>) -> Plan {
+fn proved(
+    mut plan: Plan,
+    before: Option<&Emitted>,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    remember: Remember,
+) -> Plan {
     match options.prove {
         Prove::Never => return plan,
         Prove::Debug if !cfg!(debug_assertions) => return plan,
         Prove::Debug | Prove::Always => {}
     }
-    match prove(&plan, bodies, options) {
+    let nothing = Memory::default();
+    let memory = before.map_or(&nothing, |before| &before.memory);
+    match prove_and_learn(memory, &plan, bodies, options, remember) {
         Err(refutation) if options.prove == Prove::Debug => panic!("{refutation}"),
         Err(refutation) => plan.without_merges(refutation),
-        Ok(proof) => {
+        Ok((proof, learned)) => {
             plan.proof = Some(Ok(proof));
+            plan.learned = learned;
             plan
         }
     }

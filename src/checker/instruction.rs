@@ -1,7 +1,7 @@
 //! Two instructions: every format, field by field.
 
 use super::refutation::Mismatch;
-use super::simulation::{Simulation, require};
+use super::simulation::Simulation;
 use super::tables::Callee;
 use super::{Claim, Use, tables};
 use crate::options::Compare;
@@ -45,8 +45,7 @@ impl Simulation<'_> {
         {
             return result;
         }
-        require(x.opcode() == y.opcode(), Mismatch::Opcode)?;
-        let same = |same: bool| require(same, Mismatch::Immediate);
+        self.same(&x.opcode(), &y.opcode(), Mismatch::Opcode)?;
         let lists = (&a.dfg.value_lists, &b.dfg.value_lists);
         match (x, y) {
             (
@@ -60,7 +59,7 @@ impl Simulation<'_> {
                 I::AtomicRmw { opcode: _, args: x, flags: p, op: i },
                 I::AtomicRmw { opcode: _, args: y, flags: q, op: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.values(x, y)?;
                 tables::access(self, *p, *q)
             }
@@ -71,7 +70,7 @@ impl Simulation<'_> {
                 I::BinaryImm8 { opcode: _, arg: x, imm: i },
                 I::BinaryImm8 { opcode: _, arg: y, imm: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.value(*x, *y)
             }
             (
@@ -109,25 +108,25 @@ impl Simulation<'_> {
                 I::CondTrap { opcode: _, arg: x, code: i },
                 I::CondTrap { opcode: _, arg: y, code: j },
             ) => {
-                require(i == j, Mismatch::TrapCode)?;
+                self.same(i, j, Mismatch::TrapCode)?;
                 self.value(*x, *y)
             }
             (
                 I::DynamicStackAddr { opcode: _, dynamic_stack_slot: i },
                 I::DynamicStackAddr { opcode: _, dynamic_stack_slot: j },
-            ) => require(i == j, Mismatch::DynamicSlots),
+            ) => self.same(i, j, Mismatch::DynamicSlots),
             (
                 I::ExceptionHandlerAddress { opcode: _, block: x, imm: i },
                 I::ExceptionHandlerAddress { opcode: _, block: y, imm: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.address_of_block(*x, *y)
             }
             (
                 I::FloatCompare { opcode: _, args: x, cond: i },
                 I::FloatCompare { opcode: _, args: y, cond: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.values(x, y)
             }
             (I::FuncAddr { opcode: _, func_ref: f }, I::FuncAddr { opcode: _, func_ref: g }) => {
@@ -137,14 +136,14 @@ impl Simulation<'_> {
                 I::IntAddTrap { opcode, args: x, code: i },
                 I::IntAddTrap { opcode: _, args: y, code: j },
             ) => {
-                require(i == j, Mismatch::TrapCode)?;
+                self.same(i, j, Mismatch::TrapCode)?;
                 self.either_order(*opcode, x, y)
             }
             (
                 I::IntCompare { opcode: _, args: x, cond: i },
                 I::IntCompare { opcode: _, args: y, cond: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.values(x, y)
             }
             (I::Jump { opcode: _, destination: x }, I::Jump { opcode: _, destination: y }) => {
@@ -172,15 +171,16 @@ impl Simulation<'_> {
                 I::Shuffle { opcode: _, args: x, imm: i },
                 I::Shuffle { opcode: _, args: y, imm: j },
             ) => {
-                same(a.dfg.immediates.get(*i) == b.dfg.immediates.get(*j))?;
+                let masks = (a.dfg.immediates.get(*i), b.dfg.immediates.get(*j));
+                self.same(&masks.0, &masks.1, Mismatch::Immediate)?;
                 self.values(x, y)
             }
             (
                 I::StackAddr { opcode: _, stack_slot: x, offset: i },
                 I::StackAddr { opcode: _, stack_slot: y, offset: j },
             ) => {
-                same(i == j)?;
-                require(x == y, Mismatch::StackSlots)
+                self.same(i, j, Mismatch::Immediate)?;
+                self.same(x, y, Mismatch::StackSlots)
             }
             (
                 I::Store { opcode: _, args: x, flags: p, offset: i },
@@ -204,11 +204,11 @@ impl Simulation<'_> {
                 I::TernaryImm8 { opcode: _, args: x, imm: i },
                 I::TernaryImm8 { opcode: _, args: y, imm: j },
             ) => {
-                same(i == j)?;
+                self.same(i, j, Mismatch::Immediate)?;
                 self.values(x, y)
             }
             (I::Trap { opcode: _, code: i }, I::Trap { opcode: _, code: j }) => {
-                require(i == j, Mismatch::TrapCode)
+                self.same(i, j, Mismatch::TrapCode)
             }
             (
                 I::TryCall { opcode: _, args: x, func_ref: f, exception: i },
@@ -237,16 +237,16 @@ impl Simulation<'_> {
                 I::UnaryGlobalValue { opcode: _, global_value: y },
             ) => tables::global_value(self, *x, *y),
             (I::UnaryIeee16 { opcode: _, imm: i }, I::UnaryIeee16 { opcode: _, imm: j }) => {
-                same(i.bits() == j.bits())
+                self.same(&i.bits(), &j.bits(), Mismatch::Immediate)
             }
             (I::UnaryIeee32 { opcode: _, imm: i }, I::UnaryIeee32 { opcode: _, imm: j }) => {
-                same(i.bits() == j.bits())
+                self.same(&i.bits(), &j.bits(), Mismatch::Immediate)
             }
             (I::UnaryIeee64 { opcode: _, imm: i }, I::UnaryIeee64 { opcode: _, imm: j }) => {
-                same(i.bits() == j.bits())
+                self.same(&i.bits(), &j.bits(), Mismatch::Immediate)
             }
             (I::UnaryImm { opcode: _, imm: i }, I::UnaryImm { opcode: _, imm: j }) => {
-                same(i.bits() == j.bits())
+                self.same(&i.bits(), &j.bits(), Mismatch::Immediate)
             }
             // Two formats. All are named, so that a new one must be given its arm.
             (
@@ -352,9 +352,18 @@ impl Simulation<'_> {
         kept: &[Value; 2],
         original: &[Value; 2],
     ) -> Result<(), Mismatch> {
-        let as_written = self.values(kept, original);
         let commutes =
             self.claim.policy.operand_order == Compare::Ignore && COMMUTATIVE.contains(&opcode);
+        // The trace does not take note of the order in which they are written.
+        let recorder = match commutes {
+            true => {
+                self.note_either_order(*original);
+                self.recorder.take()
+            }
+            false => None,
+        };
+        let as_written = self.values(kept, original);
+        self.recorder = recorder.or(self.recorder.take());
         match as_written {
             Err(_) if commutes => self.values(kept, &[original[1], original[0]]),
             as_written => as_written,
@@ -365,11 +374,12 @@ impl Simulation<'_> {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let maps = [(a, kept), (b, original)]
             .map(|(func, inst)| func.dfg.user_stack_map_entries(inst).unwrap_or(&[]));
-        let same = |(x, y): (&UserStackMapEntry, &UserStackMapEntry)| {
+        self.same(&maps[0].len(), &maps[1].len(), Mismatch::StackMap)?;
+        for (x, y) in maps[0].iter().zip(maps[1]) {
             let UserStackMapEntry { ty, slot, offset } = x;
-            (*ty, *slot, *offset) == (y.ty, y.slot, y.offset)
-        };
-        let all = maps[0].len() == maps[1].len() && maps[0].iter().zip(maps[1]).all(same);
-        require(all, Mismatch::StackMap)
+            let other = (y.ty, y.slot, y.offset);
+            self.same(&(*ty, *slot, *offset), &other, Mismatch::StackMap)?;
+        }
+        Ok(())
     }
 }

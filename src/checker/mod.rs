@@ -16,9 +16,7 @@
 //! symbol and every address that can be observed is still there.
 //!
 //! What it does *not* do: it does not verify IR, does not look at code that a back end makes of
-//! thunks and aliases, and takes what was merged into the body of an earlier unit on trust, because
-//! that body is gone ([`Proof::trusted`] counts). It proves merges, not that everything equal was
-//! found.
+//! thunks and aliases. It proves merges, not that everything equal was found.
 //!
 //! A body that does for several functions is proved for each of them with what it is told in its place:
 //! `terms` says how.
@@ -31,20 +29,26 @@
 //! | `terms` | which values are known, where bodies are told things |
 //! | `choices` | where the kept code alone chooses a call |
 //! | `constants` | which branches always go the same way |
+//! | `trace` | what a simulation compares, written down, for functions whose code is gone |
+//! | `over_time` | claims on functions and data of earlier units |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
 //! | `refutation` | how a failure is told |
 
 mod choices;
 mod constants;
 mod instruction;
+mod over_time;
 mod refutation;
 mod simulation;
 mod tables;
 mod terms;
+mod trace;
 mod unit;
 
+pub(crate) use over_time::{Learned, Memory, Remember};
 pub use refutation::{Mismatch, Place, Refutation};
-pub use unit::{Proof, prove};
+pub(crate) use unit::prove_and_learn;
+pub use unit::{Proof, prove, prove_after};
 
 use crate::options::{ComparePolicy, Options};
 use crate::target::Target;
@@ -69,7 +73,7 @@ pub fn stands_for(
     options: &Options<'_>,
 ) -> Result<(), Refutation> {
     let claim = Claim::new(kept, original, options);
-    Simulation::new(&claim, &mut Themselves).run().map_err(|failure| {
+    Simulation::new(&claim, &mut Themselves).run().map(drop).map_err(|failure| {
         let Failure { mismatch, at } = failure;
         let name = |func: &Function| func.name.get_user().cloned().unwrap_or_default();
         Refutation { kept: name(kept), original: name(original), mismatch, at: Some(at) }
@@ -103,7 +107,7 @@ impl<'a> Claim<'a> {
 }
 
 /// What a symbol is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Use {
     Call,
     /// A call that may be patched, so that its symbol is observable.

@@ -101,11 +101,16 @@ pub enum Mismatch {
     Alignment,
     /// Data objects differ in contents, section, pointers, or attributes.
     Data,
+    /// What an earlier unit emitted does something else, or refers to something else.
+    Remembered,
+    /// Nothing is known of what an earlier unit emitted or eliminated: it was not proved, or not with this
+    /// [`Emitted`](crate::Emitted).
+    NotRemembered,
 }
 
 impl Mismatch {
     /// Every one, those of bodies first.
-    pub const ALL: [Mismatch; 33] = [
+    pub const ALL: [Mismatch; 35] = [
         Mismatch::Signature,
         Mismatch::StackSlots,
         Mismatch::DynamicSlots,
@@ -139,6 +144,8 @@ impl Mismatch {
         Mismatch::NoBody,
         Mismatch::Alignment,
         Mismatch::Data,
+        Mismatch::Remembered,
+        Mismatch::NotRemembered,
     ];
 
     /// Whether it is found in two bodies that are walked in step, and not in what a plan says of
@@ -183,6 +190,10 @@ impl Mismatch {
             Mismatch::NoBody => "the code that should run is not kept",
             Mismatch::Alignment => "the alignment is too small",
             Mismatch::Data => "the data objects differ",
+            Mismatch::Remembered => "what an earlier unit emitted does something else",
+            Mismatch::NotRemembered => {
+                "nothing is known of what an earlier unit made of one of them"
+            }
         }
     }
 }

@@ -10,8 +10,10 @@ use super::constants::Known;
 use super::refutation::{Mismatch, Place};
 use super::tables;
 use super::terms::{Base, Term, Terms};
+use super::trace::{Promise, Promises, Recorder};
 use super::{Claim, Symbols, Use};
 use crate::options::Compare;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
@@ -81,9 +83,13 @@ pub(super) struct Simulation<'a> {
     /// No control flow leads to what is visited now.
     dead: bool,
     at: Place,
+    /// Takes note of what is compared, if the trace is wanted.
+    pub recorder: Option<Box<Recorder>>,
+    /// What the kept function promises at the accesses of the original.
+    pub promises: Promises,
 }
 
-type Checked = Result<(), Mismatch>;
+pub(super) type Checked = Result<(), Mismatch>;
 
 /// `Ok` if `holds`.
 pub(super) fn require(holds: bool, mismatch: Mismatch) -> Checked {
@@ -107,12 +113,25 @@ impl<'a> Simulation<'a> {
             addressed: Vec::new(),
             dead: false,
             at: Place::default(),
+            recorder: None,
+            promises: Promises::default(),
         }
     }
 
-    /// Walks both functions to their ends.
-    pub fn run(mut self) -> Result<(), Failure> {
-        self.walk().map_err(|mismatch| Failure { mismatch, at: self.at })
+    /// Walks both functions to their ends. Returns the promises that the kept one makes at the accesses of the
+    /// original, in the order of the walk.
+    pub fn run(mut self) -> Result<Vec<Promise>, Failure> {
+        match self.walk() {
+            Ok(()) => Ok(self.promises.into_list()),
+            Err(mismatch) => Err(Failure { mismatch, at: self.at }),
+        }
+    }
+
+    /// The same, with what was noted.
+    pub fn recorded(mut self) -> Result<(Recorder, Vec<Promise>), Mismatch> {
+        self.walk()?;
+        let recorder = *self.recorder.take().expect("was asked for");
+        Ok((recorder, self.promises.into_list()))
     }
 
     fn walk(&mut self) -> Checked {
@@ -147,6 +166,7 @@ impl<'a> Simulation<'a> {
 
     fn block_pair(&mut self, kept: Block, original: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
+        self.note_block(original);
         let exist = a.layout.is_block_inserted(kept) && b.layout.is_block_inserted(original);
         let free = !self.alone.contains(kept);
         require(exist && free && self.blocks.bind(kept, original), Mismatch::Target)
@@ -180,15 +200,20 @@ impl<'a> Simulation<'a> {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let (a, b) = (&a.dfg.value_lists, &b.dfg.value_lists);
         self.lead_to(kept.block(a), original.block(b))?;
-        require(kept.args(a).count() == original.args(b).count(), Mismatch::Target)?;
+        self.same(&kept.args(a).count(), &original.args(b).count(), Mismatch::Target)?;
         for args in kept.args(a).zip(original.args(b)) {
             match args {
                 (BlockArg::Value(a), BlockArg::Value(b)) => {
+                    self.note("value");
                     self.value(a, b).map_err(|_| Mismatch::Target)?;
                 }
-                (BlockArg::TryCallRet(a), BlockArg::TryCallRet(b))
-                | (BlockArg::TryCallExn(a), BlockArg::TryCallExn(b)) => {
-                    require(a == b, Mismatch::Target)?;
+                (BlockArg::TryCallRet(a), BlockArg::TryCallRet(b)) => {
+                    self.note("result");
+                    self.same(&a, &b, Mismatch::Target)?;
+                }
+                (BlockArg::TryCallExn(a), BlockArg::TryCallExn(b)) => {
+                    self.note("exception");
+                    self.same(&a, &b, Mismatch::Target)?;
                 }
                 (BlockArg::Value(_) | BlockArg::TryCallRet(_) | BlockArg::TryCallExn(_), _) => {
                     return Err(Mismatch::Target);
@@ -217,7 +242,7 @@ impl<'a> Simulation<'a> {
     /// Two addresses, so many bytes behind values.
     pub fn address(&mut self, kept: (Value, i32), original: (Value, i32)) -> Checked {
         if self.claim.told.is_none() {
-            require(kept.1 == original.1, Mismatch::Immediate)?;
+            self.same(&kept.1, &original.1, Mismatch::Immediate)?;
             return self.value(kept.0, original.0);
         }
         let Claim { kept: a, original: b, .. } = *self.claim;
@@ -258,6 +283,7 @@ impl<'a> Simulation<'a> {
         let (Some(a), Some(b)) = (a, b) else {
             return Err(Mismatch::Undefined);
         };
+        self.note_value(b);
         if self.values.is_bound(a, b) {
             return Ok(());
         }
@@ -270,18 +296,19 @@ impl<'a> Simulation<'a> {
     }
 
     pub fn values(&mut self, kept: &[Value], original: &[Value]) -> Checked {
-        require(kept.len() == original.len(), Mismatch::Operand)?;
+        self.same(&kept.len(), &original.len(), Mismatch::Operand)?;
         kept.iter().zip(original).try_for_each(|(&a, &b)| self.value(a, b))
     }
 
     /// Two definitions, of the same type.
     fn define(&mut self, kept: &[Value], original: &[Value], mismatch: Mismatch) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
-        require(kept.len() == original.len(), mismatch)?;
+        self.same(&kept.len(), &original.len(), mismatch)?;
         for (&kept, &original) in kept.iter().zip(original) {
-            require(a.dfg.value_type(kept) == b.dfg.value_type(original), mismatch)?;
+            self.same(&a.dfg.value_type(kept), &b.dfg.value_type(original), mismatch)?;
             require(self.values.is_free(kept, original), Mismatch::Undefined)?;
             self.values.bind(kept, original);
+            self.note_definition(original);
         }
         Ok(())
     }
@@ -304,12 +331,12 @@ impl<'a> Simulation<'a> {
     }
 
     /// Two constants of the pools.
-    pub fn constant(&self, kept: Constant, original: Constant) -> Checked {
+    pub fn constant(&mut self, kept: Constant, original: Constant) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let exist = self.constants[0].contains(kept) && self.constants[1].contains(original);
         require(exist, Mismatch::Undefined)?;
-        let same = a.dfg.constants.get(kept) == b.dfg.constants.get(original);
-        require(same, Mismatch::Immediate)
+        let data = (a.dfg.constants.get(kept), b.dfg.constants.get(original));
+        self.same(data.0, data.1, Mismatch::Immediate)
     }
 
     fn block(&mut self, kept: Block, original: Block) -> Checked {
@@ -356,7 +383,10 @@ impl<'a> Simulation<'a> {
                         }
                     }
                 }
-                (None, None) => return Ok(()),
+                (None, None) => {
+                    self.note("end");
+                    return Ok(());
+                }
                 (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Length),
             }
         }
@@ -379,8 +409,12 @@ impl<'a> Simulation<'a> {
     fn step(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         match (self.only_way(0, kept), self.only_way(1, original)) {
-            (Some(a), Some(b)) => self.branch(&a, &b)?,
+            (Some(a), Some(b)) => {
+                self.note("jump");
+                self.branch(&a, &b)?;
+            }
             (None, None) => {
+                self.note("operation");
                 self.same_operation(kept, original)?;
                 let results = (a.dfg.inst_results(kept), b.dfg.inst_results(original));
                 self.define(results.0, results.1, Mismatch::ResultType)?;
@@ -406,18 +440,25 @@ impl<'a> Simulation<'a> {
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, policy, .. } = *self.claim;
         if policy.source_locations == Compare::Compare {
-            require(a.srcloc(kept) == b.srcloc(original), Mismatch::Metadata)?;
+            self.same(&a.srcloc(kept), &b.srcloc(original), Mismatch::Metadata)?;
         }
         if policy.debug_tags == Compare::Compare {
             let tags = (a.debug_tags.get(kept), b.debug_tags.get(original));
-            let same = |(a, b): (&DebugTag, &DebugTag)| match (a, b) {
-                (DebugTag::User(a), DebugTag::User(b)) => a == b,
-                // Slots are bound in order.
-                (DebugTag::StackSlot(a), DebugTag::StackSlot(b)) => a == b,
-                (DebugTag::User(_) | DebugTag::StackSlot(_), _) => false,
-            };
-            let all = tags.0.len() == tags.1.len() && tags.0.iter().zip(tags.1).all(same);
-            require(all, Mismatch::Metadata)?;
+            self.same(&tags.0.len(), &tags.1.len(), Mismatch::Metadata)?;
+            for tags in tags.0.iter().zip(tags.1) {
+                match tags {
+                    (DebugTag::User(a), DebugTag::User(b)) => {
+                        self.same(&(0, a), &(0, b), Mismatch::Metadata)?;
+                    }
+                    // Slots are bound in order.
+                    (DebugTag::StackSlot(a), DebugTag::StackSlot(b)) => {
+                        self.same(&(1, a), &(1, b), Mismatch::Metadata)?;
+                    }
+                    (DebugTag::User(_) | DebugTag::StackSlot(_), _) => {
+                        return Err(Mismatch::Metadata);
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -428,6 +469,7 @@ impl<'a> Simulation<'a> {
         if policy.value_labels == Compare::Ignore {
             return Ok(());
         }
+        self.note_labels()?;
         let labels = match (&a.dfg.values_labels, &b.dfg.values_labels) {
             (None, None) => return Ok(()),
             (Some(a), Some(b)) => (a, b),

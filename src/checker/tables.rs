@@ -40,23 +40,24 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     let types = further.iter().map(|param| param.value_type);
     let plain = further.iter().copied().eq(told_by(own, types));
     require(same && plain, Mismatch::Signature)?;
+    simulation.note(&original.signature);
 
     // All of them take their place in the frame, so they are bound in order, used or not.
     let others = &original.sized_stack_slots;
-    require(sized_stack_slots.len() == others.len(), Mismatch::StackSlots)?;
-    for (slot, other) in sized_stack_slots.values().zip(others.values()) {
-        let StackSlotData { kind, size, align_shift, key } = slot;
+    simulation.same(&sized_stack_slots.len(), &others.len(), Mismatch::StackSlots)?;
+    for slots in sized_stack_slots.values().zip(others.values()) {
         let least = simulation.claim.target.slot_alignment;
-        let alignment = |shift: u8| (1_u64 << shift.min(63)).max(u64::from(least));
-        let same = *kind == other.kind
-            && *size == other.size
-            && alignment(*align_shift) == alignment(other.align_shift)
-            && (policy.stack_slot_keys == Compare::Ignore || *key == other.key);
-        require(same, Mismatch::StackSlots)?;
+        let parts = |slot: &StackSlotData| {
+            let StackSlotData { kind, size, align_shift, key } = slot;
+            let alignment = (1_u64 << align_shift.min(&63)).max(u64::from(least));
+            let key = key.filter(|_| policy.stack_slot_keys == Compare::Compare);
+            (*kind, *size, alignment, key.map(|key| key.bits()))
+        };
+        simulation.same(&parts(slots.0), &parts(slots.1), Mismatch::StackSlots)?;
     }
 
     let others = &original.dynamic_stack_slots;
-    require(dynamic_stack_slots.len() == others.len(), Mismatch::DynamicSlots)?;
+    simulation.same(&dynamic_stack_slots.len(), &others.len(), Mismatch::DynamicSlots)?;
     for (slot, other) in dynamic_stack_slots.values().zip(others.values()) {
         let DynamicStackSlotData { kind, dyn_ty } = slot;
         let types =
@@ -65,13 +66,16 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
             return Err(Mismatch::DynamicSlots);
         };
         let DynamicTypeData { base_vector_ty, dynamic_scale } = ty;
-        let same = *kind == other.kind && *base_vector_ty == other_ty.base_vector_ty;
-        require(same, Mismatch::DynamicSlots)?;
+        let others = (other.kind, other_ty.base_vector_ty);
+        simulation.same(&(*kind, *base_vector_ty), &others, Mismatch::DynamicSlots)?;
         global_value(simulation, *dynamic_scale, other_ty.dynamic_scale)?;
     }
 
     match (*stack_limit, original.stack_limit) {
-        (None, None) => Ok(()),
+        (None, None) => {
+            simulation.note("no limit");
+            Ok(())
+        }
         (Some(limit), Some(other)) => global_value(simulation, limit, other),
         (Some(_), None) | (None, Some(_)) => Err(Mismatch::StackLimit),
     }
@@ -94,24 +98,28 @@ pub(super) fn global_value(
 ) -> Checked {
     use GlobalValueData as G;
     let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let same = |same: bool| require(same, Mismatch::GlobalValue);
     // A chain longer than the table is a cycle.
     for _ in 0..a.global_values.len() {
         let (Some(x), Some(y)) = (a.global_values.get(kept), b.global_values.get(original)) else {
             return Err(Mismatch::GlobalValue);
         };
         match (x, y) {
-            (G::VMContext, G::VMContext) => return Ok(()),
+            (G::VMContext, G::VMContext) => {
+                simulation.note("context");
+                return Ok(());
+            }
             (
                 G::Load { base, offset, global_type, flags },
                 G::Load { base: other_base, offset: i, global_type: j, flags: other_flags },
             ) => {
-                same(offset == i && global_type == j)?;
+                let parts = (("load", offset, global_type), ("load", i, j));
+                simulation.same(&parts.0, &parts.1, Mismatch::GlobalValue)?;
                 let (Some(p), Some(q)) = (mem_flags(a, *flags), mem_flags(b, *other_flags)) else {
                     return Err(Mismatch::GlobalValue);
                 };
                 // Nothing weakens the promises of such a load.
-                same(promises(p) == promises(q) && region_id(a, p) == region_id(b, q))?;
+                let made = ((promises(p), region_id(a, p)), (promises(q), region_id(b, q)));
+                simulation.same(&made.0, &made.1, Mismatch::GlobalValue)?;
                 behaviour(simulation, p, q)?;
                 (kept, original) = (*base, *other_base);
             }
@@ -119,14 +127,16 @@ pub(super) fn global_value(
                 G::IAddImm { base, offset, global_type },
                 G::IAddImm { base: other_base, offset: i, global_type: j },
             ) => {
-                same(offset == i && global_type == j)?;
+                let parts = (("sum", offset, global_type), ("sum", i, j));
+                simulation.same(&parts.0, &parts.1, Mismatch::GlobalValue)?;
                 (kept, original) = (*base, *other_base);
             }
             (
                 G::Symbol { name, offset, colocated, tls },
                 G::Symbol { name: other, offset: i, colocated: other_colocated, tls: j },
             ) => {
-                same(offset == i && tls == j)?;
+                let parts = (("symbol", offset, tls), ("symbol", i, j));
+                simulation.same(&parts.0, &parts.1, Mismatch::GlobalValue)?;
                 let gained = simulation.claim.own && *colocated && !other_colocated;
                 require(!gained, Mismatch::Colocated)?;
                 let usage = if offset.bits() == 0 { Use::Address } else { Use::Inside };
@@ -135,7 +145,10 @@ pub(super) fn global_value(
             (
                 G::DynScaleTargetConst { vector_type },
                 G::DynScaleTargetConst { vector_type: other },
-            ) => return same(vector_type == other),
+            ) => {
+                let parts = (("vector", vector_type), ("vector", other));
+                return simulation.same(&parts.0, &parts.1, Mismatch::GlobalValue);
+            }
             (
                 G::VMContext
                 | G::Load { .. }
@@ -169,11 +182,15 @@ fn valid_region(func: &Function, flags: MemFlagsData) -> Option<AliasRegion> {
 }
 
 /// What an access does: how it traps, and in which order it takes its bytes.
-fn behaviour(simulation: &Simulation<'_>, kept: MemFlagsData, original: MemFlagsData) -> Checked {
-    require(kept.trap_code() == original.trap_code(), Mismatch::TrapCode)?;
+fn behaviour(
+    simulation: &mut Simulation<'_>,
+    kept: MemFlagsData,
+    original: MemFlagsData,
+) -> Checked {
+    simulation.same(&kept.trap_code(), &original.trap_code(), Mismatch::TrapCode)?;
     let native = simulation.claim.target.endianness;
     let order = |flags: MemFlagsData| flags.explicit_endianness().or(native);
-    require(order(kept) == order(original), Mismatch::ByteOrder)
+    simulation.same(&order(kept), &order(original), Mismatch::ByteOrder)
 }
 
 /// Two memory accesses: the same behaviour, and no promise that the original does not make.
@@ -192,6 +209,7 @@ pub(super) fn access(
     let regions = (valid_region(a, p), valid_region(b, q));
     let valid = regions.0 == p.alias_region() && regions.1 == q.alias_region();
     require(valid, Mismatch::Undefined)?;
+    simulation.promises.push(promises(p), regions.0, region_id(a, p));
     simulation.regions(regions.0, regions.1)
 }
 
@@ -208,7 +226,7 @@ pub(super) fn callee(
     };
     let ExtFuncData { name, signature, colocated, patchable } = x;
     callee_signature(simulation, *signature, y.signature)?;
-    require(*patchable == y.patchable, Mismatch::Reference)?;
+    simulation.same(patchable, &y.patchable, Mismatch::Reference)?;
     require(!own || !colocated || y.colocated, Mismatch::Colocated)?;
     let usage = match usage {
         Use::Call if *patchable => Use::PatchableCall,
@@ -278,13 +296,13 @@ pub(super) fn user_symbol<'a>(
 }
 
 pub(super) fn callee_signature(
-    simulation: &Simulation<'_>,
+    simulation: &mut Simulation<'_>,
     kept: SigRef,
     original: SigRef,
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
     match (a.dfg.signatures.get(kept), b.dfg.signatures.get(original)) {
-        (Some(x), Some(y)) => require(x == y, Mismatch::CalleeSignature),
+        (Some(x), Some(y)) => simulation.same(x, y, Mismatch::CalleeSignature),
         (_, None) | (None, _) => Err(Mismatch::CalleeSignature),
     }
 }
@@ -302,11 +320,15 @@ fn symbol(
             let (Some(x), Some(y)) = names else {
                 return Err(Mismatch::Reference);
             };
+            simulation.note_reference(usage, y);
             simulation.symbols.stands_for(usage, x, y)
         }
-        (ExternalName::TestCase(x), ExternalName::TestCase(y)) => x == y,
-        (ExternalName::LibCall(x), ExternalName::LibCall(y)) => x == y,
-        (ExternalName::KnownSymbol(x), ExternalName::KnownSymbol(y)) => x == y,
+        (ExternalName::TestCase(_), ExternalName::TestCase(_))
+        | (ExternalName::LibCall(_), ExternalName::LibCall(_))
+        | (ExternalName::KnownSymbol(_), ExternalName::KnownSymbol(_)) => {
+            simulation.note(original);
+            kept == original
+        }
         (
             ExternalName::User(_)
             | ExternalName::TestCase(_)
@@ -329,7 +351,7 @@ pub(super) fn jump_table(
         return Err(Mismatch::JumpTable);
     };
     let (x, y) = (x.all_branches(), y.all_branches());
-    require(x.len() == y.len(), Mismatch::JumpTable)?;
+    simulation.same(&x.len(), &y.len(), Mismatch::JumpTable)?;
     x.iter().zip(y).try_for_each(|(x, y)| simulation.branch(x, y))
 }
 
@@ -365,15 +387,21 @@ pub(super) fn handlers(
     use ExceptionTableItem as H;
     let (x, y) = both_exception_tables(simulation, kept, original)?;
     simulation.branch(x.normal_return(), y.normal_return())?;
-    require(x.items().count() == y.items().count(), Mismatch::ExceptionTable)?;
+    simulation.same(&x.items().count(), &y.items().count(), Mismatch::ExceptionTable)?;
     for items in x.items().zip(y.items()) {
         match items {
             (H::Tag(i, x), H::Tag(j, y)) => {
-                require(i == j, Mismatch::ExceptionTable)?;
+                simulation.same(&("tag", i), &("tag", j), Mismatch::ExceptionTable)?;
                 simulation.branch(&x, &y)?;
             }
-            (H::Default(x), H::Default(y)) => simulation.branch(&x, &y)?,
-            (H::Context(x), H::Context(y)) => simulation.value(x, y)?,
+            (H::Default(x), H::Default(y)) => {
+                simulation.note("default");
+                simulation.branch(&x, &y)?;
+            }
+            (H::Context(x), H::Context(y)) => {
+                simulation.note("context");
+                simulation.value(x, y)?;
+            }
             (H::Tag(..) | H::Default(_) | H::Context(_), _) => {
                 return Err(Mismatch::ExceptionTable);
             }

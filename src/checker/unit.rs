@@ -1,17 +1,21 @@
 //! Which claims a plan makes, and what must still be there afterwards.
 
+use super::over_time::{Face, Known, Learned, Memory, Remember};
 use super::refutation::{Mismatch, Refutation};
 use super::simulation::{Failure, Simulation};
 use super::terms::Told;
+use super::trace::Promise;
 use super::{Claim, Symbols, Use, stands_for};
 use crate::argument::Argument;
 use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
+use crate::emitted::Emitted;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::unit::{Bodies, FunctionIndex};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Opcode, Signature, UserExternalName, UserFuncName,
@@ -31,8 +35,8 @@ pub struct Proof {
     pub related: usize,
     /// Data objects that were merged away.
     pub data: usize,
-    /// Functions and data objects that were merged into what earlier units emitted: taken on trust.
-    pub trusted: usize,
+    /// Pairs of which one at least is of an earlier unit, each proved by what is remembered of it.
+    pub over_time: usize,
 }
 
 /// Proves that the unit does after `plan` what it did before.
@@ -47,6 +51,8 @@ pub struct Proof {
 ///
 /// The first claim that does not hold, in the order of functions and claims.
 ///
+/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by [`prove_after`].
+///
 /// # Panics
 ///
 /// If the bodies are not those that were planned, it may panic.
@@ -55,19 +61,55 @@ pub fn prove(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> Result<Proof, Refutation> {
+    prove_after(&Emitted::new(), plan, bodies, options)
+}
+
+/// The same of a unit that was planned after others, with what was emitted for them: as it was then, not yet
+/// extended by this plan. What is merged into them is proved by what is remembered of them; that is kept where
+/// their plans were proved as well ([`Options::prove`]).
+///
+/// # Errors
+///
+/// See [`prove`].
+///
+/// # Panics
+///
+/// See [`prove`].
+pub fn prove_after(
+    emitted: &Emitted,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Result<Proof, Refutation> {
+    let proved = prove_and_learn(&emitted.memory, plan, bodies, options, Remember::Nothing)?;
+    Ok(proved.0)
+}
+
+/// The same, and what later units may have to know of this one.
+pub(crate) fn prove_and_learn(
+    memory: &Memory,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    remember: Remember,
+) -> Result<(Proof, Learned), Refutation> {
     let mut prover = Prover {
         plan,
         signatures: signatures(plan, bodies),
         emitted: EmittedBodies::of(plan),
+        memory,
         options,
         bodies,
         pending: Pending::default(),
+        reached: BTreeMap::new(),
+        traces: BTreeMap::new(),
         proof: Proof::default(),
     };
     prover.functions()?;
     prover.data()?;
     prover.related()?;
-    Ok(prover.proof)
+    let learned = prover.learned(remember);
+    Ok((prover.proof, learned))
 }
 
 /// The signatures of all functions of the unit, if any function is told something.
@@ -82,7 +124,7 @@ type Pair<T> = (T, T);
 
 /// Claims that came up on the way.
 #[derive(Default)]
-struct Pending {
+pub(super) struct Pending {
     /// By the kept one, so that each is rewritten once for many; what it is told, and what it then
     /// stands for.
     functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<Told>, FunctionIndex)>>,
@@ -90,47 +132,55 @@ struct Pending {
     /// All that were ever pending.
     known_functions: BTreeSet<(FunctionIndex, Vec<Told>, FunctionIndex)>,
     known_data: BTreeSet<Pair<DataIndex>>,
+    /// Of which one at least is of an earlier unit, and all that there ever were.
+    over_time: Vec<Pair<UserExternalName>>,
+    known_over_time: BTreeSet<Pair<(u32, u32)>>,
 }
 
-/// The entries that a plan has for what earlier units emitted, by symbol, and the classes of the
-/// unit that are merged into each. These merges are taken on trust; several classes can be one there.
-struct EmittedBodies {
+impl Pending {
+    fn add_over_time(&mut self, kept: &UserExternalName, original: &UserExternalName) {
+        let pair = [kept, original].map(|symbol| (symbol.namespace, symbol.index));
+        if self.known_over_time.insert(pair.into()) {
+            self.over_time.push((kept.clone(), original.clone()));
+        }
+    }
+}
+
+/// The entries that a plan has for what earlier units emitted, by symbol.
+pub(super) struct EmittedBodies {
     functions: BTreeMap<(u32, u32), FunctionIndex>,
     data: BTreeMap<(u32, u32), DataIndex>,
-    function_classes: BTreeSet<(FunctionIndex, u32)>,
-    data_classes: BTreeSet<(DataIndex, u32)>,
 }
 
 impl EmittedBodies {
     fn of(plan: &Plan) -> EmittedBodies {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
-        let functions = plan.entries().filter(|&(function, _)| plan.is_emitted(function));
+        let functions = plan.entries().filter(|&(function, _)| {
+            plan.is_emitted(function) && plan.eliminated.signature(function).is_none()
+        });
         let data = plan.data_entries().skip(plan.numbering.data);
-        let function_classes = plan.entries().filter_map(|(_, entry)| {
-            let to = entry.disposition().representative()?;
-            plan.is_emitted(to).then_some((to, entry.class()))
-        });
-        let data_classes = plan.data_entries().filter_map(|(_, entry)| {
-            let to = entry.disposition().representative()?;
-            (to.index() >= plan.numbering.data).then_some((to, entry.class()))
-        });
+        let data = data.filter(|(data, _)| !plan.eliminated.data.contains(data));
         EmittedBodies {
             functions: functions.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
             data: data.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
-            function_classes: function_classes.collect(),
-            data_classes: data_classes.collect(),
         }
     }
 }
 
-struct Prover<'a> {
-    plan: &'a Plan,
+pub(super) struct Prover<'a> {
+    pub plan: &'a Plan,
     /// Of all functions of the unit. `None` if no function is told anything.
-    signatures: Option<Vec<Signature>>,
-    emitted: EmittedBodies,
-    options: &'a Options<'a>,
-    bodies: &'a mut dyn Bodies,
-    pending: Pending,
+    pub signatures: Option<Vec<Signature>>,
+    pub emitted: EmittedBodies,
+    /// What is known of earlier units.
+    pub memory: &'a Memory,
+    pub options: &'a Options<'a>,
+    pub bodies: &'a mut dyn Bodies,
+    pub pending: Pending,
+    /// What the code promises that calls of a function reach, if not what the function promises.
+    pub reached: BTreeMap<FunctionIndex, Arc<[Promise]>>,
+    /// What is known of functions of the unit, as far as it was asked for.
+    pub traces: BTreeMap<FunctionIndex, Result<Known, Mismatch>>,
     proof: Proof,
 }
 
@@ -140,7 +190,7 @@ impl Prover<'_> {
         let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<Told>)>> = BTreeMap::new();
         for (function, entry) in self.plan.entries() {
             if self.plan.eliminated.signature(function).is_some() {
-                // By an earlier unit.
+                self.eliminated(function)?;
                 continue;
             }
             self.disposition(function)?;
@@ -153,7 +203,10 @@ impl Prover<'_> {
         let moved = self.plan.entries().any(|(_, entry)| is_moved(entry));
         for (kept, members) in members {
             if self.plan.is_emitted(kept) {
-                self.proof.trusted += members.len();
+                for (member, told) in members {
+                    self.member_of_emitted(kept, &told, member)?;
+                    self.proof.merged += 1;
+                }
                 continue;
             }
             let body = self.rewritten(kept);
@@ -164,7 +217,10 @@ impl Prover<'_> {
                 // Its references mean what they meant, unless an address is elsewhere now.
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
-                        Ok(()) => self.proof.rewritten += 1,
+                        Ok(promises) => {
+                            self.reached.insert(body_of, promises.into());
+                            self.proof.rewritten += 1;
+                        }
                         // The verifier refuses it: it was left alone, and its references follow.
                         Err(_) if self.is_malformed(body_of) => {}
                         Err(refutation) => return Err(refutation),
@@ -172,10 +228,31 @@ impl Prover<'_> {
                 }
             }
             for (member, told) in members {
-                self.claim(kept, &body, &told, member, false)?;
+                let promises = self.claim(kept, &body, &told, member, false)?;
+                self.reached.insert(member, promises.into());
                 self.proof.merged += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Proves that what an earlier unit emitted stands for a function that was merged into it.
+    fn member_of_emitted(
+        &mut self,
+        kept: FunctionIndex,
+        told: &[Told],
+        member: FunctionIndex,
+    ) -> Result<(), Refutation> {
+        let [kept, member_symbol] = [kept, member].map(|at| self.plan.entry(at).symbol().clone());
+        let wrong = |mismatch| Err(refuted(kept.clone(), member_symbol.clone(), mismatch));
+        let Some(known) = self.memory.functions.get(&kept) else {
+            return wrong(Mismatch::NotRemembered);
+        };
+        if !told.is_empty() || !known.face.is_there {
+            return wrong(Mismatch::NoBody);
+        }
+        self.reached.insert(member, known.reached.clone());
+        self.pending.add_over_time(&kept, &member_symbol);
         Ok(())
     }
 
@@ -234,13 +311,13 @@ impl Prover<'_> {
         told: &[Told],
         original: FunctionIndex,
         own: bool,
-    ) -> Result<(), Refutation> {
+    ) -> Result<Vec<Promise>, Refutation> {
         let symbol = |function| self.plan.entry(function).symbol().clone();
         let keys = [kept, original].map(|at| self.plan.entry(at).attributes.key);
         if keys[0] != keys[1] {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
-        let Prover { plan, signatures, emitted, options, bodies, pending, proof: _ } = self;
+        let Prover { plan, signatures, emitted, memory, options, bodies, pending, .. } = self;
         let meant = bodies.body(original);
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
@@ -256,7 +333,8 @@ impl Prover<'_> {
         };
         let told = signatures.is_some().then_some(told);
         let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
-        let mut symbols = InUnit { plan, signatures: signatures.as_deref(), emitted, pending };
+        let mut symbols =
+            InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
             let Failure { mismatch, at } = failure;
             let symbol = |function| plan.entry(function).symbol().clone();
@@ -275,6 +353,9 @@ impl Prover<'_> {
                 }
             } else if let Some((kept, original)) = self.pending.data.pop_first() {
                 self.data_claim(kept, original)?;
+            } else if let Some((kept, original)) = self.pending.over_time.pop() {
+                self.over_time(&kept, &original)?;
+                self.proof.over_time += 1;
             } else {
                 return Ok(());
             }
@@ -378,16 +459,18 @@ impl Prover<'_> {
                 Some(to) => {
                     self.data_disposition(data, to)?;
                     match to.index() < self.plan.numbering.data {
-                        true => {
-                            self.data_claim(to, data)?;
-                            self.proof.data += 1;
+                        true => self.data_claim(to, data)?,
+                        false => {
+                            let to = self.plan.data_entry(to).symbol();
+                            self.pending.add_over_time(to, entry.symbol());
                         }
-                        false => self.proof.trusted += 1,
                     }
+                    self.proof.data += 1;
                 }
             }
         }
-        Ok(())
+        let plan: &Plan = self.plan;
+        plan.eliminated.data.iter().try_for_each(|&data| self.eliminated_data(data))
     }
 
     fn data_disposition(&self, data: DataIndex, to: DataIndex) -> Result<(), Refutation> {
@@ -430,7 +513,7 @@ impl Prover<'_> {
 
     /// Proves that `kept`, with the pointers that it gets, stands for `original`.
     fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
-        let Prover { plan, signatures, emitted, options: _, bodies, pending, proof: _ } = self;
+        let Prover { plan, signatures, emitted, memory, bodies, pending, .. } = self;
         let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
         let wrong = |mismatch| Err(refuted(a.symbol().clone(), b.symbol().clone(), mismatch));
         let (x, y) = (a.attributes, b.attributes);
@@ -447,7 +530,8 @@ impl Prover<'_> {
             return wrong(Mismatch::Data);
         }
         let (mut pointers, mut others) = (sorted(relocations), sorted(&y.relocations));
-        let mut symbols = InUnit { plan, signatures: signatures.as_deref(), emitted, pending };
+        let mut symbols =
+            InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
         loop {
             match (pointers.next(), others.next()) {
                 (None, None) => return Ok(()),
@@ -488,14 +572,14 @@ fn canonical<'f>(
 }
 
 /// Pointers by their place. Of two at one place the later one wins, so their order stays.
-fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
+pub(super) fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
     let mut pointers: Vec<&DataReloc> = relocations.iter().collect();
     pointers.sort_by_key(|pointer| pointer.offset);
     pointers.into_iter()
 }
 
 /// The code that runs when a function is called, and what it is told.
-fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<Told>) {
+pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<Told>) {
     // A representative keeps its body, or is a thunk that tells another one something.
     for _ in 0..2 {
         let entry = plan.entry(function);
@@ -516,7 +600,7 @@ fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<Told>) 
 }
 
 /// Whether nothing is emitted under a symbol any more.
-fn is_gone(plan: &Plan, symbol: &UserExternalName) -> bool {
+pub(super) fn is_gone(plan: &Plan, symbol: &UserExternalName) -> bool {
     let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
     let data = plan.data(symbol).map(|at| plan.data_entry(at).disposition());
     matches!(function, Some(Disposition::Redirect { to: _ }))
@@ -538,7 +622,11 @@ fn is_moved(entry: &Entry) -> bool {
         && entry.attributes.addresses == Addresses::Significant
 }
 
-fn refuted(kept: UserExternalName, original: UserExternalName, mismatch: Mismatch) -> Refutation {
+pub(super) fn refuted(
+    kept: UserExternalName,
+    original: UserExternalName,
+    mismatch: Mismatch,
+) -> Refutation {
     Refutation { kept, original, mismatch, at: None }
 }
 
@@ -554,11 +642,12 @@ fn require_alignment(
 }
 
 /// Symbols as a plan has them.
-struct InUnit<'a> {
-    plan: &'a Plan,
-    signatures: Option<&'a [Signature]>,
-    emitted: &'a EmittedBodies,
-    pending: &'a mut Pending,
+pub(super) struct InUnit<'a> {
+    pub plan: &'a Plan,
+    pub signatures: Option<&'a [Signature]>,
+    pub emitted: &'a EmittedBodies,
+    pub memory: &'a Memory,
+    pub pending: &'a mut Pending,
 }
 
 impl Symbols for InUnit<'_> {
@@ -586,7 +675,7 @@ impl Symbols for InUnit<'_> {
         if let (Some(kept), Some(original)) = (data, plan.data(original)) {
             return matches!(usage, Use::Address | Use::Inside) && self.data(kept, original);
         }
-        self.both_emitted(usage, kept, original)
+        self.over_time(usage, kept, original)
     }
 
     fn told_stands_for(
@@ -618,23 +707,22 @@ impl Symbols for InUnit<'_> {
 }
 
 impl InUnit<'_> {
-    /// Two symbols of earlier units, which were found to be of one class then: taken on trust.
-    fn both_emitted(
-        &self,
+    /// Two symbols, of which one at least is of an earlier unit: a claim on what is remembered of that.
+    pub fn over_time(
+        &mut self,
         usage: Use,
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool {
-        let node = |symbol: &UserExternalName| {
-            let resolved = self.plan.beyond.get(symbol)?;
-            match usage {
-                Use::Call => resolved.call,
-                Use::PatchableCall => None,
-                Use::Address => resolved.address,
-                Use::Inside => resolved.inside,
-            }
+        let face = |symbol| Face::of(self.plan, self.memory, symbol);
+        let (Some(a), Some(b)) = (face(kept), face(original)) else {
+            return false;
         };
-        node(kept).is_some_and(|class| node(original) == Some(class))
+        if !a.may_replace(usage, b) {
+            return false;
+        }
+        self.pending.add_over_time(kept, original);
+        true
     }
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
@@ -678,8 +766,11 @@ impl InUnit<'_> {
             return true;
         }
         if self.plan.is_emitted(kept) {
-            let class = self.plan.entry(original).class();
-            return told.is_empty() && self.emitted.function_classes.contains(&(kept, class));
+            let [kept, original] = [kept, original].map(|at| self.plan.entry(at).symbol());
+            if told.is_empty() {
+                self.pending.add_over_time(kept, original);
+            }
+            return told.is_empty();
         }
         if self.pending.known_functions.insert((kept, told.clone(), original)) {
             self.pending.functions.entry(kept).or_default().insert((told, original));
@@ -713,7 +804,8 @@ impl InUnit<'_> {
             return true;
         }
         if code.0.index() >= self.plan.numbering.data {
-            return self.emitted.data_classes.contains(&(code.0, b.class()));
+            self.pending.add_over_time(self.plan.data_entry(code.0).symbol(), b.symbol());
+            return true;
         }
         if !comparable(&a.attributes) {
             return false;

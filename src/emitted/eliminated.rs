@@ -262,6 +262,9 @@ impl Plan {
                         promised: None,
                     })
                 });
+                // It was aligned for all whose place it took.
+                let place = &mut self.entries[to].alignment;
+                *place = function.attributes.alignment.max(*place);
                 let late = !function.late_thunk && needs.own_code(function);
                 let (disposition, reason) = match function.alias {
                     _ if late || function.late_thunk => {
@@ -297,6 +300,8 @@ impl Plan {
                         ..object.entry.clone()
                     })
                 });
+                let place = &mut self.data[to].alignment;
+                *place = object.entry.attributes.alignment.max(*place);
                 let at = self.data.push(DataEntry {
                     disposition: Disposition::Redirect { to },
                     class: next_class(),

@@ -25,6 +25,7 @@ use crate::fuzzing::sabotage;
 use crate::{
     Argument, Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, Emitted,
     FunctionIndex, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode, call_thunk, prove,
+    prove_after,
 };
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
@@ -115,6 +116,11 @@ impl Parts<'_> {
     /// As [`prove`].
     pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
         prove(plan, &mut self.held(), self.options)
+    }
+
+    /// The same of a plan that was made after others.
+    pub fn prove_after(&self, emitted: &Emitted, plan: &Plan) -> Result<Proof, Refutation> {
+        prove_after(emitted, plan, &mut self.held(), self.options)
     }
 
     fn held(&self) -> Held<'_> {

@@ -202,6 +202,15 @@ impl Unit {
     pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
         Parts::from(self).prove(plan)
     }
+
+    /// The same of a plan that was made after others.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove_after`](crate::prove_after).
+    pub fn prove_after(&self, emitted: &Emitted, plan: &Plan) -> Result<Proof, Refutation> {
+        Parts::from(self).prove_after(emitted, plan)
+    }
 }
 
 /// The caller's side: bodies in memory, and symbols `u9:0`, `u9:1`, … for new functions.

@@ -9,14 +9,18 @@ use std::collections::BTreeMap;
 
 /// Plans `functions` after what was emitted, and adds them to it.
 fn emit(emitted: &mut Emitted, functions: &[Member], unit: &Unit) -> Plan {
+    let plan = plan_after(emitted, functions, unit);
+    emitted.extend(&plan);
+    plan
+}
+
+fn plan_after(emitted: &Emitted, functions: &[Member], unit: &Unit) -> Plan {
     let bodies: Vec<Function> = functions.iter().map(|member| member.body.clone()).collect();
     let mut merger = Merger::after(emitted, unit.options);
     for member in functions {
         merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
     }
-    let plan = merger.plan(&mut Held::new(&bodies, unit.code_size));
-    emitted.extend(&plan);
-    plan
+    merger.plan(&mut Held::new(&bodies, unit.code_size))
 }
 
 /// The body that each function ended up with.
@@ -273,6 +277,13 @@ fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_align
 
 /// Plans functions under their attributes, after what was emitted.
 pub fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> Plan {
+    let plan = plan_with(emitted, functions);
+    emitted.extend(&plan);
+    plan
+}
+
+/// The same, without adding them.
+pub fn plan_with(emitted: &Emitted, functions: &[(String, Attributes)]) -> Plan {
     let unit = Unit {
         functions: Vec::new(),
         data: Vec::new(),
@@ -284,7 +295,7 @@ pub fn emit_with(emitted: &mut Emitted, functions: &[(String, Attributes)]) -> P
         crate::support::verify(&body);
         Member { attributes: *attributes, body }
     };
-    emit(emitted, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
+    plan_after(emitted, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
 }
 
 /// What `u0:own` becomes, and the symbol of the body.

@@ -146,13 +146,13 @@ fn what_was_proved_is_counted() {
     let given = unit(TWINS);
     let proof = proven(&given, &given.plan()).expect("is right");
     assert_eq!(
-        (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.over_time),
         (0, 0, 0, 0, 0)
     );
     let plan = decided(given.plan(), at(0), to_1()[0]);
     let proof = proven(&given, &plan).expect("is right");
     assert_eq!(
-        (proof.merged, proof.rewritten, proof.related, proof.data, proof.trusted),
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.over_time),
         (1, 1, 0, 0, 0)
     );
 }

@@ -1,0 +1,260 @@
+//! The trace of a function: all that a simulation compares, as a digest, a list of references and a list of
+//! promises.
+//!
+//! The code of an earlier unit is gone when a later one is merged into it, so the two cannot be walked in step.
+//! But a simulation of a function with itself sees everything that a simulation with another function would
+//! compare, in the same order, and takes note of it: values and blocks by number, everything else by content.
+//! Two functions with equal traces would be bound to each other step by step; what is left to prove is that
+//! their references may replace each other and that the promises hold, and these are kept in full.
+//!
+//! Every comparison of a simulation goes through [`Simulation::same`] or is written down beside it, so the trace
+//! is as complete as the simulation; a law changes each field of each instruction and demands that a change that
+//! the simulation notices changes the trace. It shares nothing with the canonical walk. Two traces with the same
+//! 256 bits (BLAKE3) are taken for equal.
+
+use super::simulation::{Checked, Simulation, require, resolve};
+use super::{Claim, Mismatch, Themselves, Use};
+use crate::options::Options;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use cranelift_codegen::ir::{
+    AliasRegion, Block, Function, UserExternalName, Value, ValueLabelAssignments,
+};
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// What one memory access promises, or what is left of that in code that runs in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Promise {
+    /// `aligned`, `readonly`, `can_move`.
+    pub flags: [bool; 3],
+    /// A number that tells the alias region from the other regions of the same code, and what the embedder
+    /// calls it.
+    pub region: Option<(u32, u32)>,
+}
+
+/// What a function does, for comparing it with one that is not there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trace {
+    /// Of all but references and promises.
+    pub digest: [u8; 32],
+    /// In the order of the walk.
+    pub references: Vec<(Use, UserExternalName)>,
+    /// In the order of the walk.
+    pub promises: Vec<Promise>,
+}
+
+impl Trace {
+    /// The trace of a function, which the verifier must accept. Linear in its size.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the function, if something is.
+    pub fn of(func: &Function, key: u64, options: &Options<'_>) -> Result<Trace, Mismatch> {
+        let claim = Claim::new(func, func, options);
+        let mut recorder = Recorder::default();
+        recorder.note(&key);
+        let mut themselves = Themselves;
+        let mut simulation = Simulation::new(&claim, &mut themselves);
+        simulation.recorder = Some(Box::new(recorder));
+        let (recorder, promises) = simulation.recorded()?;
+        let Recorder { hasher, references, .. } = recorder;
+        Ok(Trace { digest: *hasher.finalize().as_bytes(), references, promises })
+    }
+}
+
+/// Whether code that promises this may run in place of code that promises that: no promise is new, and what the
+/// one tells apart the other tells apart, under the same names.
+pub(super) fn promises_allow(kept: &[Promise], original: &[Promise]) -> bool {
+    if kept.len() != original.len() {
+        return false;
+    }
+    // The region of the one at each region of the other, or at none.
+    let mut at: alloc::collections::BTreeMap<Option<(u32, u32)>, Option<(u32, u32)>> =
+        Default::default();
+    kept.iter().zip(original).all(|(kept, original)| {
+        let made = kept.flags.iter().zip(original.flags).all(|(kept, made)| !kept || made);
+        let one = *at.entry(original.region).or_insert(kept.region) == kept.region;
+        let named = match (kept.region, original.region) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some((_, kept)), Some((_, original))) => kept == original,
+        };
+        made && one && named
+    })
+}
+
+/// Takes note of what a simulation compares.
+#[derive(Default)]
+pub(super) struct Recorder {
+    hasher: blake3::Hasher,
+    references: Vec<(Use, UserExternalName)>,
+    values: SecondaryMap<Value, u32>,
+    next_value: u32,
+    blocks: SecondaryMap<Block, u32>,
+    next_block: u32,
+}
+
+/// Feeds a digest with what has a hash: the same in all units of a process, which is as long as traces live.
+pub(super) struct Feed<'a>(pub &'a mut blake3::Hasher);
+
+impl Hasher for Feed<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+impl Recorder {
+    pub fn note<T: Hash + ?Sized>(&mut self, what: &T) {
+        what.hash(&mut Feed(&mut self.hasher));
+    }
+
+    /// A use of a value; of one that nothing computes, number 0.
+    fn value(&mut self, value: Value) {
+        let number = self.values[value];
+        self.note(&number);
+    }
+
+    fn define(&mut self, value: Value) {
+        self.next_value += 1;
+        self.values[value] = self.next_value;
+    }
+
+    fn block(&mut self, block: Block) {
+        if self.blocks[block] == 0 {
+            self.next_block += 1;
+            self.blocks[block] = self.next_block;
+        }
+        let number = self.blocks[block];
+        self.note(&number);
+    }
+
+    pub fn reference(&mut self, usage: Use, symbol: &UserExternalName) {
+        self.note("symbol");
+        self.references.push((usage, symbol.clone()));
+    }
+}
+
+impl Simulation<'_> {
+    /// Two parts of the functions, which must be equal.
+    pub fn same<T: PartialEq + Hash + ?Sized>(
+        &mut self,
+        kept: &T,
+        original: &T,
+        mismatch: Mismatch,
+    ) -> Checked {
+        self.note(original);
+        require(kept == original, mismatch)
+    }
+
+    /// A part of the original that the kept function was found to have as well.
+    pub fn note<T: Hash + ?Sized>(&mut self, original: &T) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(original);
+        }
+    }
+
+    pub fn note_value(&mut self, original: Value) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.value(original);
+        }
+    }
+
+    pub fn note_definition(&mut self, original: Value) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.define(original);
+        }
+    }
+
+    pub fn note_block(&mut self, original: Block) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.block(original);
+        }
+    }
+
+    /// Two operands of which the order does not count.
+    pub fn note_either_order(&mut self, original: [Value; 2]) {
+        let dfg = &self.claim.original.dfg;
+        if let Some(recorder) = &mut self.recorder {
+            let number = |value| resolve(dfg, value).map_or(0, |value| recorder.values[value]);
+            let [a, b] = original.map(number);
+            recorder.note(&(a.min(b), a.max(b)));
+        }
+    }
+
+    pub fn note_reference(&mut self, usage: Use, original: &UserExternalName) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.reference(usage, original);
+        }
+    }
+
+    /// The labels of all values that have a number, in the order of the numbers. Labels are taken over from other
+    /// values; a chain longer than the table is a cycle.
+    pub fn note_labels(&mut self) -> Checked {
+        let Claim { original: func, .. } = *self.claim;
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
+        let Some(labels) = &func.dfg.values_labels else {
+            recorder.note("no labels");
+            return Ok(());
+        };
+        let base = func.params.base_srcloc();
+        let mut numbered: Vec<(u32, Value)> = (0..func.dfg.num_values())
+            .map(Value::new)
+            .map(|value| (recorder.values[value], value))
+            .filter(|(number, _)| *number != 0)
+            .collect();
+        numbered.sort_unstable();
+        for (_, value) in numbered {
+            let mut value = value;
+            for step in 0.. {
+                require(step <= labels.len(), Mismatch::Metadata)?;
+                match labels.get(&value) {
+                    None => {
+                        recorder.note("end");
+                        break;
+                    }
+                    Some(ValueLabelAssignments::Starts(starts)) => {
+                        recorder.note(&starts.len());
+                        for start in starts {
+                            recorder.note(&(start.label, start.from.expand(base)));
+                        }
+                        break;
+                    }
+                    Some(ValueLabelAssignments::Alias { from, value: of }) => {
+                        recorder.note(&("alias", from.expand(base)));
+                        value = resolve(&func.dfg, *of).ok_or(Mismatch::Metadata)?;
+                        let number = recorder.values[value];
+                        recorder.note(&number);
+                        if number != 0 {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The promises that a simulation found the kept function to make at the accesses of the original.
+#[derive(Default)]
+pub(super) struct Promises {
+    list: Vec<Promise>,
+}
+
+impl Promises {
+    pub fn push(&mut self, flags: [bool; 3], region: Option<AliasRegion>, name: Option<u32>) {
+        let region = region.zip(name).map(|(region, name)| (region.index() as u32, name));
+        self.list.push(Promise { flags, region });
+    }
+
+    pub fn into_list(self) -> Vec<Promise> {
+        self.list
+    }
+}
