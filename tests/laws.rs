@@ -49,6 +49,8 @@ mod rules;
 mod sensitivity;
 #[path = "laws/similar.rs"]
 mod similar;
+#[path = "laws/sizes.rs"]
+mod sizes;
 #[path = "laws/stand_ins.rs"]
 mod stand_ins;
 #[path = "laws/statistics.rs"]

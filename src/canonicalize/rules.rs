@@ -435,7 +435,9 @@ fn is_difference(func: &mut Function, inst: Inst, value: Value) -> Option<[Value
 }
 
 fn unary(func: &mut Function, inst: Inst, opcode: Opcode, arg: Value) -> bool {
-    let result = func.dfg.first_result(inst);
+    let Some(&result) = func.dfg.inst_results(inst).first() else {
+        return false;
+    };
     let ty = func.dfg.value_type(result);
     let (opcode, x) = match (opcode, is_negative(func, arg, ty)) {
         (Opcode::Uextend, Some(x)) => (Opcode::Ushr, x),

@@ -24,7 +24,9 @@ pub(super) struct Costs<'a> {
     /// The size of a function that passes an argument.
     arguments: HashMap<Argument, Option<u32>, FxBuildHasher>,
     /// The size of a function that calls one of this signature and passes on what it is passed.
-    thunks: HashMap<Signature, Option<u32>, FxBuildHasher>,
+    plain: HashMap<Signature, Option<u32>, FxBuildHasher>,
+    /// The size of a thunk that calls, as it is emitted.
+    thunks: HashMap<(Signature, Vec<Argument>), Option<u32>, FxBuildHasher>,
     /// How often something was compiled.
     pub probes: usize,
 }
@@ -64,6 +66,7 @@ impl<'a> Costs<'a> {
             options,
             calls: HashMap::default(),
             arguments: HashMap::default(),
+            plain: HashMap::default(),
             thunks: HashMap::default(),
             probes: 0,
         }
@@ -74,20 +77,20 @@ impl<'a> Costs<'a> {
         bodies: &mut dyn Bodies,
         signature: &Signature,
         arguments: &[Argument],
-        tail_calls: bool,
     ) -> Option<u32> {
-        let options = CallThunks { tail_calls, colocated: true };
+        // No tail call: what is asked for is what a call takes.
+        let options = CallThunks { tail_calls: false, colocated: true };
         let name = UserFuncName::default();
         bodies.candidate_size(&call_thunk(name, signature, arguments, &somebody(), &options), false)
     }
 
     fn plain(&mut self, bodies: &mut dyn Bodies, signature: &Signature) -> Option<u32> {
-        if let Some(&known) = self.thunks.get(signature) {
+        if let Some(&known) = self.plain.get(signature) {
             return known;
         }
         self.probes += 1;
-        let size = Self::probe(bodies, signature, &[], false);
-        self.thunks.insert(signature.clone(), size);
+        let size = Self::probe(bodies, signature, &[]);
+        self.plain.insert(signature.clone(), size);
         size
     }
 
@@ -100,7 +103,7 @@ impl<'a> Costs<'a> {
         // A convention that every back end has.
         let signature = Signature::new(CallConv::Fast);
         self.probes += 1;
-        let size = Self::probe(bodies, &signature, core::slice::from_ref(&argument), false);
+        let size = Self::probe(bodies, &signature, core::slice::from_ref(&argument));
         self.arguments.insert(argument, size);
         size
     }
@@ -126,7 +129,7 @@ impl<'a> Costs<'a> {
         let zeros: Vec<Argument> =
             key.1.iter().map(|&ty| Argument::Constant { ty, bits: 0 }).collect();
         self.probes += 1;
-        let with = Self::probe(bodies, signature, &zeros, false);
+        let with = Self::probe(bodies, signature, &zeros);
         let without = self.plain(bodies, signature);
         let size = with.zip(without).map(|(with, without)| with.saturating_sub(without));
         self.calls.insert(key, size);
@@ -165,7 +168,17 @@ impl<'a> Costs<'a> {
         if observes_its_frame || grows {
             return None;
         }
-        let passing = self.passing(bodies, signature, arguments)?;
-        Some(self.plain(bodies, signature)? + passing)
+        // Compiled as it is emitted: whether it needs a frame, which arguments go on the stack and which are the
+        // same depends on all of them.
+        let key = (signature.clone(), arguments.to_vec());
+        if let Some(&known) = self.thunks.get(&key) {
+            return known;
+        }
+        self.probes += 1;
+        let name = UserFuncName::default();
+        let thunk = call_thunk(name, signature, &key.1, &somebody(), &call_thunks);
+        let size = bodies.candidate_size(&thunk, false);
+        self.thunks.insert(key, size);
+        size
     }
 }

@@ -22,6 +22,7 @@ mod fold;
 mod loops;
 mod set;
 mod signatures;
+mod smaller;
 mod split;
 mod switch;
 mod table;
@@ -51,16 +52,61 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Merges functions that differ in constants and callees, as `options` say, and writes it into `plan`.
 ///
 /// `bodies` are asked for the sizes of what could be emitted. Walks every kept function that is like another
-/// twice, and compiles one function of each set and each body that is tried.
+/// twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where it
+/// is in doubt whether that makes the unit smaller, it compiles all functions of a set, and in the end whatever
+/// is not as it was; then it may search once more and ask for more.
 pub(crate) fn merge_similar(
     plan: &mut Plan,
     observed: &Observed,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
-    if options.similar.policy == Policy::Off {
-        return;
+    match options.similar.policy {
+        Policy::Off => {}
+        Policy::Balanced => {
+            search(plan, observed, bodies, options, Demand::Eighth, Vec::new());
+        }
+        Policy::Size => {
+            let before = plan.clone();
+            let mut unused = Vec::new();
+            for demand in [Demand::Anything, Demand::Eighth] {
+                let surely = search(plan, observed, bodies, options, demand, unused);
+                if surely || smaller::is_smaller(&before, plan, bodies, options) {
+                    return;
+                }
+                // The symbols are for the next ones, in their order.
+                let symbols = plan.merged.iter().rev();
+                unused =
+                    symbols.map(|merged| plan.entry(merged.function).symbol().clone()).collect();
+                *plan = before.clone();
+            }
+        }
     }
+}
+
+/// What a body must save.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    /// One byte.
+    Anything,
+    /// An eighth of what its functions take.
+    Eighth,
+}
+
+/// Bytes by which one more argument at one call can be wrong, at most, for all that is known: what a caller
+/// must keep elsewhere, and for how long, is its own.
+const CALL_ERROR: i64 = 16;
+
+/// Searches once. `unused` are symbols for new bodies. Tells whether what was merged is surely smaller, even if
+/// all calls take more than is assumed.
+fn search(
+    plan: &mut Plan,
+    observed: &Observed,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    demand: Demand,
+    unused: Vec<UserExternalName>,
+) -> bool {
     let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
     let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
     for (function, entry) in plan.entries() {
@@ -81,7 +127,10 @@ pub(crate) fn merge_similar(
         encoding: Encoding::default(),
         sizes: SecondaryMap::new(),
         compiled: [600, 100],
-        unused: Vec::new(),
+        unused,
+        demand,
+        saved: 0,
+        rewritten_calls: 0,
         circles: SecondaryMap::new(),
     };
     let shapes = search.shapes(observed);
@@ -102,11 +151,13 @@ pub(crate) fn merge_similar(
         }
     }
     search.identical_again(observed);
-    let Search { plan, costs, .. } = search;
+    let Search { plan, costs, saved, rewritten_calls, .. } = search;
+    let surely = saved >= CALL_ERROR * rewritten_calls;
     plan.forget_what_is_gone();
     plan.stats.similar_probes = costs.probes;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     plan.stats.plan_merged = plan.entries.values().take(plan.added()).filter(merged).count();
+    surely
 }
 
 struct Search<'a> {
@@ -129,6 +180,11 @@ struct Search<'a> {
     compiled: [i64; 2],
     /// Symbols that were asked for and are not used yet.
     unused: Vec<UserExternalName>,
+    demand: Demand,
+    /// Bytes that the bodies save, as far as they were compiled.
+    saved: i64,
+    /// Calls that pass more, and for each how much more.
+    rewritten_calls: i64,
     /// The circle of functions, calling each other, that a function is in: by number, if calls in it are
     /// not to become indirect.
     circles: SecondaryMap<FunctionIndex, Option<u32>>,

@@ -9,7 +9,7 @@ use super::split::{Column, Part, Problem, Row};
 use super::table::{self, Set, Table};
 use super::telling::{CASE, Telling, Ways};
 use super::value::Value;
-use super::{Search, body, loops, observes_its_frame};
+use super::{Demand, Search, body, loops, observes_its_frame};
 use crate::apply::weaken;
 use crate::argument::Argument;
 use crate::canon::Place;
@@ -286,7 +286,16 @@ impl Search<'_> {
             Some(least) => Some(least),
             None => self.size_of(function, original),
         };
-        let saved = own.map(|own| count * own - cost - size);
+        let mut saved = own.map(|own| count * own - cost - size);
+        // The others can be smaller than the first of them, and a body for which there are not enough registers
+        // larger than is assumed.
+        if let (Some(own), Some(first)) = (own, saved)
+            && self.options.similar.policy == Policy::Size
+            && self.is_enough(first, count * own)
+            && 2 * first < count * own
+        {
+            saved = self.all_sizes(table, rows).map(|all| all - cost - size);
+        }
         match own.zip(saved) {
             Some((own, saved)) if self.is_enough(saved, count * own) => {
                 Verdict::Pays(Box::new(Candidate { symbol, body, outcomes, saved }))
@@ -296,6 +305,23 @@ impl Search<'_> {
                 Verdict::DoesNot(saved)
             }
         }
+    }
+
+    /// Bytes of the functions of some rows of a table, as they are by now.
+    fn all_sizes(&mut self, table: &Table, rows: &[u32]) -> Option<i64> {
+        let mut all = 0;
+        for &row in rows {
+            let function = table.function(row);
+            let size = match self.sizes[function] {
+                Some(size) => size,
+                None => {
+                    let body = self.current(function);
+                    self.size_of(function, &body)?
+                }
+            };
+            all += size;
+        }
+        Some(all)
     }
 
     /// How many bytes a body saves at least, if that is enough however small it is, and compiling it only in
@@ -424,10 +450,9 @@ impl Search<'_> {
 
     /// Whether it is enough to save so many of so many bytes.
     fn is_enough(&self, saved: i64, before: i64) -> bool {
-        match self.options.similar.policy {
-            Policy::Off => false,
-            Policy::Size => saved > 0,
-            Policy::Balanced => saved * 8 > before,
+        match self.demand {
+            Demand::Anything => saved > 0,
+            Demand::Eighth => saved * 8 > before,
         }
     }
 
@@ -435,6 +460,13 @@ impl Search<'_> {
     pub(super) fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
         let Candidate { symbol, body, outcomes, saved } = candidate;
         let Outcomes { arguments, thunks, cost: _ } = outcomes;
+        self.saved += saved;
+        for ((&row, passed), _) in
+            rows.iter().zip(&arguments).zip(&thunks).filter(|(_, thunk)| !**thunk)
+        {
+            let calls = i64::from(self.uses.calls(table.function(row)));
+            self.rewritten_calls += calls * passed.len() as i64;
+        }
         #[cfg(feature = "fuzzing")]
         let arguments = sabotage::told(arguments);
         let promised: Arc<[Fact]> = table.common_facts(rows).into();

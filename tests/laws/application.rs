@@ -5,12 +5,16 @@ use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
+use cranelift_mergefunc::fuzzing::generate::function::Profile;
+use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
+use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::program::Parts;
 use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
+use cranelift_mergefunc::fuzzing::support::canonical_body;
 use cranelift_mergefunc::{
-    Attributes, Canonicalize, Disposition, Linkage, Merger, Mismatch, Options, Plan, Prebucket,
-    Reason, Target, prove,
+    Attributes, Canonicalize, Disposition, Encoding, Linkage, Merger, Mismatch, Options, Plan,
+    Prebucket, Reason, Target, prove,
 };
 use std::collections::BTreeMap;
 
@@ -42,7 +46,7 @@ fn a_canonical_body_is_its_own() {
     random(|u| {
         let (bytes, size) = (u.bytes(u.len() / 2)?, u.len() / 4);
         let mut other = Unstructured::new(bytes);
-        let generated = GeneratedUnit::draw(&mut other, &Profile::default()).unit;
+        let generated = GeneratedUnit::draw(&mut other, &Profile::all(Machine::X86_64)).unit;
         let drawn = Unit::random(&mut Unstructured::new(u.bytes(size)?))?;
         for Member { body, .. } in generated.functions.iter().chain(&drawn.functions).take(20) {
             let canonical = canonical_body(body, any_isa());

@@ -1,0 +1,94 @@
+//! Whether a plan makes a unit smaller: by compiling whatever it leaves otherwise than another plan does.
+//!
+//! What a body saves is known but for what its callers take to pass more: that depends on all else that each of
+//! them does. Where that could outweigh what is saved, both plans are carried out and all that differs is
+//! compiled. This module adds up and decides nothing else.
+
+use crate::apply::call_thunk;
+use crate::options::Options;
+use crate::plan::{Disposition, Plan};
+use crate::unit::{Bodies, FunctionIndex};
+use cranelift_codegen::ir::{Function, UserFuncName};
+use cranelift_entity::EntityRef;
+
+/// Whether the functions of a unit, new ones included, take no more bytes after `plan` than after `before`. What
+/// cannot be compiled counts on neither side.
+pub(super) fn is_smaller(
+    before: &Plan,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> bool {
+    let mut grown = 0;
+    for (function, _) in plan.entries() {
+        if plan.is_emitted(function) {
+            continue;
+        }
+        let was = match function.index() < before.entries().len() {
+            true => left(before, function, bodies, options),
+            false => Some(Left::Nothing),
+        };
+        let is = left(plan, function, bodies, options);
+        let (Some(was), Some(is)) = (was, is) else {
+            continue;
+        };
+        if was == is {
+            continue;
+        }
+        if let (Some(was), Some(is)) = (was.size(bodies), is.size(bodies)) {
+            grown += i64::from(is) - i64::from(was);
+        }
+    }
+    grown <= 0
+}
+
+/// What a plan leaves of a function.
+#[derive(PartialEq)]
+enum Left {
+    Nothing,
+    /// Raw bytes, so many.
+    Bytes(u32),
+    Code(Function),
+}
+
+impl Left {
+    fn size(&self, bodies: &mut dyn Bodies) -> Option<u32> {
+        match self {
+            Left::Nothing => Some(0),
+            Left::Bytes(size) => Some(*size),
+            Left::Code(func) => bodies.candidate_size(func, false),
+        }
+    }
+}
+
+/// `None` if the function has no place in the unit, or if its thunk cannot be made.
+fn left(
+    plan: &Plan,
+    function: FunctionIndex,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Option<Left> {
+    let entry = plan.entry(function);
+    let name = UserFuncName::User(entry.symbol().clone());
+    match entry.disposition() {
+        Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => Some(Left::Nothing),
+        Disposition::Thunk { to } => {
+            let signature = &bodies.body(plan.body_of(function)?).signature;
+            let (arguments, to) = (plan.thunk_arguments(function), plan.entry(to).symbol());
+            if let Some(code) = options.target.thunk_code(signature, &arguments, to) {
+                return Some(Left::Bytes(code.size()));
+            }
+            let call_thunks = options.call_thunks?;
+            Some(Left::Code(call_thunk(name, signature, &arguments, to, &call_thunks)))
+        }
+        Disposition::Keep => {
+            let mut func = match plan.body_of(function) {
+                Some(body_of) => bodies.body(body_of).clone(),
+                None => plan.merged_body(function)?.clone(),
+            };
+            func.name = name;
+            plan.apply(function, &mut func, options);
+            Some(Left::Code(func))
+        }
+    }
+}
