@@ -31,7 +31,7 @@ use rustc_hash::FxBuildHasher;
 type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
 /// What must be known of a function or data object in order to refer to one in place of another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Face {
     is_data: bool,
     /// Whether references to it stay by its symbol.
@@ -117,7 +117,7 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
 }
 
 /// What is kept of a function or data object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     digest: [u8; 32],
     references: Box<[(Use, UserExternalName)]>,
@@ -139,32 +139,34 @@ pub(super) struct Gone {
 /// What the checker keeps of earlier units.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    pub(super) functions: BySymbol<Known>,
-    pub(super) data: BySymbol<Known>,
+    pub(super) functions: BySymbol<Arc<Known>>,
+    pub(super) data: BySymbol<Arc<Known>>,
     pub(super) gone: BySymbol<Gone>,
     /// What objects were redirected to.
     pub(super) gone_data: BySymbol<UserExternalName>,
-    /// Most functions share their promises with others.
+    /// Most functions share their promises with others, and equal ones that refer to the same all that is known.
     promises: HashSet<Arc<[Promise]>, FxBuildHasher>,
+    last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
 }
 
 /// What a proved unit adds to a [`Memory`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learned {
-    functions: Vec<(UserExternalName, Known)>,
-    data: Vec<(UserExternalName, Known)>,
+    functions: Vec<(UserExternalName, Arc<Known>)>,
+    data: Vec<(UserExternalName, Arc<Known>)>,
     gone: Vec<(UserExternalName, Gone)>,
     gone_data: Vec<(UserExternalName, UserExternalName)>,
     late_thunks: Vec<UserExternalName>,
 }
 
 impl Memory {
-    /// Bytes of memory, as far as they grow with what is kept: about 150 for each function, 16 for each of its
-    /// references, and its promises, which it shares with others that make the same.
+    /// Bytes of memory, as far as they grow with what is kept; `MergingModule`'s tests have figures.
     pub fn size(&self) -> usize {
-        let Memory { functions, data, gone, gone_data, promises } = self;
-        let references = functions.values().map(|function| size_of_val(&*function.references));
-        let pointers = data.values().map(|data| size_of_val(&*data.references));
+        let Memory { functions, data, gone, gone_data, promises, last } = self;
+        let parts = |known: &Arc<Known>| {
+            let owners = Arc::strong_count(known).max(1);
+            (size_of::<Known>() + size_of_val(&*known.references)) / owners
+        };
         let told = gone.values().map(|gone| size_of_val(&*gone.told));
         let promised = promises.iter().map(|promises| size_of_val(&**promises));
         functions.allocation_size()
@@ -172,15 +174,24 @@ impl Memory {
             + gone.allocation_size()
             + gone_data.allocation_size()
             + promises.allocation_size()
-            + references.chain(pointers).chain(told).chain(promised).sum::<usize>()
+            + last.allocation_size()
+            + functions.values().chain(data.values()).map(parts).sum::<usize>()
+            + told.chain(promised).sum::<usize>()
     }
 
     pub fn extend(&mut self, learned: &Learned) {
         let Learned { functions, data, gone, gone_data, late_thunks } = learned;
         for (symbol, function) in functions {
-            let own = self.shared(&function.own);
-            let reached = self.shared(&function.reached);
-            let function = Known { own, reached, ..function.clone() };
+            let function = match self.last.get(&function.digest) {
+                Some(known) if known == function => known.clone(),
+                _ => {
+                    let own = self.shared(&function.own);
+                    let reached = self.shared(&function.reached);
+                    let function = Arc::new(Known { own, reached, ..(**function).clone() });
+                    self.last.insert(function.digest, function.clone());
+                    function
+                }
+            };
             self.functions.insert(symbol.clone(), function);
         }
         self.data.extend(data.iter().cloned());
@@ -188,7 +199,7 @@ impl Memory {
         self.gone_data.extend(gone_data.iter().cloned());
         for symbol in late_thunks {
             if let Some(function) = self.functions.get_mut(symbol) {
-                function.face.is_there = true;
+                Arc::make_mut(function).face.is_there = true;
             }
         }
     }
@@ -217,18 +228,18 @@ pub(crate) enum Remember {
 
 impl Prover<'_> {
     /// What is known of a function or data object, of the unit or of an earlier one.
-    fn known(&mut self, symbol: &UserExternalName) -> Result<Known, Mismatch> {
+    fn known(&mut self, symbol: &UserExternalName) -> Result<Arc<Known>, Mismatch> {
         if let Some(function) = here(self.plan, symbol) {
             return self.known_function(function);
         }
         if let Some(data) = data_here(self.plan, symbol) {
-            return Ok(self.known_data(data));
+            return Ok(Arc::new(self.known_data(data)));
         }
         let Memory { functions, data, .. } = self.memory;
         functions.get(symbol).or_else(|| data.get(symbol)).cloned().ok_or(Mismatch::NotRemembered)
     }
 
-    fn known_function(&mut self, function: FunctionIndex) -> Result<Known, Mismatch> {
+    fn known_function(&mut self, function: FunctionIndex) -> Result<Arc<Known>, Mismatch> {
         if let Some(known) = self.traces.get(&function) {
             return known.clone();
         }
@@ -239,7 +250,7 @@ impl Prover<'_> {
             let own: Arc<[Promise]> = promises.into();
             let reached = self.reached.get(&function).cloned().unwrap_or_else(|| own.clone());
             let face = Face::of_function(self.plan, function);
-            Known { digest, references: references.into(), own, reached, face }
+            Arc::new(Known { digest, references: references.into(), own, reached, face })
         });
         self.traces.insert(function, known.clone());
         known
@@ -375,7 +386,8 @@ impl Prover<'_> {
             }
         }
         for (data, entry) in plan.data_entries().take(plan.numbering.data) {
-            learned.data.push((entry.symbol().clone(), self.known_data(data)));
+            let known = Arc::new(self.known_data(data));
+            learned.data.push((entry.symbol().clone(), known));
         }
         learned
     }

@@ -180,7 +180,7 @@ pub(super) struct Prover<'a> {
     /// What the code promises that calls of a function reach, if not what the function promises.
     pub reached: BTreeMap<FunctionIndex, Arc<[Promise]>>,
     /// What is known of functions of the unit, as far as it was asked for.
-    pub traces: BTreeMap<FunctionIndex, Result<Known, Mismatch>>,
+    pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
 }
 

@@ -23,7 +23,7 @@ use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
 /// A function whose body was eliminated, and that has no code under its symbol.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EliminatedFunction {
     /// Where its calls go.
     pub to: UserExternalName,
@@ -33,8 +33,6 @@ pub(crate) struct EliminatedFunction {
     pub attributes: Attributes,
     /// Whether its symbol is at the place of `to`; otherwise there is none.
     pub alias: bool,
-    /// Whether a later unit gave it a thunk.
-    pub late_thunk: bool,
 }
 
 /// A data object without contents of its own.
@@ -49,8 +47,12 @@ type ByKey<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 /// What earlier units eliminated, by symbol.
 #[derive(Debug, Default)]
 pub(crate) struct Eliminated {
-    functions: ByKey<EliminatedFunction>,
+    functions: ByKey<Arc<EliminatedFunction>>,
     data: ByKey<EliminatedData>,
+    /// Those that later units gave thunks.
+    late_thunks: HashSet<UserExternalName, FxBuildHasher>,
+    /// The last function that went to each place: most of them are said the same of.
+    last: ByKey<Arc<EliminatedFunction>>,
     /// Functions share most of their signatures.
     signatures: HashSet<Arc<Signature>, FxBuildHasher>,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Eliminated {
 /// What a unit adds to [`Eliminated`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewlyEliminated {
-    functions: Vec<(UserExternalName, EliminatedFunction)>,
+    functions: Vec<(UserExternalName, Arc<EliminatedFunction>)>,
     data: Vec<(UserExternalName, EliminatedData)>,
     /// Functions that earlier units eliminated and this one gives thunks.
     late_thunks: Vec<UserExternalName>,
@@ -66,7 +68,7 @@ pub(crate) struct NewlyEliminated {
 
 impl Eliminated {
     pub fn function(&self, symbol: &UserExternalName) -> Option<&EliminatedFunction> {
-        self.functions.get(symbol)
+        self.functions.get(symbol).map(|function| &**function)
     }
 
     pub fn data(&self, symbol: &UserExternalName) -> Option<&EliminatedData> {
@@ -83,11 +85,16 @@ impl Eliminated {
 
     /// Bytes of memory, as far as they grow with what is eliminated.
     pub fn size(&self) -> usize {
-        let Eliminated { functions, data, signatures } = self;
-        let arguments = functions.values().map(|function| size_of_val(&*function.arguments));
+        let Eliminated { functions, data, late_thunks, last, signatures } = self;
+        let parts = |function: &Arc<EliminatedFunction>| {
+            let owners = Arc::strong_count(function).max(1);
+            (size_of::<EliminatedFunction>() + size_of_val(&*function.arguments)) / owners
+        };
         functions.allocation_size()
-            + arguments.sum::<usize>()
+            + functions.values().map(parts).sum::<usize>()
             + data.allocation_size()
+            + late_thunks.allocation_size()
+            + last.allocation_size()
             + signatures.allocation_size()
             + signatures.len() * size_of::<Signature>()
     }
@@ -95,22 +102,30 @@ impl Eliminated {
     pub fn extend(&mut self, new: &NewlyEliminated) {
         let NewlyEliminated { functions, data, late_thunks } = new;
         for (symbol, function) in functions {
-            let signature = match self.signatures.get(&function.signature) {
-                Some(known) => known.clone(),
-                None => {
-                    self.signatures.insert(function.signature.clone());
-                    function.signature.clone()
+            let function = match self.last.get(&function.to) {
+                Some(known) if known == function => known.clone(),
+                _ => {
+                    let signature = self.signature(&function.signature);
+                    let function =
+                        Arc::new(EliminatedFunction { signature, ..(**function).clone() });
+                    self.last.insert(function.to.clone(), function.clone());
+                    function
                 }
             };
-            let function = EliminatedFunction { signature, ..function.clone() };
             self.functions.insert(symbol.clone(), function);
         }
         for (symbol, object) in data {
             self.data.insert(symbol.clone(), object.clone());
         }
-        for symbol in late_thunks {
-            if let Some(function) = self.functions.get_mut(symbol) {
-                function.late_thunk = true;
+        self.late_thunks.extend(late_thunks.iter().cloned());
+    }
+
+    fn signature(&mut self, signature: &Arc<Signature>) -> Arc<Signature> {
+        match self.signatures.get(signature) {
+            Some(known) => known.clone(),
+            None => {
+                self.signatures.insert(signature.clone());
+                signature.clone()
             }
         }
     }
@@ -130,14 +145,13 @@ impl NewlyEliminated {
             let to = entry.disposition().representative().expect("it was eliminated");
             new.functions.push((
                 symbol.clone(),
-                EliminatedFunction {
+                Arc::new(EliminatedFunction {
                     to: plan.entry(to).symbol().clone(),
                     arguments: plan.thunk_arguments(function).into(),
                     signature: Arc::new(bodies.body(function).signature.clone()),
                     attributes: *attributes,
                     alias,
-                    late_thunk: false,
-                },
+                }),
             ));
         }
         for (_, entry) in plan.data_entries().take(plan.numbering.data) {
@@ -265,11 +279,10 @@ impl Plan {
                 // It was aligned for all whose place it took.
                 let place = &mut self.entries[to].alignment;
                 *place = function.attributes.alignment.max(*place);
-                let late = !function.late_thunk && needs.own_code(function);
+                let has_thunk = eliminated.late_thunks.contains(&symbol);
+                let late = !has_thunk && needs.own_code(function);
                 let (disposition, reason) = match function.alias {
-                    _ if late || function.late_thunk => {
-                        (Disposition::Thunk { to }, Reason::AddressTaken)
-                    }
+                    _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
                     true => (Disposition::Alias { to }, Reason::AddressInsignificant),
                     false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
                 };
