@@ -132,7 +132,8 @@ pub enum Policy {
     /// circle of functions that call each other, and none that is marked as hot ([`Attributes::hot`]).
     #[default]
     Balanced,
-    /// All that save bytes.
+    /// All that save bytes: the unit is never larger than without. Where little is saved, all functions that
+    /// could share a body are compiled, and all that call them before and after.
     Size,
 }
 

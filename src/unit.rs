@@ -77,7 +77,9 @@ pub trait Bodies {
     /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is
     /// set: then under its name and with the unit's plan applied to it, which changes nothing. Whoever
     /// keeps the compiled code with the function need not compile it again. Asked only with
-    /// [`Options::similar`]. Default: not known, and then nothing is merged that is only similar.
+    /// [`Options::similar`]. Default: not known, and then nothing is merged that is only similar. With
+    /// [`Policy::Size`](crate::Policy::Size) the sum over the unit never grows, as long as all sizes are known
+    /// and those of the code that is emitted.
     fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
         let _ = (candidate, keep);
         None

@@ -8,6 +8,7 @@ use crate::apply::call_thunk;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, FunctionIndex};
+use alloc::boxed::Box;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_entity::EntityRef;
 
@@ -48,7 +49,7 @@ enum Left {
     Nothing,
     /// Raw bytes, so many.
     Bytes(u32),
-    Code(Function),
+    Code(Box<Function>),
 }
 
 impl Left {
@@ -79,7 +80,8 @@ fn left(
                 return Some(Left::Bytes(code.size()));
             }
             let call_thunks = options.call_thunks?;
-            Some(Left::Code(call_thunk(name, signature, &arguments, to, &call_thunks)))
+            let thunk = call_thunk(name, signature, &arguments, to, &call_thunks);
+            Some(Left::Code(Box::new(thunk)))
         }
         Disposition::Keep => {
             let mut func = match plan.body_of(function) {
@@ -88,7 +90,7 @@ fn left(
             };
             func.name = name;
             plan.apply(function, &mut func, options);
-            Some(Left::Code(func))
+            Some(Left::Code(Box::new(func)))
         }
     }
 }

@@ -3,7 +3,9 @@
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::immediates::Imm64;
-use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName, types};
+use cranelift_codegen::settings;
+use cranelift_codegen::verify_function;
 use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
 use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
@@ -264,5 +266,54 @@ fn who_calls_itself_as_something_else_calls_a_thunk() {
             assert!(thunk || arguments == 2, "{arguments}");
         }
         assert_eq!(plan.merged_bodies().len(), 1);
+    }
+}
+
+/// An offset is added in the width of the address that it is added to, whatever the target: a unit can be one for
+/// addresses of 32 bits, and offsets of the same number of bytes from addresses of different widths are two
+/// parameters.
+#[test]
+fn offsets_have_the_width_of_the_address() {
+    let flags = settings::Flags::new(settings::builder());
+    let member = |own: u32, offset: i32| {
+        let mut text = format!(
+            "function u0:{own}(i32, i64) -> i32 fast {{\nblock0(v0: i32, v1: i64):\n    v2 = iconst.i32 3\n"
+        );
+        for at in 0..8 {
+            let last = 2 + 3 * at;
+            let (base, offset) = if at % 2 == 0 { ("v0", offset) } else { ("v1", offset) };
+            let opcode = if at % 4 < 2 { "load.i32" } else { "uload8.i32" };
+            text += &format!(
+                "    v{} = {opcode} {base}{offset:+}\n    v{} = imul v{last}, v{}\n    v{} = iadd v{}, v{}\n    store v{}, {base}{offset:+}\n",
+                last + 1,
+                last + 2,
+                last + 1,
+                last + 3,
+                last + 2,
+                last + 1,
+                last + 3,
+            );
+        }
+        text += "    return v26\n}\n";
+        Member { attributes: free(), body: parse_one(&text) }
+    };
+    for target in [Target::x86_64(), Target { pointer_type: Some(types::I32), ..Target::generic() }]
+    {
+        let mut unit = unit(vec![member(0, 16), member(1, 32), member(2, -48)]);
+        unit.options.target = target;
+        let plan = unit.plan();
+        let [merged] = plan.merged_bodies() else { panic!("{:?}", plan.similar_sets()) };
+        verify_function(&merged.body, &flags).expect("valid");
+        let argument = |ty, bits| Argument::Constant { ty, bits };
+        let expected = [
+            [argument(types::I32, 16), argument(types::I64, 16)],
+            [argument(types::I32, 32), argument(types::I64, 32)],
+            [argument(types::I32, u64::from(-48_i32 as u32)), argument(types::I64, -48_i64 as u64)],
+        ];
+        for ((_, entry), expected) in plan.entries().zip(expected) {
+            assert_eq!(entry.arguments(), expected);
+        }
+        let params = &merged.body.signature.params[2..];
+        assert_eq!([params[0].value_type, params[1].value_type], [types::I32, types::I64]);
     }
 }

@@ -149,7 +149,7 @@ pub struct Pass {
 pub enum How {
     /// Nothing: functions are compared as they are
     None,
-    /// Cranelift's optimisations; slower, and rarely finds more
+    /// Cranelift's optimisations and rules of our own; slower, and rarely finds more
     Optimize,
 }
 
