@@ -6,6 +6,7 @@
 //! those that something calls that is not in the unit. This module reads patterns and applies them;
 //! it does not know functions.
 
+use crate::unit::{Source, read_file};
 use anyhow::{Context as _, Result, bail};
 use cranelift_mergefunc::{Attributes, Linkage};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -49,11 +50,7 @@ pub fn parse_pattern(origin: &str, text: &str) -> Result<Pattern, String> {
 ///
 /// A file that cannot be read or is not text, and a line that is not a pattern, with their places.
 pub fn read_patterns(path: &Path) -> Result<Vec<Pattern>> {
-    let name = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    let Ok(text) = String::from_utf8(bytes) else {
-        bail!("{name}: not UTF-8 text");
-    };
+    let Source { name, text } = read_file(path)?;
     let mut patterns = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -251,13 +251,11 @@ impl Native {
         );
         if !missing_settings.is_empty() {
             let switches = Switches(missing_settings);
-            text += &match compiled_with_settings == not_compiled {
-                true => format!("  with {switches}, nothing is left out\n"),
-                false => {
-                    let left = thousands((not_compiled - compiled_with_settings) as u64);
-                    format!("  with {switches}, {left} of them would be left\n")
-                }
+            let some = match compiled_with_settings == not_compiled {
+                true => "all".to_owned(),
+                false => thousands(*compiled_with_settings as u64),
             };
+            text += &format!("  {some} of them can be compiled with {switches}\n");
         }
         text
     }

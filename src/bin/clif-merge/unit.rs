@@ -247,7 +247,12 @@ pub fn clif_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<Source> {
+/// Reads a text.
+///
+/// # Errors
+///
+/// Those of [`read_sources`].
+pub fn read_file(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
     source(name, bytes)
