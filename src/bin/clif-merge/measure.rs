@@ -22,6 +22,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// The bytes of code of one function, if it can be compiled.
+type Measured = Result<u32, Refused>;
+
 /// Bytes of code of each function. Shared bodies, which only exist afterwards, come last.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
@@ -36,14 +39,14 @@ pub struct Sizes {
 impl Sizes {
     /// From what compiling gave. The first function of the unit for which a body was made that cannot
     /// be compiled is counted for that body.
-    fn of(before: Vec<Result<u32, Refused>>, after: Vec<Result<u32, Refused>>) -> Sizes {
+    fn of(before: Vec<Measured>, after: Vec<Measured>) -> Sizes {
         let mut refused: BTreeMap<usize, Refused> = BTreeMap::new();
         for error in before.iter().chain(&after).filter_map(|size| size.as_ref().err()) {
             refused.entry(error.function).or_insert_with(|| error.clone());
         }
-        let counted = |sizes: Vec<Result<u32, Refused>>| -> Vec<u32> {
+        let counted = |sizes: Vec<Measured>| -> Vec<u32> {
             let sizes = sizes.into_iter().enumerate();
-            let size = |(index, size): (usize, Result<u32, Refused>)| match size {
+            let size = |(index, size): (usize, Measured)| match size {
                 Ok(size) if !refused.contains_key(&index) => size,
                 Ok(_) | Err(_) => 0,
             };
@@ -196,7 +199,7 @@ fn left_size(
     body: Option<Function>,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<u32, Refused> {
+) -> Measured {
     if let Some(func) = body {
         return Ok(size(compiler.compile_of(given_index(unit, plan, index), func)?));
     }
@@ -237,7 +240,7 @@ fn thunk_size(
     to: &UserExternalName,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<u32, Refused> {
+) -> Measured {
     let func = &unit.functions[index];
     if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
         return Ok(code.size());
@@ -252,7 +255,7 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
     let count = merged.emit.len();
     let next = AtomicUsize::new(0);
     let progress = Mutex::new(Progress::new("compiling for the other target", count, quiet));
-    let done: Mutex<Vec<(usize, [Result<u32, Refused>; 2])>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, [Measured; 2])>> = Mutex::new(Vec::new());
     let work = || {
         let mut compiler = Compiler::new(isa);
         loop {
@@ -288,7 +291,7 @@ fn sizes_of(
     index: usize,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> [Result<u32, Refused>; 2] {
+) -> [Measured; 2] {
     let before = match index < unit.functions.len() {
         true => given_size(unit, index, compiler, isa),
         false => Ok(0),
