@@ -32,8 +32,8 @@ block0:
 }
 ";
 
-/// Three functions that no x86-64 processor of the beginning can run, one that none can, one that all
-/// can.
+/// One function that every target can compile, three that need SSSE3 on x86-64, and one that no target
+/// can compile.
 const VECTORS: &str = "\
 function %all(i32) -> i32 {
 block0(v0: i32):
@@ -81,7 +81,7 @@ fn functions_that_are_valid_with_a_target_only() {
         let why = with(&["why", "-", "u536870912:0", "u536870912:1"]).expect(0, "");
         assert!(why.text().contains("Equal"), "{}", why.text());
     }
-    // Other mistakes are still found in them, and told as the target's verifier sees them.
+    // Other mistakes in them are still found, and named as the target's verifier sees them.
     let wrong = TRAMPOLINE.replace("return v5", "return v5, v5");
     let run = run_with(&["merge", "-"], wrong.as_bytes()).expect(1, "is not valid");
     assert!(!run.stderr.contains("require an ISA"), "{}", run.stderr);
@@ -169,6 +169,18 @@ fn a_report_goes_on_past_what_cannot_be_compiled() {
     assert!(text.text().contains(line), "{}", text.text());
     run_with(&["compile", "-", "-o", "-"], VECTORS.as_bytes())
         .expect(1, "; it can be compiled with --set has_ssse3");
+}
+
+/// There is something to report as long as one target can compile something.
+#[test]
+fn a_report_goes_on_past_a_target_that_can_compile_nothing() {
+    let start = VECTORS.find("function %shuffle").unwrap();
+    let end = VECTORS.find("function %divide").unwrap();
+    let unit = &VECTORS.as_bytes()[start..end];
+    let run = run_with(&["report", "-", "--set", "has_ssse3"], unit).expect(0, "");
+    assert!(run.text().contains("1 function cannot be compiled for aarch64 and is not counted"));
+    assert!(!run.text().contains("NaN") && !run.text().contains("inf"), "{}", run.text());
+    run_with(&["report", "-"], unit).expect(1, "; it can be compiled with --set has_ssse3");
 }
 
 #[test]

@@ -35,9 +35,6 @@ use target_lexicon::Triple;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    #[command(flatten)]
-    input: Input,
-
     /// What the report is written as
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
@@ -54,6 +51,9 @@ pub struct Opts {
     /// times belong
     #[arg(long, value_name = "PERCENT")]
     min_saved: Option<f64>,
+
+    #[command(flatten)]
+    input: Input,
 
     /// Never give two symbols one address: use thunks instead
     #[arg(long, help_heading = "Merging")]
@@ -182,16 +182,8 @@ struct Native {
 const HOPELESS: usize = 16;
 
 impl Native {
-    /// # Errors
-    ///
-    /// If no function at all can be compiled.
-    fn of(unit: &Unit, plan: &Plan, sizes: &Sizes, isa: &dyn TargetIsa) -> Result<Native> {
+    fn of(unit: &Unit, plan: &Plan, sizes: &Sizes, isa: &dyn TargetIsa) -> Native {
         let refused = &sizes.refused;
-        if let Some(first) = refused.first()
-            && refused.len() == unit.functions.len()
-        {
-            return Err(first.clone().into_error(unit, isa));
-        }
         let mut settings: Vec<&'static str> = Vec::new();
         let mut helped = 0;
         let mut hopeless = 0;
@@ -215,14 +207,14 @@ impl Native {
             let given = &unit.given[*function];
             format!("{}: {}: {error}", given.place, unit.names.display(&given.symbol))
         });
-        Ok(Native {
+        Native {
             target: isa::title_of(isa),
             bytes: Bytes::of(sizes, plan),
             not_compiled: refused.len(),
             first_error,
             missing_settings: settings,
             compiled_with_settings: helped,
-        })
+        }
     }
 
     /// What a person calls the target.
@@ -381,14 +373,20 @@ fn measure(opts: &Opts) -> Result<Report> {
     let mut native = Vec::new();
     for (at, isa) in isas.iter().enumerate() {
         native.push(if at == at_host {
-            Native::of(&unit, &plan, &compiled.sizes, host)?
+            Native::of(&unit, &plan, &compiled.sizes, host)
         } else {
             let options = pass.options(&**isa, aliases);
             let mut compiler = Compiler::new(&**isa);
             let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
             let sizes = measure::sizes(&unit, &merged, &**isa, general.quiet)?;
-            Native::of(&unit, &merged.plan, &sizes, &**isa)?
+            Native::of(&unit, &merged.plan, &sizes, &**isa)
         });
+    }
+    // Then there is nothing to report.
+    if native.iter().all(|native| native.not_compiled == unit.functions.len())
+        && let Some(first) = compiled.sizes.refused.first()
+    {
+        return Err(first.clone().into_error(&unit, host));
     }
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
