@@ -4,8 +4,12 @@
 //! here is what surrounds that: files, options, errors, output.
 #![cfg(feature = "cli")]
 
+#[path = "cli/marks.rs"]
+mod marks;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/targets.rs"]
+mod targets;
 
 use program::{inputs, names, program, read, run, run_with, temporary, text_of, write};
 use std::fmt::Write as _;
@@ -412,6 +416,7 @@ fn what_cannot_be_compiled() {
                   v2 = udiv v0, v1\n    return v2\n}\n";
     let message = "error: <stdin>:3: cannot compile function %v for aarch64: Unsupported";
     compile(vector, &["--target", "aarch64"]).expect(1, message);
+    // A report goes on as long as there is anything to report.
     run_with(&["report", "-"], vector.as_bytes())
         .expect(1, "error: <stdin>:3: cannot compile function %v");
     let tail = "function %t(i64) -> i64 tail {\n    fn0 = %u(i64) -> i64 tail\n\

@@ -6,8 +6,10 @@
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
 use crate::isa::{self, Setting, parse_setting, parse_target};
+use crate::marks::{Marks, Pattern, parse_pattern, read_patterns};
 use crate::progress::Progress;
-use crate::unit::{self, Unit};
+use crate::unit::{self, Reading, Unit};
+use crate::verify::Verifier;
 use anyhow::Result;
 use clap::ValueEnum;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
@@ -60,6 +62,31 @@ pub struct Defaults {
     )]
     pub addresses: Addresses,
 
+    /// Functions that are exported, whatever --linkage says: a pattern of names, such as 'u0:12' or
+    /// '%api_*'; may be repeated
+    ///
+    /// In a pattern, '*' stands for any text, '?' for one character, '[a-z]' for one of several,
+    /// '{a,b}' for one of several texts, and a backslash before any of them for itself. It has to
+    /// match a whole name, and at least one function. A 'linkage' directive of a function holds all
+    /// the same.
+    #[arg(long, value_name = "PATTERN", value_parser = exported)]
+    pub export: Vec<Pattern>,
+
+    /// A file of patterns for --export, one on each line; lines that begin with '#' are comments
+    #[arg(long, value_name = "FILE")]
+    pub export_file: Vec<PathBuf>,
+
+    /// Functions that something calls that is not in the unit, such as those in a table: a pattern of
+    /// names; may be repeated
+    ///
+    /// They keep their symbols, as those with the directive 'symbol-used' do.
+    #[arg(long, value_name = "PATTERN", value_parser = externally_called)]
+    pub externally_called: Vec<Pattern>,
+
+    /// A file of patterns for --externally-called
+    #[arg(long, value_name = "FILE")]
+    pub externally_called_file: Vec<PathBuf>,
+
     /// Whether the addresses of data objects that have no 'addresses' attribute are compared:
     /// significant or insignificant
     #[arg(
@@ -81,22 +108,52 @@ pub fn addresses(text: &str) -> Result<Addresses, String> {
     parse_addresses(text).map_err(|error| error.to_string())
 }
 
+/// Reads the value of `--export`.
+fn exported(text: &str) -> Result<Pattern, String> {
+    parse_pattern("--export", text)
+}
+
+/// Reads the value of `--externally-called`.
+fn externally_called(text: &str) -> Result<Pattern, String> {
+    parse_pattern("--externally-called", text)
+}
+
+impl Defaults {
+    /// What is said of functions by their names.
+    fn marks(&self) -> Result<Marks> {
+        let all = |patterns: &[Pattern], files: &[PathBuf]| -> Result<Vec<Pattern>> {
+            let mut all = patterns.to_vec();
+            for file in files {
+                all.append(&mut read_patterns(file)?);
+            }
+            Ok(all)
+        };
+        Marks::new(
+            all(&self.export, &self.export_file)?,
+            all(&self.externally_called, &self.externally_called_file)?,
+        )
+    }
+}
+
 impl Input {
-    /// Reads the unit.
+    /// Reads the unit. Functions that are not valid for every target are verified for that of `isa`.
     ///
     /// # Errors
     ///
     /// What cannot be read, with path and line.
-    pub fn read(&self, general: &General) -> Result<Unit> {
+    pub fn read(&self, isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
         if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(usage("standard input can be read only once"));
         }
+        let marks = self.defaults.marks()?;
         let sources = unit::read_sources(&self.paths)?;
-        let Defaults { linkage, addresses, data_addresses } = self.defaults;
+        let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
         let functions = Attributes { linkage, addresses, ..Attributes::default() };
         let defaults = unit::Defaults { functions, data_addresses };
+        let verifier = Verifier::new(isa);
+        let reading = Reading { defaults, marks, call_conv: CallConv::Fast, verifier: &verifier };
         let mut progress = Progress::new("reading", 0, general.quiet);
-        unit::parse_unit_with(&sources, defaults, CallConv::Fast, &mut progress)
+        unit::parse_unit_with(&sources, reading, &mut progress)
     }
 }
 
@@ -261,6 +318,38 @@ struct TargetArg {
     /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
     #[arg(long, value_name = "TARGET", default_value = "x86_64", value_parser = parse_target)]
     target: Triple,
+}
+
+/// The targets of code that is measured.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+pub struct Targets {
+    /// What code is measured for: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
+    /// repeated
+    #[arg(
+        long = "target",
+        value_name = "TARGET",
+        default_values = ["x86_64", "aarch64"],
+        value_delimiter = ',',
+        value_parser = parse_target,
+    )]
+    targets: Vec<Triple>,
+}
+
+impl Targets {
+    /// The targets under the settings, in the order in which they were named.
+    ///
+    /// # Errors
+    ///
+    /// Settings that no target has, and a target that is named twice.
+    pub fn isas(&self, settings: &Settings) -> Result<Vec<OwnedTargetIsa>> {
+        for (at, triple) in self.targets.iter().enumerate() {
+            if self.targets[..at].contains(triple) {
+                return Err(usage(format!("the target {triple} is named twice")));
+            }
+        }
+        isa::build_all(&self.targets, &settings.settings)
+    }
 }
 
 /// All that subcommands for one target have in common.

@@ -1,18 +1,17 @@
 //! `--verify`: is the merged unit what it should be?
 //!
 //! The independent checker proves the plan, and Cranelift's verifier looks at every function that is
-//! not the one that was read. What fails here is a bug of this program, unless the function was
-//! refused by the target's verifier before anything was done to it.
+//! not the one that was read. What fails here is a bug of this program.
 
 use crate::data::GivenData;
 use crate::exit::bug;
 use crate::pass::{Emit, Merged};
 use crate::table::thousands;
-use crate::unit::{Names, Unit};
-use anyhow::{Result, bail};
+use crate::unit::Unit;
+use crate::verify::Verifier;
+use anyhow::Result;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Bodies, DataIndex, DataObject, FunctionIndex, Options, Proof, Refutation, cranelift_codegen,
@@ -31,11 +30,12 @@ pub fn check(
     isa: &dyn TargetIsa,
 ) -> Result<String> {
     let proof = proof(unit, merged, options)?;
+    let verifier = Verifier::new(isa);
     for (index, emit) in merged.emit.iter().enumerate() {
         if let Emit::Body(func) = emit
             && merged.changed[index]
         {
-            valid(unit, &merged.names, merged, index, func, isa)?;
+            valid(unit, merged, index, func, &verifier)?;
         }
     }
     Ok(format!(
@@ -78,24 +78,39 @@ impl Bodies for Given<'_> {
     }
 }
 
+/// A body is valid, as functions are when a unit is read, and for the target if all of those are from
+/// which it was made.
 fn valid(
     unit: &Unit,
-    names: &Names,
     merged: &Merged,
     index: usize,
     func: &Function,
-    isa: &dyn TargetIsa,
+    verifier: &Verifier,
 ) -> Result<()> {
-    let Err(errors) = verify_function(func, isa) else {
-        return Ok(());
+    let errors = match (verifier.verify(func), verifier.verify_for_target(func)) {
+        (Err(errors), _) => errors,
+        (Ok(()), Err(errors))
+            if made_of(merged, index, unit.functions.len())
+                .all(|function| verifier.verify_for_target(&unit.functions[function]).is_ok()) =>
+        {
+            errors
+        }
+        (Ok(()), Ok(()) | Err(_)) => return Ok(()),
     };
-    let drawn = names.draw(func, errors);
-    let function = FunctionIndex::new(index);
-    let name = names.display(merged.plan.entry(function).symbol());
-    if let (Some(original), Some(given)) = (unit.functions.get(index), unit.given.get(index))
-        && verify_function(original, isa).is_err()
-    {
-        bail!("{}: function {name} is not valid for the target:\n{drawn}", given.place);
-    }
+    let drawn = merged.names.draw(func, errors);
+    let name = merged.names.display(merged.plan.entry(FunctionIndex::new(index)).symbol());
     Err(bug(format!("function {name} is not valid after merging:\n{drawn}")))
+}
+
+/// The functions of the unit, which are the first `count`, whose code may be in a body: its own, or,
+/// if the body is new, those of the functions that it takes the place of.
+fn made_of(merged: &Merged, index: usize, count: usize) -> impl Iterator<Item = usize> {
+    let body = FunctionIndex::new(index);
+    (0..count).filter(move |&function| match index < count {
+        true => function == index,
+        false => {
+            let entry = merged.plan.entry(FunctionIndex::new(function));
+            entry.disposition().representative() == Some(body)
+        }
+    })
 }

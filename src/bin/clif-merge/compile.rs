@@ -4,7 +4,7 @@
 
 use crate::args::{Common, Input};
 use crate::check::check;
-use crate::codegen::{Compiler, size};
+use crate::codegen::{Compiler, Refused, check_settings, size};
 use crate::emit_object::{Outcome, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::merge::{Counts, details, eprint_table, summary};
@@ -81,7 +81,12 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
     let isa = common.isa()?;
-    let unit = input.read(&common.general)?;
+    let unit = input.read(&*isa, &common.general)?;
+    // Where the settings are wrong for it, Cranelift makes code that is wrong.
+    for (function, func) in unit.functions.iter().enumerate() {
+        check_settings(func, &*isa)
+            .map_err(|error| Refused { function, error }.into_error(&unit, &*isa))?;
+    }
     let options = common.pass.options(&*isa, !no_alias);
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
@@ -182,7 +187,7 @@ pub fn given_size(
     index: usize,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<u32> {
+) -> Result<u32, Refused> {
     let func = &unit.functions[index];
     let code = match &unit.given[index].became {
         Some((Became::Alias, _)) => return Ok(0),
@@ -191,6 +196,6 @@ pub fn given_size(
     };
     match code {
         Some(code) => Ok(code.size()),
-        None => Ok(size(compiler.compile_of(unit, index, func.clone())?)),
+        None => Ok(size(compiler.compile_of(index, func.clone())?)),
     }
 }

@@ -114,8 +114,7 @@ impl Directives {
             }
             _ => bail!(
                 "unknown directive '{name}'; there are linkage, addresses, address-taken, \
-                 symbol-used, key, \
-                 align, pinned, no-merge, thunk, alias"
+                 symbol-used, key, align, pinned, no-merge, hot, thunk, alias"
             ),
         }
     }

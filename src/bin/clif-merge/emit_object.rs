@@ -9,10 +9,9 @@
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
 
-use crate::codegen::Compiler;
+use crate::codegen::{Compiler, Refused};
 use crate::data::GivenData;
 use crate::exit::contain;
-use crate::isa;
 use crate::told::told;
 use crate::unit::{Became, Unit};
 use anyhow::{Context as _, Result, anyhow};
@@ -245,9 +244,9 @@ fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
     let mut compiler = Compiler::new(&**isa);
     for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
         if given.became.is_none()
-            && let Err(error) = compiler.compile_of(unit, index, func.clone())
+            && let Err(refused) = compiler.compile_of(index, func.clone())
         {
-            return error;
+            return refused.into_error(unit, &**isa);
         }
     }
     unsupported(panic)
@@ -534,12 +533,7 @@ fn of_function(
     };
     match index {
         None => anyhow!(error),
-        Some(index) => {
-            let given = &unit.given[index];
-            let name = unit.names.display(&given.symbol);
-            let target = isa::name_of(&**isa);
-            anyhow!("{}: cannot compile function {name} for {target}: {error}", given.place)
-        }
+        Some(function) => Refused { function, error }.into_error(unit, &**isa),
     }
 }
 

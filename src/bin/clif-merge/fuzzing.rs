@@ -11,9 +11,10 @@ use crate::data::parse::MAX_FILL;
 use crate::emit_text::emit;
 use crate::exit::{contain, install_panic_hook};
 use crate::pass::{self, Merged};
-use crate::unit::{Defaults, Source, Unit, parse_unit};
+use crate::unit::{Defaults, Reading, Source, Unit, parse_unit};
+use crate::verify::Verifier;
 use crate::{check, filetest, text};
-use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _, Flags};
 use cranelift_mergefunc::{
     Addresses, Attributes, Contents, Linkage, Options, Policy, Prebucket, Similar, Target,
@@ -62,13 +63,19 @@ pub fn check(text: &str) {
 /// The unit of a text, if it is one.
 fn read(text: &str, defaults: Defaults) -> Option<Unit> {
     let source = Source { name: NAME.to_owned(), text: text.to_owned() };
-    match parse_unit(&[source], defaults, CallConv::Fast) {
+    match parse_unit(&[source], Reading { defaults, ..Reading::plain(verifier()) }) {
         Ok(unit) => Some(unit),
         Err(error) => {
             check_place(&format!("{error:#}"), text);
             None
         }
     }
+}
+
+/// The verifier of the program's default target.
+fn verifier() -> &'static Verifier {
+    static VERIFIER: OnceLock<Verifier> = OnceLock::new();
+    VERIFIER.get_or_init(Verifier::without_target)
 }
 
 /// The text of a unit of which nothing is merged. `text` is that from which it was read.
@@ -89,7 +96,7 @@ fn print(text: &str, unit: &Unit) -> String {
 /// The unit of a text that we printed.
 fn read_back(text: &str) -> Unit {
     let source = Source { name: NAME.to_owned(), text: text.to_owned() };
-    match parse_unit(&[source], Defaults::default(), CallConv::Fast) {
+    match parse_unit(&[source], Reading::plain(verifier())) {
         Ok(unit) => unit,
         Err(error) => panic!("{error:#}\nin what was printed:\n{text}"),
     }
@@ -135,8 +142,7 @@ fn check_merged(unit: &Unit, options: &Options<'_>, isa: &OwnedTargetIsa) {
     }
     // The verifier has not seen the functions with this ISA, and may panic at what it sees.
     if let Ok(Err(error)) = contain(|| check::check(unit, &merged, options, &**isa)) {
-        let error = format!("{error:#}");
-        assert!(error.contains("is not valid for the target"), "{error}");
+        panic!("{error:#}");
     }
     let printed = emit(unit, &merged);
     // If nothing is left, there is no unit any more.

@@ -80,12 +80,19 @@ pub fn short(name: &str) -> Triple {
     parse_target(name).expect("a short name")
 }
 
-/// What reports call a target.
+/// What messages call the architecture of a target.
 pub fn name_of(isa: &dyn TargetIsa) -> &'static str {
     match isa.name() {
         "x64" => "x86_64",
         name => name,
     }
+}
+
+/// What reports call a target: its short name if it has one, or else its triple.
+pub fn title_of(isa: &dyn TargetIsa) -> String {
+    let triple = isa.triple().to_string();
+    let short = SHORT.iter().find(|(_, long)| *long == triple);
+    short.map_or(triple, |(short, _)| (*short).to_owned())
 }
 
 /// An ISA for each target, all under the same settings. A setting of one architecture holds for
@@ -98,11 +105,21 @@ pub fn build<const N: usize>(
     targets: [Triple; N],
     given: &[Setting],
 ) -> Result<[OwnedTargetIsa; N]> {
-    let mut builders: Vec<(Triple, settings::Builder, Builder)> = Vec::new();
+    let isas = build_all(&targets, given)?;
+    Ok(isas.try_into().unwrap_or_else(|_| unreachable!("one ISA for each target")))
+}
+
+/// [`build`] for any number of targets.
+///
+/// # Errors
+///
+/// Those of [`build`].
+pub fn build_all(targets: &[Triple], given: &[Setting]) -> Result<Vec<OwnedTargetIsa>> {
+    let mut builders: Vec<(&Triple, settings::Builder, Builder)> = Vec::new();
     for triple in targets {
         let builder = isa::lookup(triple.clone()).map_err(|error| usage(error.to_string()))?;
         let mut shared = settings::builder();
-        for (name, value) in DEFAULTS.iter().chain(defaults_of(&triple)) {
+        for (name, value) in DEFAULTS.iter().chain(defaults_of(triple)) {
             shared.set(name, value).expect("a default setting");
         }
         builders.push((triple, shared, builder));
@@ -126,7 +143,56 @@ pub fn build<const N: usize>(
             .map_err(|error| usage(format!("no code can be made for {triple}: {error}")))?;
         isas.push(isa);
     }
-    Ok(isas.try_into().unwrap_or_else(|_| unreachable!("one ISA for each target")))
+    Ok(isas)
+}
+
+/// `isa` with the settings of these names switched on, shared or of its own; `None` if it cannot
+/// have one of them.
+pub fn with(isa: &dyn TargetIsa, switched_on: &[&str]) -> Option<OwnedTargetIsa> {
+    let mut builder = isa::lookup(isa.triple().clone()).ok()?;
+    let mut shared = settings::builder();
+    for value in isa.flags().iter() {
+        shared.set(value.name, &value.value_string()).ok()?;
+    }
+    for value in isa.isa_flags() {
+        builder.set(value.name, &value.value_string()).ok()?;
+    }
+    for name in switched_on {
+        shared.enable(name).or_else(|_| builder.enable(name)).ok()?;
+    }
+    builder.finish(Flags::new(shared)).ok()
+}
+
+/// The settings that have to be switched on, and are off for `isa`, so that `works`: as few as one
+/// can come to by leaving out one after the other. Empty if none has to be, `None` if no such
+/// settings help.
+///
+/// There is no list of what needs what: settings are tried, first all extensions of the instruction
+/// set together, without which the back end refuses instructions, and then each shared setting. So
+/// `works` is asked as often as there are settings.
+pub fn missing(
+    isa: &dyn TargetIsa,
+    works: &mut dyn FnMut(&dyn TargetIsa) -> bool,
+) -> Option<Vec<&'static str>> {
+    let mut try_with = |names: &[&'static str]| with(isa, names).is_some_and(|isa| works(&*isa));
+    if try_with(&[]) {
+        return Some(Vec::new());
+    }
+    let off = |value: &settings::Value| value.as_bool() == Some(false);
+    let mut extensions: Vec<&'static str> =
+        isa.isa_flags().iter().filter(|value| off(value)).map(|value| value.name).collect();
+    if try_with(&extensions) {
+        // Later extensions tend to imply earlier ones, so they are left out first.
+        for at in (0..extensions.len()).rev() {
+            let name = extensions.remove(at);
+            if !try_with(&extensions) {
+                extensions.insert(at, name);
+            }
+        }
+        return Some(extensions);
+    }
+    let mut shared = isa.flags().iter().filter(off).map(|value| value.name);
+    shared.find(|name| try_with(&[name])).map(|name| vec![name])
 }
 
 /// Makes a setting in one group of settings. Tells whether the group has it.

@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod isa;
 mod jit;
 mod library;
+mod marks;
 mod measure;
 mod merge;
 mod output;
@@ -32,6 +33,7 @@ mod test;
 mod text;
 mod told;
 mod unit;
+mod verify;
 mod why;
 mod why_data;
 

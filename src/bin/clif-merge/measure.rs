@@ -3,7 +3,7 @@
 //! Whatever is timed runs on one thread and leaves out what only this program does: copies are made
 //! before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
 
-use crate::codegen::{Compiler, size};
+use crate::codegen::{Compiler, Refused, size};
 use crate::compile::given_size;
 use crate::pass::{Emit, Merged, plan_functions};
 use crate::progress::Progress;
@@ -16,11 +16,14 @@ use cranelift_mergefunc::{
     Argument, CallThunks, Disposition, FunctionIndex, Options, Plan, Target, call_thunk,
     cranelift_codegen,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// The bytes of code of one function, if it can be compiled.
+type Measured = Result<u32, Refused>;
 
 /// Bytes of code of each function. Shared bodies, which only exist afterwards, come last.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +32,30 @@ pub struct Sizes {
     pub before: Vec<u32>,
     /// As it is emitted after merging: 0 for what is gone or only another name.
     pub after: Vec<u32>,
+    /// Functions of the unit that cannot be compiled, in order. Their sizes are 0, before and after.
+    pub refused: Vec<Refused>,
 }
 
 impl Sizes {
+    /// From what compiling gave. The first function of the unit for which a body was made that cannot
+    /// be compiled is counted for that body.
+    fn of(before: Vec<Measured>, after: Vec<Measured>) -> Sizes {
+        let mut refused: BTreeMap<usize, Refused> = BTreeMap::new();
+        for error in before.iter().chain(&after).filter_map(|size| size.as_ref().err()) {
+            refused.entry(error.function).or_insert_with(|| error.clone());
+        }
+        let counted = |sizes: Vec<Measured>| -> Vec<u32> {
+            let sizes = sizes.into_iter().enumerate();
+            let size = |(index, size): (usize, Measured)| match size {
+                Ok(size) if !refused.contains_key(&index) => size,
+                Ok(_) | Err(_) => 0,
+            };
+            sizes.map(size).collect()
+        };
+        let [before, after] = [before, after].map(counted);
+        Sizes { before, after, refused: refused.into_values().collect() }
+    }
+
     /// Bytes that are saved at a function, or taken if it is new: negative.
     pub fn saved(&self, function: FunctionIndex) -> i64 {
         let size = |sizes: &[u32]| sizes.get(function.index()).map_or(0, |&size| i64::from(size));
@@ -135,39 +159,36 @@ const CHUNK: usize = 256;
 ///
 /// The two take turns, chunk by chunk, each beginning every second time, so that a machine which
 /// becomes slower or faster does so for both.
-pub fn compile(
-    unit: &Unit,
-    applied: Applied,
-    isa: &dyn TargetIsa,
-    quiet: bool,
-) -> Result<Compiled> {
+pub fn compile(unit: &Unit, applied: Applied, isa: &dyn TargetIsa, quiet: bool) -> Compiled {
     let Applied { plan, mut bodies, compiled } = applied;
     let mut progress = Progress::new("compiling", bodies.len() + unit.functions.len(), quiet);
     let [mut before, mut after] = [Compiler::new(isa), Compiler::new(isa)];
-    let mut sizes = Sizes::default();
+    let mut sizes = [Vec::new(), Vec::new()];
     let last_chunk = bodies.len().div_ceil(CHUNK);
     for chunk in 0..last_chunk {
         let functions = chunk * CHUNK..bodies.len().min((chunk + 1) * CHUNK);
         for first in [chunk % 2 == 0, chunk % 2 == 1] {
             for index in functions.clone() {
                 if first && index < unit.functions.len() {
-                    sizes.before.push(given_size(unit, index, &mut before, isa)?);
+                    sizes[0].push(given_size(unit, index, &mut before, isa));
                     progress.step();
                 } else if !first {
                     let body = bodies[index].take();
                     // What is emitted as it was compiled is not compiled again.
                     let known =
                         body.as_ref().and_then(|body| compiled.get(&body.name).zip(Some(body)));
-                    sizes.after.push(match known.filter(|((func, _), body)| func == *body) {
-                        Some(((_, size), _)) => *size,
-                        None => left_size(unit, &plan, index, body, &mut after, isa)?,
+                    sizes[1].push(match known.filter(|((func, _), body)| func == *body) {
+                        Some(((_, size), _)) => Ok(*size),
+                        None => left_size(unit, &plan, index, body, &mut after, isa),
                     });
                     progress.step();
                 }
             }
         }
     }
-    Ok(Compiled { sizes, before: before.time, after: after.time })
+    let [sizes_before, sizes_after] = sizes;
+    let sizes = Sizes::of(sizes_before, sizes_after);
+    Compiled { sizes, before: before.time, after: after.time }
 }
 
 /// The size of what is emitted for a function after merging.
@@ -178,9 +199,9 @@ fn left_size(
     body: Option<Function>,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<u32> {
+) -> Measured {
     if let Some(func) = body {
-        return Ok(size(compiler.compile_of(unit, given_index(unit, plan, index), func)?));
+        return Ok(size(compiler.compile_of(given_index(unit, plan, index), func)?));
     }
     Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
         Disposition::Thunk { to } => {
@@ -219,13 +240,13 @@ fn thunk_size(
     to: &UserExternalName,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<u32> {
+) -> Measured {
     let func = &unit.functions[index];
     if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
         return Ok(code.size());
     }
     let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &CallThunks::of(isa));
-    Ok(size(compiler.compile_of(unit, index, thunk)?))
+    Ok(size(compiler.compile_of(index, thunk)?))
 }
 
 /// The sizes for a target whose times are not of interest: on all processors, and without compiling
@@ -234,7 +255,7 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
     let count = merged.emit.len();
     let next = AtomicUsize::new(0);
     let progress = Mutex::new(Progress::new("compiling for the other target", count, quiet));
-    let done: Mutex<Vec<(usize, Result<[u32; 2]>)>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, [Measured; 2])>> = Mutex::new(Vec::new());
     let work = || {
         let mut compiler = Compiler::new(isa);
         loop {
@@ -243,10 +264,6 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
                 break;
             }
             let sizes = sizes_of(unit, merged, index, &mut compiler, isa);
-            if sizes.is_err() {
-                // Functions before this one are still finished, so that the first error is found.
-                next.store(count, Ordering::Relaxed);
-            }
             done.lock().expect("not poisoned").push((index, sizes));
             progress.lock().expect("not poisoned").step();
         }
@@ -261,37 +278,34 @@ pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> 
     })?;
     let mut done = done.into_inner().expect("not poisoned");
     done.sort_unstable_by_key(|&(index, _)| index);
-    let mut all = Sizes::default();
-    for (_, sizes) in done {
-        let [before, after] = sizes?;
-        all.before.push(before);
-        all.after.push(after);
-    }
-    all.before.truncate(unit.functions.len());
-    Ok(all)
+    let (mut before, after): (Vec<_>, Vec<_>) =
+        done.into_iter().map(|(_, [before, after])| (before, after)).unzip();
+    before.truncate(unit.functions.len());
+    Ok(Sizes::of(before, after))
 }
 
+/// The sizes of a function as it was read, if it was, and as it is left.
 fn sizes_of(
     unit: &Unit,
     merged: &Merged,
     index: usize,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
-) -> Result<[u32; 2]> {
+) -> [Measured; 2] {
     let before = match index < unit.functions.len() {
-        true => given_size(unit, index, compiler, isa)?,
-        false => 0,
+        true => given_size(unit, index, compiler, isa),
+        false => Ok(0),
     };
     let after = match &merged.emit[index] {
-        Emit::Body(_) if !merged.changed[index] => before,
+        Emit::Body(_) if !merged.changed[index] => before.clone(),
         Emit::Body(func) => {
             let place = given_index(unit, &merged.plan, index);
-            size(compiler.compile_of(unit, place, Function::clone(func))?)
+            compiler.compile_of(place, Function::clone(func)).map(size)
         }
-        Emit::Thunk(to, arguments) => thunk_size(unit, index, arguments, to, compiler, isa)?,
-        Emit::Alias(_) | Emit::Nothing => 0,
+        Emit::Thunk(to, arguments) => thunk_size(unit, index, arguments, to, compiler, isa),
+        Emit::Alias(_) | Emit::Nothing => Ok(0),
     };
-    Ok([before, after])
+    [before, after]
 }
 
 /// The sum of sizes.

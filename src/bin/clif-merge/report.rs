@@ -1,12 +1,12 @@
 //! `clif-merge report`: what merging a unit saves and costs.
 //!
-//! Counts functions and data objects by what becomes of them, compiles the unit before and after merging for both
-//! targets, and takes the time of each step. The structs that are written as JSON are only that:
+//! Counts functions and data objects by what becomes of them, compiles the unit before and after merging for each
+//! target, and takes the time of each step. The structs that are written as JSON are only that:
 //! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
 
-use crate::args::{General, Input, Pass, Settings};
+use crate::args::{General, Input, Pass, Settings, Targets};
 use crate::check::check;
-use crate::codegen::Compiler;
+use crate::codegen::{Compiler, Refused, Switches, missing_settings};
 use crate::exit::{Exit, condition};
 use crate::isa;
 use crate::measure::{self, Sizes, total};
@@ -16,25 +16,25 @@ use crate::similar::{self, Similar};
 use crate::table::{Align, percent, render, thousands};
 use crate::unit::Unit;
 use anyhow::Result;
-use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, Reason, cranelift_codegen};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use target_lexicon::Triple;
 
 /// Tell what merging saves and what it costs
 ///
-/// Compiles the unit for x86_64 and aarch64, before and after merging, and counts the bytes of
-/// code. Times are those of this machine and of one thread: reading the text, a bare visit of
-/// every instruction, the pass, and compiling before and after.
+/// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
+/// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
+/// times are those for the architecture of this machine if it is measured, or else for the first
+/// target. Times are those of one thread: reading the text, a bare visit of every instruction, the
+/// pass, and compiling before and after.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    #[command(flatten)]
-    input: Input,
-
     /// What the report is written as
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
@@ -47,10 +47,13 @@ pub struct Opts {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
-    /// End with exit code 3 if less than PERCENT of the code on this machine's architecture is
-    /// saved
+    /// End with exit code 3 if less than PERCENT of the code is saved, for the target to which the
+    /// times belong
     #[arg(long, value_name = "PERCENT")]
     min_saved: Option<f64>,
+
+    #[command(flatten)]
+    input: Input,
 
     /// Never give two symbols one address: use thunks instead
     #[arg(long, help_heading = "Merging")]
@@ -58,6 +61,8 @@ pub struct Opts {
 
     #[command(flatten)]
     pass: Pass,
+    #[command(flatten)]
+    targets: Targets,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -69,6 +74,8 @@ Examples:
   clif-merge report unit.clif
   clif-merge report --format json unit.clif > report.json
   clif-merge report --linkage local --addresses insignificant wasm.clif
+  clif-merge report --linkage local --export-file exports.txt wasm.clif
+  clif-merge report --target x86_64 --set has_sse41 simd.clif
   clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
 
 /// The values of `--format`.
@@ -96,16 +103,18 @@ struct Report {
     /// Functions that did not exist before: bodies of classes that are all preemptible, and of similar
     /// functions.
     shared_bodies: usize,
-    /// Functions of the unit by what becomes of them, on the host's architecture.
+    /// Functions of the unit by what becomes of them, for the target `host`.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
     /// Functions of the unit by the reason for that.
     #[serde(serialize_with = "in_order")]
     by_reason: Vec<(&'static str, usize)>,
-    /// Bytes of native code.
-    native: Native,
-    /// The architecture that the plan and the times are for.
-    host: &'static str,
+    /// Bytes of native code for each target that was measured, by its name.
+    #[serde(serialize_with = "by_target")]
+    native: Vec<Native>,
+    /// The target that the plan and the times are for: the first one of this machine's architecture,
+    /// or the first of all.
+    host: String,
     /// Times on one thread.
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
@@ -151,10 +160,105 @@ impl Data {
     }
 }
 
+/// What is measured for one target.
 #[derive(Debug, Serialize)]
 struct Native {
-    x86_64: Bytes,
-    aarch64: Bytes,
+    #[serde(skip)]
+    target: String,
+    #[serde(flatten)]
+    bytes: Bytes,
+    /// Functions of the unit that cannot be compiled, whose bytes are not counted.
+    not_compiled: usize,
+    /// The first of them, where it is and why, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<String>,
+    /// Settings of the target that have to be switched on for some of them.
+    missing_settings: Vec<&'static str>,
+    /// How many of them can be compiled with these settings.
+    compiled_with_settings: usize,
+}
+
+/// Functions that no setting helps, after which no other settings are tried for further functions.
+const HOPELESS: usize = 16;
+
+impl Native {
+    fn of(unit: &Unit, plan: &Plan, sizes: &Sizes, isa: &dyn TargetIsa) -> Native {
+        let refused = &sizes.refused;
+        let mut settings: Vec<&'static str> = Vec::new();
+        let mut helped = 0;
+        let mut hopeless = 0;
+        for Refused { function, error: _ } in refused {
+            let Some(isa) = isa::with(isa, &settings) else {
+                break;
+            };
+            let missing = match hopeless < HOPELESS {
+                true => missing_settings(unit, *function, &*isa),
+                false => compiles(unit, *function, &*isa).then(Vec::new),
+            };
+            match missing {
+                Some(mut missing) => {
+                    settings.append(&mut missing);
+                    helped += 1;
+                }
+                None => hopeless += 1,
+            }
+        }
+        let first_error = refused.first().map(|Refused { function, error }| {
+            let given = &unit.given[*function];
+            format!("{}: {}: {error}", given.place, unit.names.display(&given.symbol))
+        });
+        Native {
+            target: isa::title_of(isa),
+            bytes: Bytes::of(sizes, plan),
+            not_compiled: refused.len(),
+            first_error,
+            missing_settings: settings,
+            compiled_with_settings: helped,
+        }
+    }
+
+    /// What a person calls the target.
+    fn title(&self) -> &str {
+        match &*self.target {
+            "x86_64" => "x86-64",
+            target => target,
+        }
+    }
+
+    /// What is said of functions that cannot be compiled; nothing if all can.
+    fn not_compiled_text(&self) -> String {
+        let Native { not_compiled, first_error, missing_settings, compiled_with_settings, .. } =
+            self;
+        let Some(error) = first_error else {
+            return String::new();
+        };
+        let (what, are) = match not_compiled {
+            1 => ("1 function".to_owned(), "is"),
+            _ => (format!("{} functions", thousands(*not_compiled as u64)), "are"),
+        };
+        let target = self.title();
+        let mut text = format!(
+            "\n{what} cannot be compiled for {target} and {are} not counted; the first error:\n  \
+             {error}\n"
+        );
+        if !missing_settings.is_empty() {
+            let switches = Switches(missing_settings);
+            let some = match compiled_with_settings == not_compiled {
+                true => "all".to_owned(),
+                false => thousands(*compiled_with_settings as u64),
+            };
+            text += &format!("  {some} of them can be compiled with {switches}\n");
+        }
+        text
+    }
+}
+
+fn compiles(unit: &Unit, function: usize, isa: &dyn TargetIsa) -> bool {
+    Compiler::new(isa).size(&unit.functions[function]).is_some()
+}
+
+fn by_target<S: Serializer>(natives: &[Native], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(natives.iter().map(|native| (&native.target, native)))
 }
 
 /// Sums of bytes before and after merging. Of code, thunks are included, padding is not.
@@ -215,43 +319,36 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, format, rows, repeat, min_saved, no_alias, pass, settings, general } = opts;
-    let report = measure(&input, rows, repeat, !no_alias, &pass, &settings, &general)?;
+    let report = measure(&opts)?;
+    let Opts { format, min_saved, .. } = opts;
     let text = match format {
         Format::Text => text(&report),
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
     };
     output::print(&text)?;
     if let Some(least) = min_saved {
-        let (name, bytes) = report.host_bytes();
-        if bytes.saved() < least {
+        let native = report.host();
+        let saved = native.bytes.saved();
+        if saved < least {
             return Err(condition(format!(
-                "{:.2}% of the code is saved on {name}, and {least}% was asked for",
-                bytes.saved(),
+                "{saved:.2}% of the code is saved on {}, and {least}% was asked for",
+                native.title(),
             )));
         }
     }
     Ok(Exit::Done.into())
 }
 
-fn measure(
-    input: &Input,
-    rows: usize,
-    repeat: u32,
-    aliases: bool,
-    pass: &Pass,
-    settings: &Settings,
-    general: &General,
-) -> Result<Report> {
-    let targets = ["x86_64", "aarch64"].map(isa::short);
-    let [x86_64, aarch64] = isa::build(targets, &settings.settings)?;
-    let host_is_arm = cfg!(target_arch = "aarch64");
-    let (host, other): (&dyn TargetIsa, &dyn TargetIsa) = match host_is_arm {
-        false => (&*x86_64, &*aarch64),
-        true => (&*aarch64, &*x86_64),
-    };
+fn measure(opts: &Opts) -> Result<Report> {
+    let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
+    let Opts { pass, targets, settings, general, .. } = opts;
+    let (repeat, aliases) = (*repeat, !no_alias);
+    let isas = targets.isas(settings)?;
+    let own = |isa: &OwnedTargetIsa| isa.triple().architecture == Triple::host().architecture;
+    let at_host = isas.iter().position(own).unwrap_or(0);
+    let host = &*isas[at_host];
     let start = Instant::now();
-    let unit = input.read(general)?;
+    let unit = input.read(host, general)?;
     let read = start.elapsed();
 
     let options = pass.options(host, aliases);
@@ -271,18 +368,26 @@ fn measure(
             general.say(&proof);
         }
     }
-    let compiled = measure::compile(&unit, applied, host, general.quiet)?;
+    let compiled = measure::compile(&unit, applied, host, general.quiet);
 
-    let other_options = pass.options(other, aliases);
-    let mut compiler = Compiler::new(other);
-    let merged = pass::merge(&unit, &other_options, &mut |func, _| compiler.size(func))?;
-    let other_sizes = measure::sizes(&unit, &merged, other, general.quiet)?;
-    let host_bytes = Bytes::of(&compiled.sizes, &plan);
-    let other_bytes = Bytes::of(&other_sizes, &merged.plan);
-    let (x86_64, aarch64) = match host_is_arm {
-        false => (host_bytes, other_bytes),
-        true => (other_bytes, host_bytes),
-    };
+    let mut native = Vec::new();
+    for (at, isa) in isas.iter().enumerate() {
+        native.push(if at == at_host {
+            Native::of(&unit, &plan, &compiled.sizes, host)
+        } else {
+            let options = pass.options(&**isa, aliases);
+            let mut compiler = Compiler::new(&**isa);
+            let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+            let sizes = measure::sizes(&unit, &merged, &**isa, general.quiet)?;
+            Native::of(&unit, &merged.plan, &sizes, &**isa)
+        });
+    }
+    // Then there is nothing to report.
+    if native.iter().all(|native| native.not_compiled == unit.functions.len())
+        && let Some(first) = compiled.sizes.refused.first()
+    {
+        return Err(first.clone().into_error(&unit, host));
+    }
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
     Ok(Report {
@@ -294,8 +399,8 @@ fn measure(
         shared_bodies: plan.shared_bodies().len() + plan.merged_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
-        native: Native { x86_64, aarch64 },
-        host: isa::name_of(host),
+        native,
+        host: isa::title_of(host),
         seconds: Seconds {
             read: seconds(read),
             walk: seconds(walk),
@@ -303,7 +408,7 @@ fn measure(
             compile_before: seconds(compiled.before),
             compile_after: seconds(compiled.after),
         },
-        largest: largest(&unit, &plan, &compiled.sizes, rows),
+        largest: largest(&unit, &plan, &compiled.sizes, *rows),
         similar: Similar::of(&plan),
         data: Data::of(&plan),
     })
@@ -390,11 +495,10 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
 }
 
 impl Report {
-    fn host_bytes(&self) -> (&'static str, Bytes) {
-        match self.host {
-            "aarch64" => ("aarch64", self.native.aarch64),
-            _ => ("x86-64", self.native.x86_64),
-        }
+    /// What was measured for the target that the plan is for.
+    fn host(&self) -> &Native {
+        let host = self.native.iter().find(|native| native.target == self.host);
+        host.expect("it is measured")
     }
 }
 
@@ -440,7 +544,8 @@ fn text(report: &Report) -> String {
     }
     let heading = ["native bytes", "before", "after", "saved", "by similar functions"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for (name, bytes) in [("x86-64", report.native.x86_64), ("aarch64", report.native.aarch64)] {
+    for native in &report.native {
+        let (name, bytes) = (native.title(), native.bytes);
         let Bytes { before, after, saved_by_similar } = bytes;
         let saved = format!("{:.2}%", bytes.saved());
         let similar =
@@ -453,6 +558,9 @@ fn text(report: &Report) -> String {
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
     text += &format!("\n{}", render(&right[..rows[0].len()], &rows));
+    for native in &report.native {
+        text += &native.not_compiled_text();
+    }
     text += &similar;
     text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
@@ -467,7 +575,7 @@ fn text(report: &Report) -> String {
         rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
     }
     text += &format!("\n{}", render(&right[..3], &rows));
-    let (name, bytes) = report.host_bytes();
+    let (name, bytes) = (report.host().title(), report.host().bytes);
     text += &format!(
         "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",
         bytes.saved(),

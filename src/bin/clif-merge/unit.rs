@@ -11,20 +11,21 @@
 use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives::Directives;
 use crate::exit::contain;
+use crate::marks::Marks;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
 use crate::told::told;
+use crate::verify::Verifier;
 use anyhow::{Context as _, Result, anyhow, bail};
+use cranelift_codegen::ir;
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
     UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
-use cranelift_codegen::settings::{self, FlagsOrIsa};
 use cranelift_codegen::verifier::VerifierErrors;
-use cranelift_codegen::{ir, verify_function};
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
     extended_signature,
@@ -246,7 +247,12 @@ pub fn clif_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<Source> {
+/// Reads a text.
+///
+/// # Errors
+///
+/// Those of [`read_sources`].
+pub fn read_file(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
     source(name, bytes)
@@ -298,13 +304,37 @@ fn parse(
     Ok(functions)
 }
 
-/// Reads a unit from its texts. `defaults` hold for what no directive says.
+/// How the texts of a unit are read.
+pub struct Reading<'a> {
+    /// What holds where no directive and no mark says anything.
+    pub defaults: Defaults,
+    /// What is said of functions by their names.
+    pub marks: Marks,
+    /// The calling convention of functions that do not say theirs.
+    pub call_conv: CallConv,
+    /// Decides which functions are valid.
+    pub verifier: &'a Verifier,
+}
+
+impl<'a> Reading<'a> {
+    /// As the program reads without options.
+    pub fn plain(verifier: &'a Verifier) -> Reading<'a> {
+        Reading {
+            defaults: Defaults::default(),
+            marks: Marks::default(),
+            call_conv: CallConv::Fast,
+            verifier,
+        }
+    }
+}
+
+/// Reads a unit from its texts.
 ///
 /// # Errors
 ///
-/// Everything that a unit must not be, with file and line.
-pub fn parse_unit(sources: &[Source], defaults: Defaults, call_conv: CallConv) -> Result<Unit> {
-    parse_unit_with(sources, defaults, call_conv, &mut Progress::silent())
+/// Everything that a unit must not be, with file and line, and marks of functions that are not there.
+pub fn parse_unit(sources: &[Source], reading: Reading<'_>) -> Result<Unit> {
+    parse_unit_with(sources, reading, &mut Progress::silent())
 }
 
 /// Like [`parse_unit`], and tells how far it is.
@@ -314,10 +344,10 @@ pub fn parse_unit(sources: &[Source], defaults: Defaults, call_conv: CallConv) -
 /// Those of [`parse_unit`].
 pub fn parse_unit_with(
     sources: &[Source],
-    defaults: Defaults,
-    call_conv: CallConv,
+    reading: Reading<'_>,
     progress: &mut Progress,
 ) -> Result<Unit> {
+    let Reading { defaults, mut marks, call_conv, verifier } = reading;
     let mut scanned = Vec::new();
     for source in sources {
         scanned.push((source, scan(source)?));
@@ -354,12 +384,14 @@ pub fn parse_unit_with(
                 None => bail!("{place}: '{}={name}' names no function", kind.name()),
             },
         };
-        let attributes = directives.attributes(defaults.functions);
+        let named = marks.defaults_for(&unit.names.display(&symbol), defaults.functions);
+        let attributes = directives.attributes(named);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
     progress.begin("verifying", unit.functions.len());
-    check(&unit, progress)?;
+    check(&unit, verifier, progress)?;
+    marks.check_all_matched()?;
     Ok(unit)
 }
 
@@ -457,7 +489,7 @@ fn testcase_text(name: &ExternalName) -> Option<String> {
 }
 
 /// What the pass relies on.
-fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
+fn check(unit: &Unit, verifier: &Verifier, progress: &mut Progress) -> Result<()> {
     let mut defined: Defined<usize> = HashMap::new();
     for (index, given) in unit.given.iter().enumerate() {
         let name = unit.names.display(&given.symbol);
@@ -483,9 +515,8 @@ fn check(unit: &Unit, progress: &mut Progress) -> Result<()> {
             bail!("{}: {name} is defined twice; the other definition is at {first}", given.place);
         }
     }
-    let flags = settings::Flags::new(settings::builder());
     for index in 0..unit.functions.len() {
-        check_function(unit, index, &defined, &flags)?;
+        check_function(unit, index, &defined, verifier)?;
         check_data_uses(unit, index, &data)?;
         progress.step();
     }
@@ -534,14 +565,14 @@ fn check_function(
     unit: &Unit,
     index: usize,
     defined: &Defined<usize>,
-    flags: &settings::Flags,
+    verifier: &Verifier,
 ) -> Result<()> {
     let (func, given) = (&unit.functions[index], &unit.given[index]);
     let name = || unit.names.display(&given.symbol);
     if func.layout.entry_block().is_none() {
         bail!("{}: function {} has no blocks", given.place, name());
     }
-    match contain(|| verify_function(func, FlagsOrIsa { flags, isa: None })) {
+    match contain(|| verifier.verify(func)) {
         Ok(Ok(())) => {}
         Ok(Err(errors)) => {
             let drawn = unit.names.draw(func, errors);

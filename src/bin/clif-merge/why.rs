@@ -35,7 +35,7 @@ use std::process::ExitCode;
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
     /// The unit (files, directories, or '-'), then one or two names of functions or data objects
-    #[arg(required = true, num_args = 2.., value_name = "WORD")]
+    #[arg(required = true, value_name = "WORD")]
     words: Vec<PathBuf>,
 
     /// For one function or data object: how many of those that resemble it are shown
@@ -67,7 +67,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { words, neighbours, defaults, common } = opts;
     let (paths, names) = split(words)?;
     let isa = common.isa()?;
-    let unit = Input { paths, defaults }.read(&common.general)?;
+    let unit = Input { paths, defaults }.read(&*isa, &common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;

@@ -17,14 +17,13 @@ use crate::emit_text::emit;
 use crate::pass::{self, Emit, Merged};
 use crate::text;
 use crate::told;
-use crate::unit::{self, Defaults, Given, Names, Source, Unit};
+use crate::unit::{self, Defaults, Given, Names, Reading, Source, Unit};
+use crate::verify::Verifier;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
 use cranelift_codegen::ir::{AbiParam, ExternalName, Function, GlobalValueData, UserExternalName};
-use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
-use cranelift_codegen::settings::{self, FlagsOrIsa};
-use cranelift_codegen::verify_function;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
@@ -293,13 +292,13 @@ fn push_body(lines: &mut Vec<String>, merged: &Merged, at: usize) {
 
 /// What is kept passes the verifier.
 fn check_valid(merged: &Merged, isa: Option<&dyn TargetIsa>) -> Result<()> {
-    let flags = settings::Flags::new(settings::builder());
+    let verifier = isa.map_or_else(Verifier::without_target, Verifier::new);
     for func in bodies(merged) {
-        let fisa = match isa {
-            Some(isa) => FlagsOrIsa::from(isa),
-            None => FlagsOrIsa::from(&flags),
+        let verified = match isa {
+            Some(_) => verifier.verify_for_target(func),
+            None => verifier.verify(func),
         };
-        if let Err(errors) = verify_function(func, fisa) {
+        if let Err(errors) = verified {
             let func = merged.names.restore(func);
             let drawn = pretty_verifier_error(&func, None, errors);
             bail!("after merging, {} is not valid:\n{}", func.name, drawn.trim_end());
@@ -458,7 +457,8 @@ fn check_idempotence(
 ) -> Result<()> {
     let first = emit(unit, merged);
     let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
-    let unit = unit::parse_unit(&[source], Defaults::default(), CallConv::Fast)?;
+    let verifier = isa.map_or_else(Verifier::without_target, Verifier::new);
+    let unit = unit::parse_unit(&[source], Reading::plain(&verifier))?;
     let merged = pass::merge(&unit, options, &mut |func, _| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
         ensure!(

@@ -9,7 +9,9 @@ mod merge;
 mod run;
 
 use crate::exit::contain;
-use crate::unit::{self, Source, Unit};
+use crate::marks::Marks;
+use crate::unit::{self, Reading, Source, Unit};
+use crate::verify::Verifier;
 use anyhow::{Context as _, anyhow, ensure};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_mergefunc::cranelift_codegen;
@@ -143,7 +145,10 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     };
     let options = wanted.merge.unwrap_or_else(MergeOptions::everything_local);
     let source = Source { name: name.clone(), text: text.clone() };
-    let unit = unit::parse_unit(&[source], options.defaults, call_conv).map_err(misread)?;
+    let verifier = verifier(&header).map_err(misread)?;
+    let (defaults, marks) = (options.defaults, Marks::default());
+    let reading = Reading { defaults, marks, call_conv, verifier: &verifier };
+    let unit = unit::parse_unit(&[source], reading).map_err(misread)?;
     if lines.len() != unit.functions.len() {
         return Err(Stop::Fail(format!("{name}: a function does not begin on a line of its own")));
     }
@@ -252,6 +257,14 @@ fn first_isa(header: &Header) -> anyhow::Result<Result<Option<OwnedTargetIsa>, S
     }
     let targets: Vec<_> = header.targets.iter().map(|target| target.text.as_str()).collect();
     Ok(Err(format!("target {}: {NOT_BUILT_IN}", targets.join(", "))))
+}
+
+/// The verifier for the first target that this program has, or for none.
+fn verifier(header: &Header) -> anyhow::Result<Verifier> {
+    Ok(match first_isa(header)? {
+        Ok(Some(isa)) => Verifier::new(&*isa),
+        Ok(None) | Err(_) => Verifier::without_target(),
+    })
 }
 
 fn check_merge(

@@ -1,0 +1,216 @@
+//! Lists of functions that are reachable from outside of the unit: what the command line says of
+//! functions by their names.
+//!
+//! A unit that a compiler wrote has no directives, and one default for all of its functions is a
+//! guess. So patterns of names, on the command line or in files, mark those that are exported and
+//! those that something calls that is not in the unit. This module reads patterns and applies them;
+//! it does not know functions.
+
+use crate::unit::{Source, read_file};
+use anyhow::{Context as _, Result, bail};
+use cranelift_mergefunc::{Attributes, Linkage};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use std::path::Path;
+
+/// A pattern of function names.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// Where it stands: `--export`, or `path:line`.
+    origin: String,
+    text: String,
+    glob: Glob,
+}
+
+/// Begins a line that is not a pattern. No name begins like this.
+const COMMENT: char = '#';
+
+/// Reads a pattern: `*` stands for any text, `?` for one character, `[a-z]` for one of several,
+/// `{a,b}` for one of several texts, and `\` before any of them for itself.
+///
+/// # Errors
+///
+/// What is wrong with it, in one line.
+pub fn parse_pattern(origin: &str, text: &str) -> Result<Pattern, String> {
+    if text.is_empty() {
+        return Err(
+            "a pattern is a name, such as %f or u0:1, in which * stands for any text".to_owned()
+        );
+    }
+    let glob = GlobBuilder::new(text).backslash_escape(true).build();
+    match glob {
+        Ok(glob) => Ok(Pattern { origin: origin.to_owned(), text: text.to_owned(), glob }),
+        Err(error) => Err(format!("'{text}' is not a pattern: {}", error.kind())),
+    }
+}
+
+/// Reads a file of patterns, one on each line. Space around them, empty lines and lines that begin
+/// with `#` mean nothing.
+///
+/// # Errors
+///
+/// A file that cannot be read or is not text, and a line that is not a pattern, with their places.
+pub fn read_patterns(path: &Path) -> Result<Vec<Pattern>> {
+    let Source { name, text } = read_file(path)?;
+    let mut patterns = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(COMMENT) {
+            continue;
+        }
+        let origin = format!("{name}:{}", at + 1);
+        match parse_pattern(&origin, line) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => bail!("{origin}: {error}"),
+        }
+    }
+    Ok(patterns)
+}
+
+/// Patterns, and which of them matched something so far.
+#[derive(Debug, Default)]
+struct Patterns {
+    all: Vec<Pattern>,
+    matched: Vec<bool>,
+    set: GlobSet,
+}
+
+impl Patterns {
+    fn new(all: Vec<Pattern>) -> Result<Patterns> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in &all {
+            set.add(pattern.glob.clone());
+        }
+        let set = set.build().context("too many patterns, or too large ones")?;
+        Ok(Patterns { matched: vec![false; all.len()], all, set })
+    }
+
+    /// Whether one of them matches a name.
+    fn matches(&mut self, name: &str) -> bool {
+        let matches = self.set.matches(name);
+        for &at in &matches {
+            self.matched[at] = true;
+        }
+        !matches.is_empty()
+    }
+
+    fn unmatched(&self) -> Option<&Pattern> {
+        let at = self.matched.iter().position(|matched| !matched)?;
+        Some(&self.all[at])
+    }
+}
+
+/// What the command line says of functions by their names.
+#[derive(Debug, Default)]
+pub struct Marks {
+    exported: Patterns,
+    externally_called: Patterns,
+}
+
+impl Marks {
+    /// Functions that match one of these patterns are exported, or externally called.
+    ///
+    /// # Errors
+    ///
+    /// More patterns than can be searched for together.
+    pub fn new(exported: Vec<Pattern>, externally_called: Vec<Pattern>) -> Result<Marks> {
+        Ok(Marks {
+            exported: Patterns::new(exported)?,
+            externally_called: Patterns::new(externally_called)?,
+        })
+    }
+
+    /// What holds for the function of this name where its directives say nothing, if `defaults` hold
+    /// for others. A function that is externally called is so whatever its directives say: no
+    /// directive says the opposite.
+    pub fn defaults_for(&mut self, name: &str, defaults: Attributes) -> Attributes {
+        let mut attributes = defaults;
+        if self.exported.matches(name) {
+            attributes.linkage = Linkage::Export;
+        }
+        attributes.symbol_used |= self.externally_called.matches(name);
+        attributes
+    }
+
+    /// Checks that every pattern has matched: one that does not is misspelt or is meant for another
+    /// unit, and a function for which it stands would lose its symbol.
+    ///
+    /// # Errors
+    ///
+    /// The first pattern that has not.
+    pub fn check_all_matched(&self) -> Result<()> {
+        let unmatched = self.exported.unmatched().or_else(|| self.externally_called.unmatched());
+        match unmatched {
+            None => Ok(()),
+            Some(Pattern { origin, text, glob: _ }) => bail!(
+                "{origin}: '{text}' matches no function of the unit, where names are such as %f or \
+                 u0:1"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Marks, parse_pattern};
+    use cranelift_mergefunc::{Attributes, Linkage};
+
+    fn marks(exported: &[&str], externally_called: &[&str]) -> Marks {
+        let parse = |patterns: &[&str]| {
+            patterns.iter().map(|text| parse_pattern("--x", text).unwrap()).collect()
+        };
+        Marks::new(parse(exported), parse(externally_called)).unwrap()
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, names, others) in [
+            ("u0:1", &["u0:1"][..], &["u0:11", "u10:1", "%u0:1"][..]),
+            ("u0:*", &["u0:1", "u0:22"], &["u1:0"]),
+            ("%a?", &["%ab", "%a/"], &["%a", "%abc", "%Ab"]),
+            ("u0:[1-3]", &["u0:2"], &["u0:4", "u0:"]),
+            ("%{open,close}_*", &["%open_", "%close_it"], &["%open", "%reopen_it"]),
+            (r"%v\[0\]", &["%v[0]"], &["%v0"]),
+            ("*", &["%f", "u1:2", "%a/b"], &[]),
+            ("%*.rs", &["%a.rs", "%a/b.rs", "%.rs"], &["%a.rsx"]),
+        ] {
+            let mut marks = marks(&[pattern], &[]);
+            let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+            let mut linkage = |name| marks.defaults_for(name, local).linkage;
+            for name in names {
+                assert_eq!(linkage(name), Linkage::Export, "{pattern} {name}");
+            }
+            for name in others {
+                assert_eq!(linkage(name), Linkage::Local, "{pattern} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_in_patterns_are_errors() {
+        for (pattern, message) in [
+            ("", "a pattern is a name"),
+            ("u0:[1", "'u0:[1' is not a pattern: unclosed character class"),
+            ("{%a", "'{%a' is not a pattern: unclosed alternate group"),
+            ("%a[9-0]", "'%a[9-0]' is not a pattern: invalid range"),
+            ("%a\\", "'%a\\' is not a pattern: dangling '\\'"),
+        ] {
+            let error = parse_pattern("--export", pattern).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_has_to_match() {
+        let mut marks = marks(&["%f"], &["%g", "%h*"]);
+        let called =
+            |marks: &mut Marks, name| marks.defaults_for(name, Attributes::default()).symbol_used;
+        assert_eq!(
+            [called(&mut marks, "%f"), called(&mut marks, "%g"), called(&mut marks, "%x")],
+            [false, true, false],
+        );
+        let error = marks.check_all_matched().unwrap_err().to_string();
+        assert!(error.starts_with("--x: '%h*' matches no function"), "{error}");
+        assert!(called(&mut marks, "%hh"));
+        assert!(marks.check_all_matched().is_ok());
+    }
+}
