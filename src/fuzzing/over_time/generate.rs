@@ -26,7 +26,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     let mut drawn = Drawn {
         program: Program {
             options: options(u)?,
-            speed: u.ratio(3, 4)?,
+            speed: u.ratio(7, 8)?,
             colocated: u.ratio(3, 4)?,
             functions: Vec::new(),
             data: vec![frozen()],
@@ -39,14 +39,14 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
         data_families: vec![vec![0]],
     };
     drawn.program.flushes[0].defined.push(Part::Data(0));
-    for _ in 0..u.int_in_range(1..=4)? {
+    for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
         while u.ratio(1, 3)? && drawn.data_families.len() < 4 {
             drawn.data_family(u)?;
         }
         drawn.family(u)?;
     }
     drawn.reach_all(u)?;
-    if drawn.style.flushes > 1 && u.ratio(2, 3)? {
+    if drawn.style.flushes > 1 && u.ratio(3, 4)? {
         drawn.echo(u)?;
     }
     let Drawn { mut program, .. } = drawn;
@@ -308,7 +308,7 @@ impl Drawn {
     fn family(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let mut choices = Vec::new();
         let first = self.function(&mut choices, u)?;
-        let copies = *u.choose(&[1, 2, 3, 4, 4, 5, 6])?;
+        let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 6])?;
         let holes = first.clone().holes().len().max(1);
         let variation = match u.int_in_range(0..=9)? {
             0 => Variation::None,
@@ -468,7 +468,7 @@ impl Drawn {
 
     fn facts(&self, u: &mut Unstructured<'_>) -> Result<Facts> {
         let mut facts = Facts {
-            regions: *u.choose(&[[1, 2], [1, 2], [2, 1], [0, 1], [1, 1], [0, 0]])?,
+            regions: *u.choose(&[[1, 2], [1, 2], [1, 2], [2, 1], [0, 1], [1, 0], [1, 1], [0, 0]])?,
             readonly_data: u.arbitrary()?,
             cold: u.ratio(1, 4)?,
             ..Facts::default()
@@ -639,7 +639,7 @@ impl Drawn {
     ) -> Result<Statement> {
         let value = *u.choose(&[1, 5, 0x1234, 1 << 40])?;
         let offset = 8 * u.int_in_range(0..=4)?;
-        Ok(match u.int_in_range(0..=17)? {
+        Ok(match u.int_in_range(0..=21)? {
             0..=2 => {
                 let operation =
                     *u.choose(&[Operation::Add, Operation::Xor, Operation::Multiply])?;
@@ -649,13 +649,7 @@ impl Drawn {
             4 if !own.shape.extras.is_empty() => {
                 Statement::Extra(u.choose_index(own.shape.extras.len())?)
             }
-            4..=8 => {
-                let read = u.choose_index(2)?;
-                let written = if u.ratio(1, 8)? { read } else { 1 - read };
-                let other = if u.ratio(3, 4)? { offset } else { 8 * u.int_in_range(0..=4)? };
-                let extra = *u.choose(&[Extra::I64, Extra::I64, Extra::I32, Extra::I8])?;
-                Statement::Reload { read, written, offsets: [offset, other], value, extra }
-            }
+            4..=8 => self.reload(offset, value, u)?,
             9..=10 => {
                 Statement::Vector { pointer: u.choose_index(2)?, offset: offset / 16 * 16, value }
             }
@@ -663,8 +657,17 @@ impl Drawn {
             12 => Statement::Slot { offset, value },
             13 => Statement::Switch([value, value + 1, value + 2]),
             14..=16 => self.of_data(value, u)?,
+            17..=20 => self.reload(offset, value, u)?,
             _ => self.compare(choices, u)?,
         })
+    }
+
+    fn reload(&self, offset: i32, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
+        let read = u.choose_index(2)?;
+        let written = if u.ratio(1, 8)? { read } else { 1 - read };
+        let other = if u.ratio(3, 4)? { offset } else { 8 * u.int_in_range(0..=4)? };
+        let extra = *u.choose(&[Extra::I64, Extra::I64, Extra::I32, Extra::I8])?;
+        Ok(Statement::Reload { read, written, offsets: [offset, other], value, extra })
     }
 
     fn of_data(&self, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
@@ -748,7 +751,7 @@ impl Drawn {
     fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let flush = u.int_in_range(1..=self.style.flushes - 1)?;
         let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };
-        let dense = *u.choose(&[2, 4, 8])?;
+        let dense = *u.choose(&[2, 2, 4, 8])?;
         let mut copies: Vec<(Part, Part)> = Vec::new();
         let parts = self.program.flushes[source].defined.clone();
         for part in parts.into_iter().filter(|part| *part != Part::Data(FROZEN)) {
