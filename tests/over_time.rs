@@ -13,12 +13,17 @@
 
 #[path = "over_time/host.rs"]
 mod host;
+#[path = "over_time/link.rs"]
+mod link;
+#[path = "native/tools.rs"]
+mod tools;
 
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fuzzing::over_time::{
-    self, Finding, Host, Program, Statistics, check_jit, print,
+    self, Finding, Program, Statistics, check_jit, print,
 };
 use cranelift_mergefunc::fuzzing::support::Rng;
+use link::{Kind, Linker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -47,12 +52,16 @@ fn checked(
     })
 }
 
-/// Runs programs of consecutive seeds, so many or for as long as is asked for, and fails with the first one
-/// that is merged wrongly, made smaller.
-fn run(count: u64, check: &mut dyn FnMut(&Program, &mut Statistics) -> Result<(), Finding>) -> Statistics {
+/// What a path makes of some programs: what differs, by their numbers.
+type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)> + 'a;
+
+/// Runs programs of consecutive seeds, so many or for as long as is asked for, some at once, and fails with
+/// the first one that is merged wrongly, made smaller.
+fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
     let start = Instant::now();
     let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
-    let count = variable("CLIF_MERGE_RUNS").unwrap_or(if time.is_some() { u64::MAX } else { count });
+    let count =
+        variable("CLIF_MERGE_RUNS").unwrap_or(if time.is_some() { u64::MAX } else { count });
     let first = variable("CLIF_MERGE_SEED").unwrap_or(0);
     let goes_on = std::env::var_os("CLIF_MERGE_GO_ON").is_some();
     let mut statistics = Statistics::default();
@@ -60,31 +69,35 @@ fn run(count: u64, check: &mut dyn FnMut(&Program, &mut Statistics) -> Result<()
     // What panics is told with the program.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    for seed in first..first.saturating_add(count) {
-        if time.is_some_and(|time| start.elapsed() > time) {
-            break;
+    let mut seeds = (first..first.saturating_add(count)).peekable();
+    while seeds.peek().is_some() && time.is_none_or(|time| start.elapsed() < time) {
+        let seeds: Vec<u64> = seeds.by_ref().take(at_once as usize).collect();
+        let programs: Vec<Program> = seeds.iter().map(|seed| draw(*seed)).collect();
+        let programs: Vec<&Program> = programs.iter().collect();
+        for (at, finding) in path(&programs, &mut statistics) {
+            found += 1;
+            let (seed, elapsed) = (seeds[at], start.elapsed().as_secs_f64());
+            if goes_on {
+                let line = finding.what.lines().next().unwrap_or("");
+                println!("seed {seed} after {elapsed:.1} s: {line}");
+                continue;
+            }
+            let mut last = finding.clone();
+            let kind = |finding: &Finding| finding.what.starts_with("panic");
+            let smallest = over_time::reduce(programs[at], tries, &mut |program| {
+                let findings = path(&[program], &mut Statistics::default());
+                match findings.into_iter().find(|(_, other)| kind(other) == kind(&finding)) {
+                    Some((_, other)) => last = other,
+                    None => return false,
+                }
+                true
+            });
+            std::panic::set_hook(hook);
+            panic!(
+                "seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}",
+                print(&smallest)
+            );
         }
-        let program = draw(seed);
-        let finding = checked(&program, &mut |program| check(program, &mut statistics));
-        let Err(finding) = finding else {
-            continue;
-        };
-        found += 1;
-        let elapsed = start.elapsed().as_secs_f64();
-        if goes_on {
-            println!("seed {seed} after {elapsed:.1} s: {}", finding.what.lines().next().unwrap_or(""));
-            continue;
-        }
-        let kind = |finding: &Finding| finding.what.starts_with("panic");
-        let smallest = over_time::reduce(&program, 2000, &mut |program| {
-            let mut statistics = Statistics::default();
-            let result = checked(program, &mut |program| check(program, &mut statistics));
-            result.is_err_and(|other| kind(&other) == kind(&finding))
-        });
-        let last = checked(&smallest, &mut |program| check(program, &mut Statistics::default()));
-        let last = last.expect_err("it still is wrong");
-        std::panic::set_hook(hook);
-        panic!("seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}", print(&smallest));
     }
     std::panic::set_hook(hook);
     println!("{statistics}{:>9.1} seconds", start.elapsed().as_secs_f64());
@@ -95,5 +108,33 @@ fn run(count: u64, check: &mut dyn FnMut(&Program, &mut Statistics) -> Result<()
 #[test]
 fn jit() {
     let mut host = host::ThisMachine;
-    run(100, &mut |program, statistics| check_jit(program, &mut host as &mut dyn Host, statistics));
+    run(100, 1, 3000, &mut |programs, statistics| {
+        let mut check = |program: &Program| check_jit(program, &mut host, statistics);
+        let results = programs.iter().map(|program| checked(program, &mut check));
+        results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
+    });
+}
+
+fn linked(linker: &Linker, count: u64, kinds: &[Kind]) -> Statistics {
+    let mut batch = 0;
+    run(count, 24, 400, &mut |programs, statistics| {
+        // What is made smaller is linked as it was.
+        batch += usize::from(programs.len() > 1 || batch == 0);
+        linker.check(programs, kinds[(batch - 1) % kinds.len()], statistics)
+    })
+}
+
+#[test]
+fn object() {
+    linked(&Linker::x86_64(), 96, &[Kind::Static, Kind::Pie]);
+}
+
+#[test]
+fn interposed() {
+    linked(&Linker::x86_64(), 96, &[Kind::Shared]);
+}
+
+#[test]
+fn aarch64() {
+    linked(&Linker::aarch64(), 24, &[Kind::Static, Kind::Shared]);
 }

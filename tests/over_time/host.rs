@@ -53,7 +53,8 @@ const RESULTS: usize = COUNT + 64;
 impl Shared {
     fn new(runs: usize) -> Shared {
         let size = RESULTS + runs * size_of::<Left>();
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: nothing is there yet.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED, "memory");

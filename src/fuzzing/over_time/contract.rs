@@ -58,9 +58,8 @@ impl Contract {
             }
         }
         let accessed = [0, 1].map(|at| loads[at] || stores[at]);
-        contract.disjoint = accessed == [true; 2]
-            && stores != [false; 2]
-            && facts.regions[0] != facts.regions[1];
+        contract.disjoint =
+            accessed == [true; 2] && stores != [false; 2] && facts.regions[0] != facts.regions[1];
         for at in 0..2 {
             contract.aligned[at] = accessed[at] && facts.aligned[at];
             contract.frozen[at] = loads[at] && facts.readonly[at];
@@ -90,7 +89,10 @@ impl Contract {
         }
         if self.disjoint {
             match pointers {
-                [Pointer::Own(one) | Pointer::Next(one), Pointer::Own(other) | Pointer::Next(other)] => {
+                [
+                    Pointer::Own(one) | Pointer::Next(one),
+                    Pointer::Own(other) | Pointer::Next(other),
+                ] => {
                     if one == other {
                         return None;
                     }

@@ -9,12 +9,7 @@ use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, ModuleResult};
 
 /// Tells a merging module what the program says of a part.
-pub fn say<M: Module>(
-    module: &mut MergingModule<M>,
-    program: &Program,
-    part: Part,
-    ids: &Ids,
-) {
+pub fn say<M: Module>(module: &mut MergingModule<M>, program: &Program, part: Part, ids: &Ids) {
     match part {
         Part::Function(function) => {
             *module.attributes(ids.function(function)) = function_attributes(program, function);
@@ -28,9 +23,8 @@ pub fn say<M: Module>(
 /// What merging is told of a function. The linkage in it is that of its definition.
 pub fn function_attributes(program: &Program, function: usize) -> crate::Attributes {
     let Function { attributes, linkage, .. } = &program.functions[function];
-    let Attributes {
-        addresses, pinned, no_merge, symbol_used, address_taken, hot, key, alignment
-    } = *attributes;
+    let Attributes { addresses, pinned, no_merge, symbol_used, address_taken, hot, key, alignment } =
+        *attributes;
     crate::Attributes {
         linkage: own_linkage(*linkage),
         addresses,
@@ -79,15 +73,17 @@ pub struct Ids {
 impl Ids {
     /// For a program of which nothing is declared.
     pub fn new(program: &Program) -> Ids {
-        Ids {
-            functions: vec![None; program.functions.len()],
-            data: vec![None; program.data.len()],
-        }
+        Ids { functions: vec![None; program.functions.len()], data: vec![None; program.data.len()] }
     }
 
     /// A function that is declared.
     pub fn function(&self, function: usize) -> FuncId {
         self.functions[function].expect("is declared")
+    }
+
+    /// A function, if it is declared.
+    pub fn known(&self, function: usize) -> Option<FuncId> {
+        self.functions[function]
     }
 
     /// A data object that is declared.
@@ -106,9 +102,7 @@ pub fn name(prefix: &str, part: Part) -> String {
 
 /// Parsed functions of a program, by number.
 pub fn parse(program: &Program) -> Vec<ir::Function> {
-    (0..program.functions.len())
-        .map(|number| parse_one(&text::function(program, number)))
-        .collect()
+    (0..program.functions.len()).map(|number| parse_one(&text::function(program, number))).collect()
 }
 
 /// A program, and the module in which it is defined.
@@ -124,7 +118,12 @@ pub struct Definer<'a, M> {
 
 impl<'a, M: Module> Definer<'a, M> {
     /// A module in which nothing is defined yet; `prefix` is that of all names.
-    pub fn new(module: M, program: &'a Program, bodies: &'a [ir::Function], prefix: &'a str) -> Self {
+    pub fn new(
+        module: M,
+        program: &'a Program,
+        bodies: &'a [ir::Function],
+        prefix: &'a str,
+    ) -> Self {
         Definer { module, ids: Ids::new(program), program, bodies, prefix }
     }
 
@@ -227,7 +226,8 @@ impl<'a, M: Module> Definer<'a, M> {
                     description.write_function_addr(offset, target);
                 }
                 Item::Data { data, slot } => {
-                    let target = self.module.declare_data_in_data(self.ids.data(data), &mut description);
+                    let target =
+                        self.module.declare_data_in_data(self.ids.data(data), &mut description);
                     description.write_data_addr(offset, target, 8 * slot as i64);
                 }
             }

@@ -8,8 +8,8 @@
 
 use super::contract::{Contract, fits, settle};
 use super::program::{
-    AREA, Address, Argument, Attributes, Call, Callee, Data, End, Extra, FROZEN, Facts, Flush, Function,
-    Hole, Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
+    AREA, Address, Argument, Attributes, Call, Callee, Data, End, Extra, FROZEN, Facts, Flush,
+    Function, Hole, Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
 };
 use crate::fuzzing::recipes::similar;
 use crate::{Addresses, Callees, Mode, ModuleOptions, Policy, Similar};
@@ -315,10 +315,9 @@ impl Drawn {
             1..=2 => Variation::All,
             3..=4 => Variation::Few(u.int_in_range(2..=3)?),
             5..=6 => Variation::One(u.choose_index(holes)?),
-            7 => Variation::OneOfAll {
-                copy: u.choose_index(copies)?,
-                hole: u.choose_index(holes)?,
-            },
+            7 => {
+                Variation::OneOfAll { copy: u.choose_index(copies)?, hole: u.choose_index(holes)? }
+            }
             _ => Variation::Random(u.int_in_range(2..=4)?),
         };
         let strong = self.facts(u)?;
@@ -342,7 +341,13 @@ impl Drawn {
                             Variation::None => 0,
                             Variation::All => copy,
                             Variation::Few(few) => copy % few,
-                            Variation::One(one) => if one == hole { copy } else { 0 },
+                            Variation::One(one) => {
+                                if one == hole {
+                                    copy
+                                } else {
+                                    0
+                                }
+                            }
                             Variation::OneOfAll { copy: one, hole: at } => {
                                 usize::from(one == copy && at == hole)
                             }
@@ -468,7 +473,16 @@ impl Drawn {
 
     fn facts(&self, u: &mut Unstructured<'_>) -> Result<Facts> {
         let mut facts = Facts {
-            regions: *u.choose(&[[1, 2], [1, 2], [1, 2], [2, 1], [0, 1], [1, 0], [1, 1], [0, 0]])?,
+            regions: *u.choose(&[
+                [1, 2],
+                [1, 2],
+                [1, 2],
+                [2, 1],
+                [0, 1],
+                [1, 0],
+                [1, 1],
+                [0, 0],
+            ])?,
             readonly_data: u.arbitrary()?,
             cold: u.ratio(1, 4)?,
             ..Facts::default()

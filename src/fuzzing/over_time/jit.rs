@@ -63,10 +63,14 @@ fn run(
             .filter(|call| program.flush_of(Part::Function(call.function)) <= flush)
             .collect();
         let runs = |code: &dyn Fn(usize) -> *const u8| -> Vec<Run> {
-            calls.iter().map(|call| Run { code: code(call.function), call: (*call).clone() }).collect()
+            calls
+                .iter()
+                .map(|call| Run { code: code(call.function), call: (*call).clone() })
+                .collect()
         };
-        let expected = host
-            .run(&runs(&|function| plain.module.get_finalized_function(plain.ids.function(function))));
+        let expected = host.run(&runs(&|function| {
+            plain.module.get_finalized_function(plain.ids.function(function))
+        }));
         let results = host.run(&runs(&|function| {
             merging.module.get_finalized_function(merging.ids.function(function))
         }));

@@ -9,7 +9,7 @@
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes;
 //! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
 //!   merging is right by definition;
-//! * `define` makes the calls of `Module`; `jit` is the path by which programs run in this process;
+//! * `define` makes the calls of `Module`; `jit` and `object` are paths by which programs run;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
 //!
 //! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe.
@@ -18,6 +18,7 @@ mod contract;
 mod define;
 mod generate;
 mod jit;
+mod object;
 mod program;
 mod reduce;
 mod statistics;
@@ -27,10 +28,11 @@ use arbitrary::{Result, Unstructured};
 use cranelift_jit::JITModule;
 pub use generate::program;
 pub use jit::check as check_jit;
+pub use object::{Image, compare, main_of, objects};
+use program::Part;
 pub use program::{BUFFER, Call, MOST_EXTRAS, Program};
 pub use reduce::reduce;
 pub use statistics::Statistics;
-use program::Part;
 use std::fmt::{self, Write};
 
 /// A call of compiled code.
@@ -133,8 +135,12 @@ pub fn print(program: &Program) -> String {
             match part {
                 Part::Function(function) => {
                     let own = &program.functions[function];
-                    writeln!(text, "\n; {:?} (first {:?}), {:?}", own.linkage, own.declared, own.attributes)
-                        .unwrap();
+                    writeln!(
+                        text,
+                        "\n; {:?} (first {:?}), {:?}",
+                        own.linkage, own.declared, own.attributes
+                    )
+                    .unwrap();
                     text += &text::function(program, function);
                 }
                 Part::Data(data) => {

@@ -5,23 +5,27 @@ use super::program::{End, Part, Program, Statement};
 use crate::{Mode, ModuleOptions, Similar};
 use std::collections::BTreeMap;
 
+/// A way to make a program smaller: that of a number. The outer `None` says that there is none of that
+/// number and none behind it, the inner one that this one changes nothing.
+type Step = fn(&Program, usize) -> Option<Option<Program>>;
+
 /// The smallest program that was found by leaving out one thing after the other, such that `shows` still
 /// holds. It must hold of `program`, and is asked `tries` times at most.
 ///
 /// Every program that it is asked of keeps its contracts: leaving out can only make them weaker.
-pub fn reduce(
-    program: &Program,
-    tries: usize,
-    shows: &mut dyn FnMut(&Program) -> bool,
-) -> Program {
+pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut smallest = program.clone();
     let mut left = tries;
     loop {
-        let before = left;
         let mut changed = false;
-        for step in [calls, parts, statements, flushes, options, mixes] {
+        let steps: [Step; 6] = [calls, functions, statements, flushes, options, mixes];
+        for step in steps {
             let mut at = 0;
-            while let Some(mut smaller) = step(&smallest, at) {
+            while let Some(smaller) = step(&smallest, at) {
+                at += 1;
+                let Some(mut smaller) = smaller else {
+                    continue;
+                };
                 if left == 0 {
                     return smallest;
                 }
@@ -31,51 +35,68 @@ pub fn reduce(
                 if shows(&smaller) {
                     smallest = smaller;
                     changed = true;
-                } else {
-                    at += 1;
+                    // What has this number now is another one.
+                    at -= 1;
                 }
             }
         }
-        if !changed || left == before {
+        if !changed {
             return smallest;
         }
     }
 }
 
-/// Leaves out a call from outside, all but one first.
-fn calls(program: &Program, at: usize) -> Option<Program> {
+/// Leaves out all calls from outside but one, and then one after the other.
+fn calls(program: &Program, at: usize) -> Option<Option<Program>> {
     let count = program.calls.len();
     let mut smaller = program.clone();
     match at.checked_sub(count) {
-        None if count > 1 => smaller.calls = vec![program.calls[at].clone()],
-        Some(at) if at < count && count > 1 => {
-            smaller.calls.remove(at);
-        }
-        _ => return None,
+        None => smaller.calls = vec![program.calls[at].clone()],
+        Some(at) if at < count => drop(smaller.calls.remove(at)),
+        Some(_) => return None,
     }
-    Some(smaller)
+    Some(Some(smaller).filter(|_| count > 1))
 }
 
-/// Leaves out a function that nobody calls but the outside.
-fn parts(program: &Program, at: usize) -> Option<Program> {
-    let mut parts = program.flushes.iter().flat_map(|flush| &flush.defined);
-    let &part = parts.nth(at)?;
+/// Leaves out functions that nobody but the outside calls: all that are not needed for a call, and then one
+/// after the other.
+fn functions(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
-    let Part::Function(function) = part else {
-        return parts.next().map(|_| smaller);
+    let defined = || program.flushes.iter().flat_map(|flush| &flush.defined);
+    let (unused, is_last) = match at.checked_sub(1) {
+        None => {
+            let calls = program.calls.iter().map(|call| Part::Function(call.function));
+            let reached = program.reached(calls);
+            (defined().filter(|part| !reached.contains(part)).copied().collect(), false)
+        }
+        Some(at) => match defined().nth(at) {
+            Some(part) => (vec![*part], false),
+            None => (Vec::new(), true),
+        },
     };
-    let used = program.flushes.iter().flat_map(|flush| &flush.defined);
-    let used = used.filter(|&&other| other != part);
-    if used.clone().any(|&other| program.references(other).contains(&part)) {
-        return Some(smaller);
+    if is_last {
+        return None;
     }
-    smaller.calls.retain(|call| call.function != function);
-    forget(&mut smaller, &[part]);
-    Some(smaller)
+    let is_used = defined().any(|&other| {
+        !unused.contains(&other)
+            && program.references(other).iter().any(|part| unused.contains(part))
+    });
+    let is_called =
+        |part: &Part| program.calls.iter().any(|call| Part::Function(call.function) == *part);
+    if is_used
+        || unused.is_empty()
+        || program.calls.iter().all(|call| unused.contains(&Part::Function(call.function)))
+    {
+        return Some(None);
+    }
+    smaller.calls.retain(|call| !unused.contains(&Part::Function(call.function)));
+    debug_assert!(at > 0 || !unused.iter().any(is_called));
+    forget(&mut smaller, &unused);
+    Some(Some(smaller))
 }
 
 /// Leaves out a statement of all functions of a family, or of one function.
-fn statements(program: &Program, at: usize) -> Option<Program> {
+fn statements(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
     for function in &program.functions {
         let size = sizes.entry(function.family).or_default();
@@ -84,26 +105,31 @@ fn statements(program: &Program, at: usize) -> Option<Program> {
     let all = sizes.iter().flat_map(|(family, size)| (0..=*size).map(move |at| (*family, at)));
     let count = all.clone().count();
     let mut smaller = program.clone();
+    let mut changed = false;
     if let Some((family, step)) = all.clone().nth(at) {
         for function in &mut smaller.functions {
             if function.family == family {
-                match function.statements.len().checked_sub(step + 1) {
-                    Some(_) => drop(function.statements.remove(step)),
-                    None => function.end = End::Return,
+                if step < function.statements.len() {
+                    function.statements.remove(step);
+                    changed = true;
+                } else if let End::Tail(..) = function.end {
+                    function.end = End::Return;
+                    changed = true;
                 }
             }
         }
-        return Some(smaller);
+        return Some(Some(smaller).filter(|_| changed));
     }
     let all = program.functions.iter().enumerate();
-    let mut all = all.flat_map(|(own, function)| (0..function.statements.len()).map(move |at| (own, at)));
+    let mut all =
+        all.flat_map(|(own, function)| (0..function.statements.len()).map(move |at| (own, at)));
     let (own, step) = all.nth(at - count)?;
     smaller.functions[own].statements.remove(step);
-    Some(smaller)
+    Some(Some(smaller))
 }
 
 /// Joins a flush with the next one.
-fn flushes(program: &Program, at: usize) -> Option<Program> {
+fn flushes(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     if at + 1 >= program.flushes.len() {
         return None;
@@ -113,11 +139,11 @@ fn flushes(program: &Program, at: usize) -> Option<Program> {
     flush.widened.extend(next.widened);
     flush.defined.extend(next.defined);
     flush.ready = next.ready;
-    Some(smaller)
+    Some(Some(smaller))
 }
 
 /// Takes the default of an option, or of all attributes of a function.
-fn options(program: &Program, at: usize) -> Option<Program> {
+fn options(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let defaults = ModuleOptions::default();
     match at {
@@ -134,7 +160,8 @@ fn options(program: &Program, at: usize) -> Option<Program> {
         10 => smaller.interposed.clear(),
         _ => {
             let function = smaller.functions.get_mut(at - 11)?;
-            let defined = program.flushes.iter().any(|f| f.defined.contains(&Part::Function(at - 11)));
+            let defined =
+                program.flushes.iter().any(|f| f.defined.contains(&Part::Function(at - 11)));
             if defined {
                 let own = &mut function.attributes;
                 (own.pinned, own.no_merge, own.symbol_used) = (false, false, false);
@@ -143,16 +170,12 @@ fn options(program: &Program, at: usize) -> Option<Program> {
             }
         }
     }
-    let same = format!("{program:?}") == format!("{smaller:?}");
-    // What changes nothing is not asked of.
-    match same {
-        true if at < 11 + program.functions.len() => options(program, at + 1),
-        _ => Some(smaller),
-    }
+    let changed = format!("{program:?}") != format!("{smaller:?}");
+    Some(Some(smaller).filter(|_| changed))
 }
 
 /// Halves what is the same in all functions of a family.
-fn mixes(program: &Program, at: usize) -> Option<Program> {
+fn mixes(program: &Program, at: usize) -> Option<Option<Program>> {
     let families = program.functions.iter().map(|function| function.family).max()?;
     if at > families {
         return None;
@@ -169,7 +192,7 @@ fn mixes(program: &Program, at: usize) -> Option<Program> {
             }
         }
     }
-    if changed { Some(smaller) } else { mixes(program, at + 1) }
+    Some(Some(smaller).filter(|_| changed))
 }
 
 /// Leaves definitions out. Numbers stay as they are.
@@ -193,8 +216,8 @@ fn forget_unused(program: &mut Program) {
     loop {
         let defined = || program.flushes.iter().flat_map(|flush| &flush.defined);
         let used: Vec<Part> = defined().flat_map(|&part| program.references(part)).collect();
-        let unused = defined()
-            .filter(|&&part| matches!(part, Part::Data(_)) && !used.contains(&part));
+        let unused =
+            defined().filter(|&&part| matches!(part, Part::Data(_)) && !used.contains(&part));
         let unused: Vec<Part> = unused.copied().collect();
         if unused.is_empty() {
             return;

@@ -38,22 +38,25 @@ impl Statistics {
         self.add("merged data objects", stats.merged_data_objects);
         self.add("plans that were refuted", stats.refuted);
         let map = module.merge_map();
-        for function in 0..program.functions.len() {
-            let part = Part::Function(function);
-            let flush = program.flush_of(part);
-            let known = program.flushes[..=flush].iter().any(|flush| flush.defined.contains(&part));
-            let outcome = known.then(|| module.outcome(ids.function(function))).flatten();
-            let Some((disposition, reason)) = outcome else {
+        // By number: in which flush it is defined, if a definition came.
+        let mut flush_of = vec![None; program.functions.len()];
+        for (number, flush) in program.flushes.iter().enumerate() {
+            for part in &flush.defined {
+                if let Part::Function(function) = *part {
+                    flush_of[function] = ids.known(function).map(|id| (id, number));
+                }
+            }
+        }
+        for &(id, flush) in flush_of.iter().flatten() {
+            let Some((disposition, reason)) = module.outcome(id) else {
                 continue;
             };
             let over_flushes = disposition.representative().is_some_and(|to| {
-                let own = |other: &usize| ids.function(*other) == to;
-                let mut others = 0..program.functions.len();
-                others.find(own).is_some_and(|to| program.flush_of(Part::Function(to)) < flush)
+                let mut others = flush_of.iter().flatten();
+                others.any(|&(other, earlier)| other == to && earlier < flush)
             });
             let passes = map.originals().any(|original| {
-                original.symbol.index == ids.function(function).as_u32()
-                    && !original.arguments.is_empty()
+                original.symbol.index == id.as_u32() && !original.arguments.is_empty()
             });
             self.add(word(&disposition), 1);
             match (over_flushes, passes) {

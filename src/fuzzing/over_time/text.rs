@@ -225,7 +225,8 @@ impl Text<'_> {
                 if *stores {
                     self.line(&format!("store notrap {}, {address}+{at}", self.current));
                 }
-                let flags = match self.own.facts.readonly_data && !self.program.data[*data].writable {
+                let flags = match self.own.facts.readonly_data && !self.program.data[*data].writable
+                {
                     true => "notrap aligned readonly can_move",
                     false => "notrap aligned",
                 };
@@ -234,8 +235,7 @@ impl Text<'_> {
             }
             Statement::Through { data, slot } => {
                 let address = self.address(*data);
-                let pointer =
-                    self.let_(&format!("load.i64 notrap aligned {address}+{}", 8 * slot));
+                let pointer = self.let_(&format!("load.i64 notrap aligned {address}+{}", 8 * slot));
                 let loaded = self.let_(&format!("load.i64 notrap aligned {pointer}"));
                 self.absorb(&loaded);
             }
@@ -362,7 +362,8 @@ impl Text<'_> {
         };
         let number = self.functions;
         self.functions += 1;
-        writeln!(self.preamble, "    fn{number} = {near}u{FUNCTION}:{callee} sig{signature}").unwrap();
+        writeln!(self.preamble, "    fn{number} = {near}u{FUNCTION}:{callee} sig{signature}")
+            .unwrap();
         format!("fn{number}")
     }
 
@@ -401,8 +402,8 @@ impl Text<'_> {
             })
             .unwrap();
         }
-        let [one, other] = [number, number + 1]
-            .map(|number| self.let_(&format!("stack_addr.i64 ss{number}")));
+        let [one, other] =
+            [number, number + 1].map(|number| self.let_(&format!("stack_addr.i64 ss{number}")));
         let [head, end] = [(); 2].map(|()| self.block());
         let start = self.constant(0);
         let [step, size] = [8, AREA].map(|value| self.constant(value));
