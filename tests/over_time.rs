@@ -24,7 +24,9 @@ use cranelift_mergefunc::fuzzing::over_time::{
 };
 use cranelift_mergefunc::fuzzing::support::Rng;
 use link::{Kind, Linker};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Bytes that a program is drawn from.
@@ -40,16 +42,33 @@ fn variable(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
 }
 
+thread_local! {
+    /// Whether a panic is a finding, which is told with the program.
+    static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// A check, with panics of the pass as findings.
 fn checked(
     program: &Program,
     check: &mut dyn FnMut(&Program) -> Result<(), Finding>,
 ) -> Result<(), Finding> {
-    catch_unwind(AssertUnwindSafe(|| check(program))).unwrap_or_else(|panic| {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CHECKED.get() {
+                hook(panic);
+            }
+        }));
+    });
+    IS_CHECKED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| check(program))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
         Err(Finding::new(format!("panic: {text}")))
-    })
+    });
+    IS_CHECKED.set(false);
+    result
 }
 
 /// What a path makes of some programs: what differs, by their numbers.
@@ -66,9 +85,6 @@ fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistic
     let goes_on = std::env::var_os("CLIF_MERGE_GO_ON").is_some();
     let mut statistics = Statistics::default();
     let mut found = 0;
-    // What panics is told with the program.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
     let mut seeds = (first..first.saturating_add(count)).peekable();
     while seeds.peek().is_some() && time.is_none_or(|time| start.elapsed() < time) {
         let seeds: Vec<u64> = seeds.by_ref().take(at_once as usize).collect();
@@ -92,14 +108,12 @@ fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistic
                 }
                 true
             });
-            std::panic::set_hook(hook);
             panic!(
                 "seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}",
                 print(&smallest)
             );
         }
     }
-    std::panic::set_hook(hook);
     println!("{statistics}{:>9.1} seconds", start.elapsed().as_secs_f64());
     assert_eq!(found, 0, "findings");
     statistics

@@ -4,6 +4,7 @@ use crate::tools::{Workshop, need};
 use cranelift_mergefunc::fuzzing::over_time::{
     Finding, Image, Program, Statistics, compare, main_of, objects,
 };
+use std::process::Command;
 
 /// How object files become something that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,27 +81,51 @@ impl Linker {
         self.workshop.write("main.c", main_of(&linked, image));
         self.workshop.run(self.gcc, &["-w", "-O0", "-fPIE", "-c", "main.c", "-o", "main.o"]);
         let printed = [0, 1].map(|which| self.link_and_run(&files[which], kind));
-        let differ = compare(&linked, image, [&printed[0], &printed[1]]);
+        let printed = match &printed {
+            [Ok(plain), Ok(merged)] => [plain.as_str(), merged],
+            [Err(said), _] => panic!("the plain programs: {said}"),
+            // Which one of them?
+            [Ok(_), Err(_)] if programs.len() > 1 => {
+                let single = programs.iter().enumerate().flat_map(|(number, program)| {
+                    let findings = self.check(&[program], kind, &mut Statistics::default());
+                    findings.into_iter().map(move |(_, finding)| (number, finding))
+                });
+                return single.collect();
+            }
+            [Ok(_), Err(said)] => {
+                findings.push((0, Finding::new(format!("cannot be linked: {said}"))));
+                return findings;
+            }
+        };
+        let differ = compare(&linked, image, printed);
         findings.extend(differ.into_iter().map(|(at, finding)| (numbers[at].0, finding)));
         findings
     }
 
-    fn link_and_run(&self, files: &[String], kind: Kind) -> String {
+    /// What the program printed, or what the linker says against it.
+    fn link_and_run(&self, files: &[String], kind: Kind) -> Result<String, String> {
         let mut link: Vec<&str> = match kind {
             Kind::Static => vec!["-static", "main.o", "-o", "main"],
             Kind::Pie => vec!["-pie", "main.o", "-o", "main"],
             Kind::Shared => vec!["-shared", "-o", "libunit.so"],
         };
         link.extend(files.iter().map(String::as_str));
-        self.workshop.run(self.gcc, &link);
+        self.link(&link)?;
         if kind == Kind::Shared {
             let rpath = "-Wl,-rpath,$ORIGIN";
-            let link = ["-pie", "-rdynamic", "main.o", "libunit.so", rpath, "-o", "main"];
-            self.workshop.run(self.gcc, &link);
+            self.link(&["-pie", "-rdynamic", "main.o", "libunit.so", rpath, "-o", "main"])?;
         }
         let program = self.workshop.path("main");
         let program = program.to_str().expect("a path that is text");
         let command: Vec<&str> = self.run.iter().copied().chain([program]).collect();
-        self.workshop.run(command[0], &command[1..])
+        Ok(self.workshop.run(command[0], &command[1..]))
+    }
+
+    fn link(&self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = Command::new(self.gcc);
+        let output = command.args(arguments).current_dir(self.workshop.path("")).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", self.gcc));
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(said.into_owned()) }
     }
 }
