@@ -12,6 +12,8 @@
 //! * `sabotage` plants faults in the pass; `targets` is what fuzz targets do.
 //! * `module` makes random calls of `Module` on a module and on a `MergingModule` (with the features
 //!   `jit` and `object`).
+//! * `over_time` draws whole programs that are defined in several flushes, and has a host run them merged and
+//!   unmerged (with the same features).
 //! * `text` changes texts of units.
 //!
 //! Everything is driven by bytes (`arbitrary::Unstructured`) or by a seed, so that a fuzzer, a
@@ -27,6 +29,8 @@ pub mod generate;
 #[cfg(all(feature = "jit", feature = "object"))]
 pub mod module;
 pub mod mutate;
+#[cfg(all(feature = "jit", feature = "object"))]
+pub mod over_time;
 pub mod permute;
 pub mod program;
 pub mod recipes;

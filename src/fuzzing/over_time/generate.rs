@@ -1,0 +1,911 @@
+//! Draws programs.
+//!
+//! Uniformly random functions are never equal. So a program is drawn from *families*: a function, and
+//! copies of it that differ in some constants, references, and facts, by one of a few policies, defined
+//! in one flush or another. Functions of later families call those of earlier ones, copy by copy, and so
+//! are copies that become equal, or similar, once their callees are merged. Nothing here knows what will
+//! merge: the policies only see to it that much does.
+
+use super::contract::{Contract, fits, settle};
+use super::program::{
+    AREA, Address, Argument, Attributes, Call, Callee, Data, End, Extra, FROZEN, Facts, Flush,
+    Function, Hole, Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
+};
+use crate::fuzzing::recipes::similar;
+use crate::{Addresses, Callees, Mode, ModuleOptions, Policy, Similar};
+use arbitrary::{Result, Unstructured};
+use cranelift_module::Linkage;
+
+/// Draws a program.
+///
+/// # Errors
+///
+/// If `u` has too few bytes to draw from.
+pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
+    let style = Style::draw(u)?;
+    let mut drawn = Drawn {
+        program: Program {
+            options: options(u)?,
+            speed: u.ratio(7, 8)?,
+            colocated: u.ratio(3, 4)?,
+            functions: Vec::new(),
+            data: vec![frozen()],
+            flushes: vec![Flush::default(); style.flushes],
+            calls: Vec::new(),
+            interposed: Vec::new(),
+        },
+        style,
+        families: Vec::new(),
+        data_families: vec![vec![0]],
+    };
+    drawn.program.flushes[0].defined.push(Part::Data(0));
+    for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
+        while u.ratio(1, 3)? && drawn.data_families.len() < 4 {
+            drawn.data_family(u)?;
+        }
+        drawn.family(u)?;
+    }
+    drawn.reach_all(u)?;
+    if drawn.style.flushes > 1 && u.ratio(3, 4)? {
+        drawn.echo(u)?;
+    }
+    let Drawn { mut program, .. } = drawn;
+    let contracts = settle(&mut program);
+    order(&mut program, u)?;
+    for function in 0..program.functions.len() {
+        if !program.functions[function].shape.tail {
+            for _ in 0..u.int_in_range(2..=4)? {
+                let call = call(&program, function, &contracts[function], u)?;
+                program.calls.push(call);
+            }
+        }
+    }
+    let can_be_interposed = |program: &Program, function: usize| {
+        matches!(program.linkage(Part::Function(function)), Linkage::Export | Linkage::Preemptible)
+            && !program.functions[function].shape.tail
+    };
+    for function in 0..program.functions.len() {
+        if can_be_interposed(&program, function) && u.ratio(1, 4)? {
+            program.interposed.push(function);
+        }
+    }
+    Ok(program)
+}
+
+/// What is the same for all parts of a program.
+struct Style {
+    flushes: usize,
+    /// Whether attributes are drawn. Mostly, functions are what front ends make.
+    attributes: bool,
+    /// Whether what comes later is referred to.
+    forward: bool,
+    linkage: Linkages,
+    facts: FactsOverTime,
+}
+
+/// Of what linkage functions are.
+#[derive(Clone, Copy)]
+enum Linkages {
+    Local,
+    Only(Linkage),
+    Any,
+}
+
+/// How facts are spread over flushes.
+#[derive(Clone, Copy)]
+enum FactsOverTime {
+    /// What comes later makes none.
+    FirstStrong,
+    FirstWeak,
+    Same,
+    Any,
+}
+
+impl Style {
+    fn draw(u: &mut Unstructured<'_>) -> Result<Style> {
+        Ok(Style {
+            flushes: *u.choose(&[1, 2, 2, 2, 3, 3, 4, 5])?,
+            attributes: u.ratio(1, 3)?,
+            forward: u.ratio(1, 4)?,
+            linkage: *u.choose(&[
+                Linkages::Local,
+                Linkages::Local,
+                Linkages::Local,
+                Linkages::Only(Linkage::Export),
+                Linkages::Only(Linkage::Hidden),
+                Linkages::Only(Linkage::Preemptible),
+                Linkages::Any,
+                Linkages::Any,
+            ])?,
+            facts: *u.choose(&[
+                FactsOverTime::FirstStrong,
+                FactsOverTime::FirstStrong,
+                FactsOverTime::FirstWeak,
+                FactsOverTime::Same,
+                FactsOverTime::Any,
+            ])?,
+        })
+    }
+}
+
+fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
+    let similar = match u.arbitrary()? {
+        true => similar(u)?,
+        false => Similar {
+            policy: *u.choose(&[Policy::Balanced, Policy::Size, Policy::Size])?,
+            callees: *u.choose(&[Callees::Indirect, Callees::Indirect, Callees::Switch])?,
+            keep_symbols: false,
+        },
+    };
+    Ok(ModuleOptions {
+        mode: *u.choose(&[Mode::Deferred, Mode::Deferred, Mode::Deferred, Mode::Eager])?,
+        take: u.ratio(1, 4)?,
+        functions: *u.choose(&Addresses::ALL)?,
+        data: *u.choose(&Addresses::ALL)?,
+        aliases: !u.ratio(1, 4)?,
+        remember: !u.ratio(1, 8)?,
+        optimize: u.ratio(1, 8)?,
+        similar,
+        ..ModuleOptions::default()
+    })
+}
+
+fn frozen() -> Data {
+    Data {
+        family: 0,
+        items: (0..AREA / 8).map(|number| Item::Number(number * 0x0101 + 7)).collect(),
+        writable: false,
+        linkage: Linkage::Local,
+        attributes: Attributes {
+            addresses: Addresses::Significant,
+            pinned: false,
+            no_merge: false,
+            symbol_used: false,
+            address_taken: false,
+            hot: false,
+            key: 0,
+            alignment: 16,
+        },
+    }
+}
+
+/// Whom a hole for a function names in the copy of a number.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// A function of a family.
+    Of(usize),
+    /// The function itself.
+    Itself,
+    /// The one before it or behind it.
+    Partner,
+}
+
+/// How copies differ in their holes.
+enum Variation {
+    /// Not at all.
+    None,
+    /// In all, each by its own number.
+    All,
+    /// In all, by so few numbers that there are equal ones.
+    Few(usize),
+    /// In one hole.
+    One(usize),
+    /// One copy in one hole.
+    OneOfAll { copy: usize, hole: usize },
+    /// Each hole for itself.
+    Random(usize),
+}
+
+struct Drawn {
+    program: Program,
+    style: Style,
+    /// Functions, by family.
+    families: Vec<Vec<usize>>,
+    /// Data objects, by family.
+    data_families: Vec<Vec<usize>>,
+}
+
+/// Another constant for each number. Some need more bytes than others.
+const STEPS: [i64; 8] = [0, 1, 2, -1, 0x101, 1 << 33, -77, 0x7fff_ffff];
+
+impl Drawn {
+    fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
+        let ModuleOptions { functions, data: objects, .. } = &self.program.options;
+        let addresses = if data { *objects } else { *functions };
+        let mut attributes = Attributes {
+            addresses,
+            pinned: false,
+            no_merge: false,
+            symbol_used: false,
+            address_taken: false,
+            hot: false,
+            key: 0,
+            alignment: 1,
+        };
+        if self.style.attributes {
+            if u.ratio(1, 3)? {
+                attributes.addresses = *u.choose(&Addresses::ALL)?;
+            }
+            attributes.pinned = u.ratio(1, 10)?;
+            attributes.no_merge = u.ratio(1, 12)?;
+            attributes.symbol_used = u.ratio(1, 8)?;
+            attributes.address_taken = u.ratio(1, 8)?;
+            attributes.hot = u.ratio(1, 8)?;
+            attributes.key = u64::from(u.ratio(1, 12)?);
+            attributes.alignment = *u.choose(&[1, 1, 1, 16, 64])?;
+        }
+        Ok(attributes)
+    }
+
+    fn draw_linkage(&self, u: &mut Unstructured<'_>) -> Result<Linkage> {
+        Ok(match self.style.linkage {
+            Linkages::Local => Linkage::Local,
+            Linkages::Only(linkage) => linkage,
+            Linkages::Any => *u.choose(&[
+                Linkage::Local,
+                Linkage::Local,
+                Linkage::Export,
+                Linkage::Hidden,
+                Linkage::Preemptible,
+            ])?,
+        })
+    }
+
+    /// Data objects: numbers, or pointers to functions of one family, or to numbers.
+    fn data_family(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let family = self.data_families.len();
+        let of = match self.families.is_empty() {
+            true => None,
+            false => Some(u.choose_index(self.families.len())?),
+        };
+        let pointed = match family > 1 && u.ratio(1, 4)? {
+            true => Some(u.int_in_range(1..=family - 1)?),
+            false => None,
+        };
+        let pointed = pointed.filter(|&pointed| {
+            matches!(self.program.data[self.data_families[pointed][0]].items[0], Item::Number(_))
+        });
+        let (length, writable) = (u.int_in_range(1..=3)?, of.is_none() && u.ratio(1, 3)?);
+        let tables = of.filter(|_| u.ratio(2, 3).unwrap_or(false));
+        let mut members = Vec::new();
+        for copy in 0..u.int_in_range(1..=3)? {
+            let other = u.ratio(1, 2)?;
+            let mut items = Vec::new();
+            for slot in 0..length {
+                items.push(match (tables, pointed) {
+                    (Some(of), _) => {
+                        let functions = &self.families[of];
+                        let at = if other { slot + copy } else { slot };
+                        Item::Function(functions[at % functions.len()])
+                    }
+                    (None, Some(pointed)) => {
+                        let targets = &self.data_families[pointed];
+                        let target = targets[if other { copy % targets.len() } else { 0 }];
+                        Item::Data { data: target, slot: 0 }
+                    }
+                    (None, None) => {
+                        let other = if other && slot == 0 { copy as i64 } else { 0 };
+                        Item::Number(1000 + slot as i64 + 0x1_0000_0001 * other)
+                    }
+                });
+            }
+            let attributes = self.attributes(true, u)?;
+            let linkage = self.draw_linkage(u)?;
+            members.push(self.program.data.len());
+            let part = Part::Data(self.program.data.len());
+            self.program.data.push(Data { family, items, writable, linkage, attributes });
+            let flush = match u.ratio(1, 3)? {
+                true => u.choose_index(self.style.flushes)?,
+                false => 0,
+            };
+            self.program.flushes[flush].defined.push(part);
+        }
+        self.data_families.push(members);
+        Ok(())
+    }
+
+    /// A function and its copies.
+    fn family(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let mut choices = Vec::new();
+        let first = self.function(&mut choices, u)?;
+        let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 6])?;
+        let holes = first.clone().holes().len().max(1);
+        let variation = match u.int_in_range(0..=9)? {
+            0 => Variation::None,
+            1..=2 => Variation::All,
+            3..=4 => Variation::Few(u.int_in_range(2..=3)?),
+            5..=6 => Variation::One(u.choose_index(holes)?),
+            7 => {
+                Variation::OneOfAll { copy: u.choose_index(copies)?, hole: u.choose_index(holes)? }
+            }
+            _ => Variation::Random(u.int_in_range(2..=4)?),
+        };
+        let strong = self.facts(u)?;
+        let start = self.program.functions.len();
+        let flushes = self.flushes(copies, &choices, u)?;
+        // A copy of a copy, with other facts at most: what later flushes merge into earlier ones.
+        let mut same_as: Vec<Option<usize>> = vec![None; copies];
+        for copy in 1..copies {
+            if u.ratio(1, 3)? {
+                same_as[copy] = Some(u.int_in_range(0..=copy - 1)?);
+            }
+        }
+        let mut numbers: Vec<Vec<usize>> = Vec::new();
+        for copy in 0..copies {
+            let own = match same_as[copy] {
+                Some(same) => numbers[same].clone(),
+                None => {
+                    let mut own = Vec::new();
+                    for hole in 0..holes {
+                        own.push(match variation {
+                            Variation::None => 0,
+                            Variation::All => copy,
+                            Variation::Few(few) => copy % few,
+                            Variation::One(one) => {
+                                if one == hole {
+                                    copy
+                                } else {
+                                    0
+                                }
+                            }
+                            Variation::OneOfAll { copy: one, hole: at } => {
+                                usize::from(one == copy && at == hole)
+                            }
+                            Variation::Random(count) => u.choose_index(count)?,
+                        });
+                    }
+                    own
+                }
+            };
+            numbers.push(own);
+        }
+        // Callees by the number of the copy, by what varies, or the same for all.
+        let pairing = u.int_in_range(0..=3)?;
+        let linkage = self.draw_linkage(u)?;
+        for copy in 0..copies {
+            let mut function = first.clone();
+            let mut choices = choices.iter();
+            for (hole, &number) in function.holes().into_iter().zip(&numbers[copy]) {
+                match hole {
+                    Hole::Constant(value) => {
+                        *value = value.wrapping_add(STEPS[number % STEPS.len()]);
+                    }
+                    Hole::Float(bits) => *bits = bits.wrapping_add(number as u64 * 3),
+                    Hole::Offset(offset, unit) => {
+                        *offset = (*offset + unit * number as i32) % 48;
+                    }
+                    Hole::Function(callee) => {
+                        *callee = match choices.next().expect("a choice for each") {
+                            Choice::Of(family) => {
+                                let members = &self.families[*family];
+                                let at = match pairing {
+                                    0 => number,
+                                    1 | 2 => copy,
+                                    _ => *callee,
+                                };
+                                members[at % members.len()]
+                            }
+                            Choice::Itself => start + copy,
+                            Choice::Partner => start + (copy ^ 1).min(copies - 1),
+                        }
+                    }
+                    Hole::Data(data) => {
+                        let family = &self.data_families[self.program.data[*data].family];
+                        let at = if pairing == 1 { copy } else { number };
+                        *data = family[at % family.len()];
+                    }
+                }
+            }
+            function.facts = self.facts_of(&strong, flushes[copy], u)?;
+            function.attributes = self.attributes(false, u)?;
+            function.linkage = match self.style.linkage {
+                Linkages::Any if u.ratio(1, 3)? => self.draw_linkage(u)?,
+                _ => linkage,
+            };
+            function.declared = match u.ratio(1, 12)? {
+                true if function.linkage != Linkage::Local => Linkage::Import,
+                _ => function.linkage,
+            };
+            self.program.functions.push(function);
+            self.program.flushes[flushes[copy]].defined.push(Part::Function(start + copy));
+            if flushes[copy] + 1 < self.style.flushes && u.ratio(1, 10)? {
+                self.widen(start + copy, flushes[copy] + 1, u)?;
+            }
+        }
+        self.families.push((start..start + copies).collect());
+        Ok(())
+    }
+
+    /// Lets a function be seen by more after its flush.
+    fn widen(&mut self, function: usize, flush: usize, u: &mut Unstructured<'_>) -> Result<()> {
+        let linkage = match self.program.functions[function].linkage {
+            Linkage::Local | Linkage::Hidden => Linkage::Export,
+            Linkage::Export | Linkage::Preemptible | Linkage::Import => return Ok(()),
+        };
+        let flush = u.int_in_range(flush..=self.style.flushes - 1)?;
+        self.program.flushes[flush].widened.push((Part::Function(function), linkage));
+        Ok(())
+    }
+
+    /// In which flush each copy is defined.
+    fn flushes(
+        &self,
+        copies: usize,
+        choices: &[Choice],
+        u: &mut Unstructured<'_>,
+    ) -> Result<Vec<usize>> {
+        let last = self.style.flushes - 1;
+        let policy = u.int_in_range(0..=4)?;
+        let mut flushes: Vec<usize> = Vec::new();
+        for copy in 0..copies {
+            flushes.push(match policy {
+                // All but the last ones in the first.
+                0 | 1 if copy + 1 + usize::from(policy == 1) < copies => 0,
+                0 | 1 => last,
+                2 => 0,
+                3 => copy * (last + 1) / copies,
+                _ => u.int_in_range(0..=last)?,
+            });
+        }
+        for copy in 0..copies {
+            if self.style.forward {
+                continue;
+            }
+            for choice in choices {
+                match *choice {
+                    Choice::Of(family) => {
+                        // With the callee of the same number, mostly.
+                        let members = &self.families[family];
+                        let callee = Part::Function(members[copy % members.len()]);
+                        flushes[copy] = flushes[copy].max(self.program.flush_of(callee));
+                    }
+                    Choice::Itself => {}
+                    Choice::Partner => {
+                        let partner = (copy ^ 1).min(copies - 1);
+                        flushes[copy] = flushes[copy].max(flushes[partner]);
+                        flushes[partner] = flushes[copy];
+                    }
+                }
+            }
+        }
+        Ok(flushes)
+    }
+
+    fn facts(&self, u: &mut Unstructured<'_>) -> Result<Facts> {
+        let mut facts = Facts {
+            regions: *u.choose(&[
+                [1, 2],
+                [1, 2],
+                [1, 2],
+                [2, 1],
+                [0, 1],
+                [1, 0],
+                [1, 1],
+                [0, 0],
+            ])?,
+            readonly_data: u.arbitrary()?,
+            cold: u.ratio(1, 4)?,
+            ..Facts::default()
+        };
+        for at in 0..2 {
+            facts.aligned[at] = u.ratio(1, 3)?;
+            facts.readonly[at] = u.ratio(1, 3)?;
+            facts.can_move[at] = u.ratio(1, 3)?;
+        }
+        Ok(facts)
+    }
+
+    fn facts_of(&self, strong: &Facts, flush: usize, u: &mut Unstructured<'_>) -> Result<Facts> {
+        let last = self.style.flushes - 1;
+        Ok(match self.style.facts {
+            FactsOverTime::FirstStrong if flush == last && last > 0 => Facts::default(),
+            FactsOverTime::FirstWeak if flush == 0 => Facts::default(),
+            FactsOverTime::FirstStrong | FactsOverTime::FirstWeak | FactsOverTime::Same => *strong,
+            FactsOverTime::Any => match u.int_in_range(0..=3)? {
+                0 => Facts::default(),
+                1 => self.facts(u)?,
+                _ => *strong,
+            },
+        })
+    }
+
+    /// The first function of a family, and what its holes for functions are for.
+    fn function(&self, choices: &mut Vec<Choice>, u: &mut Unstructured<'_>) -> Result<Function> {
+        let tail = u.ratio(1, 6)?;
+        let mut extras = Vec::new();
+        if u.ratio(1, 2)? {
+            let one = *u.choose(&Extra::ALL)?;
+            let mixed = u.ratio(1, 3)?;
+            for _ in 0..u.int_in_range(0..=MOST_EXTRAS - 1)? {
+                extras.push(if mixed { *u.choose(&Extra::ALL)? } else { one });
+            }
+        }
+        let mut function = Function {
+            family: self.families.len(),
+            shape: Shape { extras, tail },
+            statements: Vec::new(),
+            end: End::Return,
+            facts: Facts::default(),
+            declared: Linkage::Local,
+            linkage: Linkage::Local,
+            attributes: self.attributes(false, u)?,
+        };
+        let (mut calls, can_call) = (0, !self.families.is_empty() || u.ratio(1, 3)?);
+        for _ in 0..u.int_in_range(1..=4)? {
+            let call = can_call && calls < 2 && u.ratio(1, 2)?;
+            calls += usize::from(call);
+            let statement = match call {
+                true => self.call(&function, choices, u)?,
+                false => self.statement(&function, choices, u)?,
+            };
+            function.statements.push(statement);
+        }
+        // Few instructions do not pay to be merged unless they are identical.
+        let mix = *u.choose(&[0, 1, 4, 8, 16, 24])?;
+        let at = u.int_in_range(0..=function.statements.len())?;
+        function.statements.insert(at, Statement::Mix(mix));
+        if tail && u.ratio(1, 2)? {
+            let family = self.callee_of(true, u)?;
+            if let Some(choice) = family {
+                let shape = self.shape_of(choice, &function.shape);
+                let passes = self.passes(&function, &shape, u)?;
+                choices.push(choice);
+                function.end = End::Tail(0, passes);
+            }
+        }
+        Ok(function)
+    }
+
+    /// Whom to call. `tail`: by a tail call.
+    fn callee_of(&self, tail: bool, u: &mut Unstructured<'_>) -> Result<Option<Choice>> {
+        let families: Vec<usize> = (0..self.families.len())
+            .filter(|&family| {
+                let function = self.families[family][0];
+                !tail || self.program.functions[function].shape.tail
+            })
+            .collect();
+        Ok(Some(match u.int_in_range(0..=7)? {
+            0 => Choice::Itself,
+            1 => Choice::Partner,
+            _ if families.is_empty() => Choice::Itself,
+            2..=4 => Choice::Of(*families.last().expect("is not empty")),
+            _ => Choice::Of(*u.choose(&families)?),
+        }))
+    }
+
+    fn shape_of(&self, choice: Choice, own: &Shape) -> Shape {
+        match choice {
+            Choice::Of(family) => self.program.functions[self.families[family][0]].shape.clone(),
+            Choice::Itself | Choice::Partner => own.clone(),
+        }
+    }
+
+    fn passes(&self, own: &Function, callee: &Shape, u: &mut Unstructured<'_>) -> Result<Passes> {
+        let pointers = *u.choose(&[
+            [Pointer::Own(0), Pointer::Own(1)],
+            [Pointer::Own(0), Pointer::Own(1)],
+            [Pointer::Own(0), Pointer::Own(1)],
+            [Pointer::Own(1), Pointer::Own(0)],
+            [Pointer::Own(0), Pointer::Own(0)],
+            [Pointer::Next(0), Pointer::Own(1)],
+            [Pointer::Own(0), Pointer::Slot],
+        ])?;
+        let mut extras = Vec::new();
+        let callee = Function { shape: callee.clone(), ..own.clone() };
+        for at in 0..callee.shape.extras.len() {
+            let argument = match u.int_in_range(0..=5)? {
+                0 => Argument::Current,
+                1 | 2 => Argument::Own(at),
+                _ => Argument::Constant(17 + at as i64),
+            };
+            extras.push(match fits(argument, own, at, &callee) {
+                true => argument,
+                false => Argument::Constant(17 + at as i64),
+            });
+        }
+        Ok(Passes { pointers, extras })
+    }
+
+    fn call(
+        &self,
+        own: &Function,
+        choices: &mut Vec<Choice>,
+        u: &mut Unstructured<'_>,
+    ) -> Result<Statement> {
+        let in_loop = u.ratio(1, 6)?;
+        if u.ratio(1, 5)? {
+            let tables: Vec<usize> = (1..self.data_families.len())
+                .filter(|&family| {
+                    let data = &self.program.data[self.data_families[family][0]];
+                    matches!(data.items[0], Item::Function(_))
+                })
+                .collect();
+            if !tables.is_empty() {
+                let data = self.data_families[*u.choose(&tables)?][0];
+                let slot = u.choose_index(self.program.data[data].items.len())?;
+                let call = Callee::Slot { data, slot };
+                let shape = self.program.functions[self.program.callee(call)].shape.clone();
+                let passes = self.passes(own, &shape, u)?;
+                return Ok(Statement::Call { call, passes, in_loop });
+            }
+        }
+        let choice = self.callee_of(false, u)?.expect("somebody");
+        let shape = self.shape_of(choice, &own.shape);
+        let passes = self.passes(own, &shape, u)?;
+        choices.push(choice);
+        let number = u.choose_index(4)?;
+        let call = *u.choose(&[
+            Callee::Direct(number),
+            Callee::Direct(number),
+            Callee::Direct(number),
+            Callee::Direct(number),
+            Callee::Indirect(number),
+            Callee::Handled(number),
+        ])?;
+        Ok(Statement::Call { call, passes, in_loop })
+    }
+
+    fn statement(
+        &self,
+        own: &Function,
+        choices: &mut Vec<Choice>,
+        u: &mut Unstructured<'_>,
+    ) -> Result<Statement> {
+        let value = *u.choose(&[1, 5, 0x1234, 1 << 40])?;
+        let offset = 8 * u.int_in_range(0..=4)?;
+        Ok(match u.int_in_range(0..=21)? {
+            0..=2 => {
+                let operation =
+                    *u.choose(&[Operation::Add, Operation::Xor, Operation::Multiply])?;
+                Statement::Constant(operation, value)
+            }
+            3 => Statement::Float(0x4009_21fb_5444_2d18),
+            4 if !own.shape.extras.is_empty() => {
+                Statement::Extra(u.choose_index(own.shape.extras.len())?)
+            }
+            4..=8 => self.reload(offset, value, u)?,
+            9..=10 => {
+                Statement::Vector { pointer: u.choose_index(2)?, offset: offset / 16 * 16, value }
+            }
+            11 => Statement::Guarded { offset, in_loop: u.arbitrary()? },
+            12 => Statement::Slot { offset, value },
+            13 => Statement::Switch([value, value + 1, value + 2]),
+            14..=16 => self.of_data(value, u)?,
+            17..=20 => self.reload(offset, value, u)?,
+            _ => self.compare(choices, u)?,
+        })
+    }
+
+    fn reload(&self, offset: i32, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
+        let read = u.choose_index(2)?;
+        let written = if u.ratio(1, 8)? { read } else { 1 - read };
+        let other = if u.ratio(3, 4)? { offset } else { 8 * u.int_in_range(0..=4)? };
+        let extra = *u.choose(&[Extra::I64, Extra::I64, Extra::I32, Extra::I8])?;
+        Ok(Statement::Reload { read, written, offsets: [offset, other], value, extra })
+    }
+
+    fn of_data(&self, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
+        let family = u.choose_index(self.data_families.len())?;
+        let members = &self.data_families[family];
+        let data = members[0];
+        let slot = u.choose_index(self.program.data[data].items.len())?;
+        Ok(match self.program.data[data].items[slot] {
+            Item::Number(_) if family > 0 => {
+                let stores = self.program.data[data].writable && u.arbitrary()?;
+                Statement::Number { data, slot, stores }
+            }
+            Item::Data { .. } => Statement::Through { data, slot },
+            Item::Number(_) | Item::Function(_) => Statement::Constant(Operation::Add, value),
+        })
+    }
+
+    /// Compares addresses of functions of a family. What does not matter is taken out later.
+    fn compare(&self, choices: &mut Vec<Choice>, u: &mut Unstructured<'_>) -> Result<Statement> {
+        if self.families.is_empty() {
+            return Ok(Statement::Float(0x3ff0_0000_0000_0000));
+        }
+        let family = u.choose_index(self.families.len())?;
+        choices.extend([Choice::Of(family), Choice::Of(family)]);
+        Ok(Statement::Compare([Address::Code(0), Address::Code(u.choose_index(2)?)]))
+    }
+
+    /// Somebody calls every function, and is called from outside.
+    fn reach_all(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let seen = |program: &Program, function: usize| {
+            let Function { shape, .. } = &program.functions[function];
+            !shape.tail && program.linkage(Part::Function(function)) != Linkage::Local
+        };
+        let all = 0..self.program.functions.len();
+        let entries = all.clone().filter(|&function| seen(&self.program, function));
+        let reached = self.program.reached(entries.map(Part::Function));
+        let family = self.families.len();
+        let linkage = *u.choose(&[Linkage::Export, Linkage::Export, Linkage::Preemptible])?;
+        let mut members = Vec::new();
+        let exact = u.arbitrary()?;
+        for function in all {
+            if reached.contains(&Part::Function(function)) && u.ratio(3, 4)? {
+                continue;
+            }
+            let own = Function {
+                family,
+                shape: Shape { extras: Vec::new(), tail: false },
+                statements: Vec::new(),
+                end: End::Return,
+                facts: Facts::default(),
+                declared: linkage,
+                linkage,
+                attributes: self.attributes(false, u)?,
+            };
+            let shape = self.program.functions[function].shape.clone();
+            let mut passes = self.passes(&own, &shape, u)?;
+            if exact {
+                passes.pointers = [Pointer::Own(0), Pointer::Own(1)];
+            }
+            let call = Statement::Call { call: Callee::Direct(function), passes, in_loop: false };
+            let number = self.program.functions.len();
+            let earliest = self.program.flush_of(Part::Function(function));
+            let flush = match u.ratio(1, 3)? {
+                true => u.int_in_range(earliest..=self.style.flushes - 1)?,
+                false => earliest,
+            };
+            self.program.flushes[flush].defined.push(Part::Function(number));
+            let mix = if exact { 1 } else { u.int_in_range(0..=3)? };
+            let statements = vec![call, Statement::Mix(mix)];
+            self.program.functions.push(Function { statements, ..own });
+            members.push(number);
+        }
+        self.families.push(members);
+        Ok(())
+    }
+}
+
+impl Drawn {
+    /// Defines much of what one flush defines once more in a later one, where it refers to its own, as a
+    /// front end does that makes the same instances again and knows more or less of them.
+    fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let flush = u.int_in_range(1..=self.style.flushes - 1)?;
+        let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };
+        let dense = *u.choose(&[2, 2, 4, 8])?;
+        let mut copies: Vec<(Part, Part)> = Vec::new();
+        let parts = self.program.flushes[source].defined.clone();
+        for part in parts.into_iter().filter(|part| *part != Part::Data(FROZEN)) {
+            if u.ratio(1, dense)? {
+                continue;
+            }
+            let copy = match part {
+                Part::Function(function) => {
+                    let copy = self.program.functions[function].clone();
+                    self.program.functions.push(copy);
+                    Part::Function(self.program.functions.len() - 1)
+                }
+                Part::Data(data) => {
+                    let copy = self.program.data[data].clone();
+                    self.program.data.push(copy);
+                    Part::Data(self.program.data.len() - 1)
+                }
+            };
+            copies.push((part, copy));
+        }
+        let copied = |part: Part| {
+            let copy = copies.iter().find(|(of, _)| *of == part);
+            copy.map_or(part, |(_, copy)| *copy)
+        };
+        let function_of = |part| match part {
+            Part::Function(function) => function,
+            Part::Data(_) => unreachable!("a function has another one as its copy"),
+        };
+        let data_of = |part| match part {
+            Part::Data(data) => data,
+            Part::Function(_) => unreachable!("a data object has another one as its copy"),
+        };
+        let (changes, facts) = (u.ratio(1, 3)?, u.int_in_range(0..=3)?);
+        for &(_, copy) in &copies {
+            match copy {
+                Part::Function(number) => {
+                    let function = &mut self.program.functions[number];
+                    for hole in function.holes() {
+                        match hole {
+                            Hole::Constant(value) if changes && u.ratio(1, 6)? => *value ^= 2,
+                            Hole::Function(callee) => {
+                                *callee = function_of(copied(Part::Function(*callee)));
+                            }
+                            Hole::Data(data) => *data = data_of(copied(Part::Data(*data))),
+                            Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => {}
+                        }
+                    }
+                    let other = self.facts(u)?;
+                    let facts = match facts {
+                        0 | 1 => Facts::default(),
+                        2 if u.arbitrary()? => other,
+                        _ => self.program.functions[number].facts,
+                    };
+                    self.program.functions[number].facts = facts;
+                }
+                Part::Data(number) => {
+                    for item in &mut self.program.data[number].items {
+                        match item {
+                            Item::Number(_) => {}
+                            Item::Function(function) => {
+                                *function = function_of(copied(Part::Function(*function)));
+                            }
+                            Item::Data { data, .. } => *data = data_of(copied(Part::Data(*data))),
+                        }
+                    }
+                }
+            }
+            self.program.flushes[flush].defined.push(copy);
+        }
+        Ok(())
+    }
+}
+
+/// Takes out comparisons of addresses that do not matter, puts definitions into an order, and says when the
+/// program is made ready to run.
+fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
+    forget_comparisons(program);
+    let mixed = u.arbitrary()?;
+    for flush in &mut program.flushes {
+        flush.defined.sort_unstable();
+        if mixed {
+            for last in (1..flush.defined.len()).rev() {
+                flush.defined.swap(last, u.int_in_range(0..=last)?);
+            }
+        }
+        flush.ready = u.ratio(3, 4)?;
+    }
+    program.flushes.last_mut().expect("there is one").ready = true;
+    Ok(())
+}
+
+/// Takes out comparisons of addresses of which merging may change the result.
+pub fn forget_comparisons(program: &mut Program) {
+    let significant: Vec<bool> = program
+        .functions
+        .iter()
+        .map(|function| function.attributes.addresses == Addresses::Significant)
+        .collect();
+    for function in &mut program.functions {
+        function.statements.retain(|statement| match statement {
+            Statement::Compare(addresses) => addresses.iter().all(|address| match address {
+                Address::Code(function) => significant[*function],
+                Address::Slot { .. } => true,
+            }),
+            _ => true,
+        });
+    }
+}
+
+/// A call from outside that keeps the contract, and nothing that it does not ask for.
+fn call(
+    program: &Program,
+    function: usize,
+    contract: &Contract,
+    u: &mut Unstructured<'_>,
+) -> Result<Call> {
+    let null = !contract.valid[0] && !contract.frozen[0] && u.ratio(1, 3)?;
+    let place = |at: usize, u: &mut Unstructured<'_>| -> Result<i64> {
+        let area = AREA * if contract.frozen[at] { 2 } else { at as i64 };
+        Ok(area + if contract.aligned[at] { 0 } else { *u.choose(&[0, 8, 3])? })
+    };
+    let a = place(0, u)?;
+    let mut b = place(1, u)?;
+    // What nobody asked to be apart is at one place, or overlaps.
+    let apart = contract.disjoint || contract.frozen[0] || contract.frozen[1];
+    if !apart && u.ratio(2, 3)? {
+        let aligned = contract.aligned[1];
+        b = match aligned {
+            true => a / 16 * 16,
+            false => a + *u.choose(&[0, 0, 8, 4])?,
+        };
+    }
+    let mut extras = Vec::new();
+    for at in 0..program.functions[function].shape.extras.len() {
+        extras.push(*u.choose(&[3, -5, 1 << 35])? + at as i64);
+    }
+    Ok(Call {
+        function,
+        numbers: [*u.choose(&[0, 1, 2, 2, 3])?, if null { 0 } else { u.int_in_range(0..=2)? }],
+        pointers: [if null { None } else { Some(a) }, Some(b)],
+        extras,
+    })
+}

@@ -1,0 +1,88 @@
+//! Two JITs: a plain one, and one that merges.
+
+use super::define::{Definer, parse, say};
+use super::program::{Call, Part, Program};
+use super::statistics::Statistics;
+use super::{Finding, Host, Run};
+use crate::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_jit::JITModule;
+
+/// Defines the program in both, runs both whenever they are ready, and compares.
+///
+/// # Errors
+///
+/// What differs.
+///
+/// # Panics
+///
+/// If the program is wrong, or the pass panics.
+pub fn check(
+    program: &Program,
+    host: &mut dyn Host,
+    statistics: &mut Statistics,
+) -> Result<(), Finding> {
+    let bodies = parse(program);
+    let [plain, merging] = [(); 2].map(|()| host.jit(program.speed));
+    let options = ModuleOptions { back_end: BackEnd::Jit, ..program.options };
+    let mut plain = Definer::new(plain, program, &bodies, "");
+    let merging = MergingModule::with_options(merging, options);
+    let mut merging = Definer::new(merging, program, &bodies, "");
+    let result = run(program, host, &mut plain, &mut merging);
+    statistics.add_module(program, &merging.module, &merging.ids);
+    host.free(plain.module);
+    if let Ok((jit, _)) = merging.module.into_inner() {
+        host.free(jit);
+    }
+    result
+}
+
+fn run(
+    program: &Program,
+    host: &mut dyn Host,
+    plain: &mut Definer<'_, JITModule>,
+    merging: &mut Definer<'_, MergingModule<JITModule>>,
+) -> Result<(), Finding> {
+    for (flush, moment) in program.flushes.iter().enumerate() {
+        plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
+        let defined = merging
+            .define(flush, &mut |module, part, ids| say(module, program, part, ids))
+            .and_then(|()| merging.module.flush());
+        if let Err(error) = defined {
+            return Err(Finding::new(format!("flush {flush} is refused: {error}")));
+        }
+        if !moment.ready || !program.is_complete(flush) {
+            continue;
+        }
+        plain.module.finalize_definitions().expect("memory can be protected");
+        if let Err(error) = merging.module.finalize_definitions() {
+            return Err(Finding::new(format!("flush {flush} cannot be made ready: {error}")));
+        }
+        let calls: Vec<&Call> = program
+            .calls
+            .iter()
+            .filter(|call| program.flush_of(Part::Function(call.function)) <= flush)
+            .collect();
+        let runs = |code: &dyn Fn(usize) -> *const u8| -> Vec<Run> {
+            calls
+                .iter()
+                .map(|call| Run { code: code(call.function), call: (*call).clone() })
+                .collect()
+        };
+        let expected = host.run(&runs(&|function| {
+            plain.module.get_finalized_function(plain.ids.function(function))
+        }));
+        let results = host.run(&runs(&|function| {
+            merging.module.get_finalized_function(merging.ids.function(function))
+        }));
+        for (at, call) in calls.iter().enumerate() {
+            let (expected, result) = (expected.get(at), results.get(at));
+            assert!(expected.is_some(), "the plain program does not end: {call:?}");
+            if expected != result {
+                return Err(Finding::new(format!(
+                    "after flush {flush}, {call:?} gives {result:?} instead of {expected:?}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}

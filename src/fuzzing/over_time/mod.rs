@@ -1,0 +1,170 @@
+//! Random programs that are defined over time, merged and unmerged, and run.
+//!
+//! A program is defined in one to five flushes, in any order, in a module that merges and in one that
+//! does not; or unit by unit, with the library alone. Then both are called from outside with the same
+//! arguments and memory, and must return the same and leave the same in memory. It is the oracle for
+//! what no plan shows: what one flush keeps of another one.
+//!
+//! * `program` is what a program consists of; `text` is its CLIF;
+//! * `generate` draws one: families of functions that are nearly the same, spread over flushes;
+//! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
+//!   merging is right by definition;
+//! * `define` makes the calls of `Module`; `jit` and `object` are paths by which programs run;
+//! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
+//!
+//! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe.
+
+mod contract;
+mod define;
+mod generate;
+mod jit;
+mod object;
+mod program;
+mod reduce;
+mod statistics;
+mod text;
+
+use arbitrary::{Result, Unstructured};
+use cranelift_jit::JITModule;
+pub use generate::program;
+pub use jit::check as check_jit;
+pub use object::{Image, compare, main_of, objects};
+use program::Part;
+pub use program::{BUFFER, Call, MOST_EXTRAS, Program};
+pub use reduce::reduce;
+pub use statistics::Statistics;
+use std::fmt::{self, Write};
+
+/// A call of compiled code.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The address of the function.
+    pub code: *const u8,
+    /// How it is called.
+    pub call: Call,
+}
+
+/// What a call left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What was returned.
+    pub result: i64,
+    /// A hash of the buffer: [`hash`].
+    pub memory: u64,
+}
+
+/// What only unsafe code can do.
+pub trait Host {
+    /// An empty module for this machine, whose code is optimised or not. Its frames have frame pointers, as
+    /// tail calls need.
+    fn jit(&mut self, speed: bool) -> JITModule;
+    /// Makes these calls, each with a [`buffer`] of its own at a multiple of 64. What the calls write
+    /// elsewhere may be gone in the end. Of calls that do not end, by a signal or in time, and of all
+    /// behind them, there is nothing.
+    fn run(&mut self, runs: &[Run]) -> Vec<Left>;
+    /// Frees a module none of whose code will be called again.
+    fn free(&mut self, jit: JITModule);
+}
+
+/// The memory that a call from outside gets.
+pub fn buffer() -> [u8; BUFFER] {
+    core::array::from_fn(|at| (at * 37 + 11) as u8)
+}
+
+/// A hash of what is left in memory (FNV-1a).
+pub fn hash(buffer: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    buffer.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// The arguments of a call, where its buffer is at this address: as many as the largest function takes.
+pub fn arguments(call: &Call, buffer: i64) -> [i64; 4 + MOST_EXTRAS] {
+    let mut arguments = [0; 4 + MOST_EXTRAS];
+    arguments[..2].copy_from_slice(&call.numbers);
+    for (argument, pointer) in arguments[2..4].iter_mut().zip(call.pointers) {
+        *argument = pointer.map_or(0, |offset| buffer + offset);
+    }
+    arguments[4..][..call.extras.len()].copy_from_slice(&call.extras);
+    arguments
+}
+
+/// What the merged program does and the other one does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// In words.
+    pub what: String,
+}
+
+impl Finding {
+    /// Something that differs.
+    pub fn new(what: String) -> Finding {
+        Finding { what }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Draws a program, and panics if merging it in a JIT changes what it does.
+///
+/// # Errors
+///
+/// If `u` has too few bytes to draw from.
+pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
+    let program = program(u)?;
+    if let Err(finding) = check_jit(&program, host, &mut Statistics::default()) {
+        panic!("{finding}\n{}", print(&program));
+    }
+    Ok(())
+}
+
+/// The program as text: what each flush defines, and the calls.
+pub fn print(program: &Program) -> String {
+    let mut text = String::new();
+    let Program { options, speed, colocated, flushes, calls, interposed, .. } = program;
+    writeln!(text, "; {options:?}\n; speed: {speed}, colocated: {colocated}").unwrap();
+    for (number, flush) in flushes.iter().enumerate() {
+        writeln!(text, "\n;;;; flush {number}, ready: {}", flush.ready).unwrap();
+        for (part, linkage) in &flush.widened {
+            writeln!(text, "; {part:?} is declared {linkage:?}").unwrap();
+        }
+        for &part in &flush.defined {
+            match part {
+                Part::Function(function) => {
+                    let own = &program.functions[function];
+                    writeln!(
+                        text,
+                        "\n; {:?} (first {:?}), {:?}",
+                        own.linkage, own.declared, own.attributes
+                    )
+                    .unwrap();
+                    text += &text::function(program, function);
+                }
+                Part::Data(data) => {
+                    let own = &program.data[data];
+                    let items = match data {
+                        program::FROZEN => "numbers".to_owned(),
+                        _ => format!("{:?}", own.items),
+                    };
+                    writeln!(
+                        text,
+                        "\n; data u1:{data}, {:?}, writable: {}, {:?}: {items}",
+                        own.linkage, own.writable, own.attributes
+                    )
+                    .unwrap();
+                }
+            }
+        }
+    }
+    text.push('\n');
+    for call in calls {
+        writeln!(text, "; {call:?}").unwrap();
+    }
+    if !interposed.is_empty() {
+        writeln!(text, "; interposed: {interposed:?}").unwrap();
+    }
+    text
+}

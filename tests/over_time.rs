@@ -1,0 +1,154 @@
+//! Random programs that are defined over several flushes do the same merged and unmerged.
+//!
+//! Without it, nobody saw that a function of a later flush was merged into one of an earlier flush whose
+//! callee makes promises that only hold there, nor that a later flush passes the address of a function of
+//! which nothing is left.
+//!
+//! | variable | says |
+//! |---|---|
+//! | `CLIF_MERGE_RUNS` | how many programs |
+//! | `CLIF_MERGE_SECONDS` | for how long instead, in all |
+//! | `CLIF_MERGE_SEED` | the first seed |
+//! | `CLIF_MERGE_GO_ON` | findings are only counted |
+
+#[path = "over_time/host.rs"]
+mod host;
+#[path = "over_time/link.rs"]
+mod link;
+#[path = "native/tools.rs"]
+mod tools;
+
+use arbitrary::Unstructured;
+use cranelift_mergefunc::fuzzing::over_time::{
+    self, Finding, Program, Statistics, check_jit, print,
+};
+use cranelift_mergefunc::fuzzing::support::Rng;
+use link::{Kind, Linker};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+/// Bytes that a program is drawn from.
+const BYTES: usize = 8192;
+
+fn draw(seed: u64) -> Program {
+    let bytes = Rng::new(seed).bytes(BYTES);
+    over_time::program(&mut Unstructured::new(&bytes)).expect("a program")
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
+}
+
+thread_local! {
+    /// Whether a panic is a finding, which is told with the program.
+    static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A check, with panics of the pass as findings.
+fn checked(
+    program: &Program,
+    check: &mut dyn FnMut(&Program) -> Result<(), Finding>,
+) -> Result<(), Finding> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CHECKED.get() {
+                hook(panic);
+            }
+        }));
+    });
+    IS_CHECKED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| check(program))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        Err(Finding::new(format!("panic: {text}")))
+    });
+    IS_CHECKED.set(false);
+    result
+}
+
+/// What a path makes of some programs: what differs, by their numbers.
+type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)> + 'a;
+
+/// Runs programs of consecutive seeds, so many or for as long as is asked for, some at once, and fails with
+/// the first one that is merged wrongly, made smaller.
+fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
+    let start = Instant::now();
+    let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
+    let count =
+        variable("CLIF_MERGE_RUNS").unwrap_or(if time.is_some() { u64::MAX } else { count });
+    let first = variable("CLIF_MERGE_SEED").unwrap_or(0);
+    let goes_on = std::env::var_os("CLIF_MERGE_GO_ON").is_some();
+    let mut statistics = Statistics::default();
+    let mut found = 0;
+    let mut seeds = (first..first.saturating_add(count)).peekable();
+    while seeds.peek().is_some() && time.is_none_or(|time| start.elapsed() < time) {
+        let seeds: Vec<u64> = seeds.by_ref().take(at_once as usize).collect();
+        let programs: Vec<Program> = seeds.iter().map(|seed| draw(*seed)).collect();
+        let programs: Vec<&Program> = programs.iter().collect();
+        for (at, finding) in path(&programs, &mut statistics) {
+            found += 1;
+            let (seed, elapsed) = (seeds[at], start.elapsed().as_secs_f64());
+            if goes_on {
+                let line = finding.what.lines().next().unwrap_or("");
+                println!("seed {seed} after {elapsed:.1} s: {line}");
+                continue;
+            }
+            let mut last = finding.clone();
+            let kind = |finding: &Finding| finding.what.starts_with("panic");
+            let smallest = over_time::reduce(programs[at], tries, &mut |program| {
+                let findings = path(&[program], &mut Statistics::default());
+                match findings.into_iter().find(|(_, other)| kind(other) == kind(&finding)) {
+                    Some((_, other)) => last = other,
+                    None => return false,
+                }
+                true
+            });
+            panic!(
+                "seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}",
+                print(&smallest)
+            );
+        }
+    }
+    println!("{statistics}{:>9.1} seconds", start.elapsed().as_secs_f64());
+    assert_eq!(found, 0, "findings");
+    statistics
+}
+
+#[test]
+fn jit() {
+    let mut host = host::ThisMachine;
+    run(100, 1, 3000, &mut |programs, statistics| {
+        let mut check = |program: &Program| check_jit(program, &mut host, statistics);
+        let results = programs.iter().map(|program| checked(program, &mut check));
+        results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
+    });
+}
+
+fn linked(linker: &Linker, count: u64, kinds: &[Kind]) -> Statistics {
+    let mut batch = 0;
+    run(count, 24, 400, &mut |programs, statistics| {
+        // What is made smaller is linked as it was.
+        batch += usize::from(programs.len() > 1 || batch == 0);
+        linker.check(programs, kinds[(batch - 1) % kinds.len()], statistics)
+    })
+}
+
+#[test]
+fn object() {
+    linked(&Linker::x86_64(), 96, &[Kind::Static, Kind::Pie]);
+}
+
+#[test]
+fn interposed() {
+    linked(&Linker::x86_64(), 96, &[Kind::Shared]);
+}
+
+#[test]
+fn aarch64() {
+    linked(&Linker::aarch64(), 24, &[Kind::Static, Kind::Shared]);
+}
