@@ -28,7 +28,7 @@ use cranelift_codegen::isa::TargetIsa;
 pub(crate) use rules::apply as apply_rules;
 
 /// After so many rounds a function that still changes is left as it is. Functions that front ends make take
-/// two or three: one that changes something, and one that finds nothing more.
+/// one to four, the last of which finds nothing more.
 const MAX_ROUNDS: usize = 16;
 
 /// The body that is compared.

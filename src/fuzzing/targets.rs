@@ -16,8 +16,8 @@ use crate::fuzzing::permute::{Facts, permuted};
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::recipes::{Member, Unit};
 use crate::fuzzing::sabotage::{Fault, planted};
-use crate::fuzzing::support::{Rng, walk_all};
-use crate::{Encoding, Options, Plan, Prebucket, Prove, stands_for, structural_hash};
+use crate::fuzzing::support::{Rng, any_isa, walk_all};
+use crate::{Canonicalize, Encoding, Options, Plan, Prebucket, Prove, stands_for, structural_hash};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
 use std::cmp::Ordering;
@@ -234,6 +234,10 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
         GeneratedUnit::draw(u, &Profile::runnable(Machine::host()));
     if about.iter().any(|about| !about.runnable) {
         return Ok(Tally::default());
+    }
+    if seed % 8 == 2 {
+        // What runs in place of what was merged is a canonical body.
+        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
     }
     let mut called = vec![true; unit.functions.len()];
     if seed % 2 == 1 {

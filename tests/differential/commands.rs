@@ -17,8 +17,10 @@ use cranelift_mergefunc::fuzzing::differential::{
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
 use cranelift_mergefunc::fuzzing::recipes::Member;
-use cranelift_mergefunc::fuzzing::support::{clif_files, free};
-use cranelift_mergefunc::{Attributes, Options, Prebucket, Target, cranelift_codegen};
+use cranelift_mergefunc::fuzzing::support::{any_isa, clif_files, free};
+use cranelift_mergefunc::{
+    Attributes, Canonicalize, Options, Prebucket, Target, cranelift_codegen,
+};
 use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,9 +136,10 @@ fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()>
 
 /// Both sides of a file: each command calls its function and the twin. `None` if nothing merges, or
 /// an argument cannot be passed.
-fn comparison(file: &File, target: Target) -> Option<Comparison> {
+fn comparison(file: &File, target: Target, how: Canonicalize<'_>) -> Option<Comparison> {
     // Twins have other numbers of values.
-    let options = Options { target, prebucket: Prebucket::WalkAll, ..Options::default() };
+    let walk_all = Prebucket::WalkAll;
+    let options = Options { target, prebucket: walk_all, canonicalize: how, ..Options::default() };
     let unit = Parts { functions: &file.functions, data: &[], options: &options, code_size: None };
     let mut comparison = Comparison::new(&unit, 0, Effort { inputs: 1, fuel: 0 })?;
     let half = file.functions.len() / 2;
@@ -205,7 +208,7 @@ fn run_commands() {
     let (files, left_out) = files("x86_64");
     let (mut tally, mut cannot) = (Tally::default(), 0);
     for file in &files {
-        let Some(comparison) = comparison(file, Target::x86_64()) else {
+        let Some(comparison) = comparison(file, Target::x86_64(), Canonicalize::None) else {
             tally.idle += 1;
             continue;
         };
@@ -227,6 +230,35 @@ fn run_commands() {
     assert!(tally.units > 0 && tally.merged > 0, "{tally}");
 }
 
+/// What runs in place of a function and its twin is their canonical body.
+#[test]
+fn run_commands_of_canonical_bodies() {
+    let (files, left_out) = files("x86_64");
+    let (mut tally, mut cannot) = (Tally::default(), 0);
+    for file in &files {
+        let how = Canonicalize::Optimize(any_isa());
+        let Some(comparison) = comparison(file, Target::x86_64(), how) else {
+            tally.idle += 1;
+            continue;
+        };
+        let Comparison { programs, invocations, .. } = &comparison;
+        for level in [Level::None, Level::Speed] {
+            let outcomes = [0, 1].map(|side| {
+                let run = || Host::new().run(level, &programs[side], &invocations[side]);
+                catch_unwind(AssertUnwindSafe(run)).ok()
+            });
+            match &outcomes {
+                [Some(before), Some(after)] => tally += judge(file, &comparison, [before, after]),
+                // What the back end cannot compile can be gone from the canonical body.
+                [None, _] => cannot += 1,
+                [Some(_), None] => panic!("{}: the canonical body does not", file.path.display()),
+            }
+        }
+    }
+    eprintln!("canonical: {tally}; left out {left_out:?}, {cannot} do not compile");
+    assert!(tally.units > 0 && tally.merged > 0, "{tally}");
+}
+
 #[test]
 fn run_commands_on_aarch64() {
     let (files, left_out) = files("aarch64");
@@ -234,7 +266,7 @@ fn run_commands_on_aarch64() {
     let mut batch = Batch::default();
     let mut compared = Vec::new();
     for file in &files {
-        let Some(comparison) = comparison(file, Target::aarch64(false)) else {
+        let Some(comparison) = comparison(file, Target::aarch64(false), Canonicalize::None) else {
             tally.idle += 1;
             continue;
         };

@@ -64,12 +64,12 @@ impl Compiled<'_> {
                 Disposition::Redirect { .. } | Disposition::Alias { .. } => 0,
                 Disposition::Thunk { to } => {
                     let signature = &own?.body.signature;
-                    let (told, to) = (plan.thunk_arguments(function), plan.entry(to).symbol());
-                    match options.target.thunk_code(signature, &told, to) {
+                    let (passed, to) = (plan.thunk_arguments(function), plan.entry(to).symbol());
+                    match options.target.thunk_code(signature, &passed, to) {
                         Some(code) => code.size(),
                         None => {
                             let how = options.call_thunks.expect("is allowed");
-                            self.size(&call_thunk(name, signature, &told, to, &how))?
+                            self.size(&call_thunk(name, signature, &passed, to, &how))?
                         }
                     }
                 }
