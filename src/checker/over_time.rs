@@ -385,6 +385,14 @@ impl Prover<'_> {
                 learned.functions.push((entry.symbol().clone(), known));
             }
         }
+        for shared in plan.shared_bodies() {
+            // A function of its own, which does what the one does whose body it took.
+            if let Ok(known) = self.known_function(shared.body_of) {
+                let face = Face::of_function(plan, shared.function);
+                let symbol = plan.entry(shared.function).symbol().clone();
+                learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
+            }
+        }
         for (data, entry) in plan.data_entries().take(plan.numbering.data) {
             let known = Arc::new(self.known_data(data));
             learned.data.push((entry.symbol().clone(), known));
