@@ -157,11 +157,15 @@ impl Simulation<'_> {
                 tables::access(self, *p, *q)
             }
             (
-                I::LoadNoOffset { opcode: _, arg: x, flags: p },
+                I::LoadNoOffset { opcode, arg: x, flags: p },
                 I::LoadNoOffset { opcode: _, arg: y, flags: q },
             ) => {
                 self.value(*x, *y)?;
-                tables::access(self, *p, *q)
+                match opcode {
+                    // Of constants it is one, and has no counterpart where bodies have extra arguments.
+                    Opcode::Bitcast => tables::conversion(self, *p, *q),
+                    _ => tables::access(self, *p, *q),
+                }
             }
             (I::MultiAry { opcode: _, args: x }, I::MultiAry { opcode: _, args: y }) => {
                 self.values(x.as_slice(lists.0), y.as_slice(lists.1))

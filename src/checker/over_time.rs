@@ -12,7 +12,7 @@
 use super::refutation::{Mismatch, Refutation};
 use super::terms::Told;
 use super::trace::{Feed, Promise, Trace, promises_allow};
-use super::unit::{InUnit, Prover, code, is_gone, refuted, sorted};
+use super::unit::{InUnit, Prover, is_gone, refuted, sorted};
 use super::{Symbols, Use};
 use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
@@ -114,6 +114,13 @@ fn here(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
 /// A data object of the unit.
 fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
     plan.data(symbol).filter(|data| data.index() < plan.numbering.data)
+}
+
+/// Where the calls of an eliminated function go, and what they pass: to code, which can be a thunk itself.
+fn target(plan: &Plan, function: FunctionIndex) -> (&UserExternalName, Vec<Told>) {
+    let to = plan.entry(function).disposition().representative().unwrap_or(function);
+    let arguments = plan.thunk_arguments(function);
+    (plan.entry(to).symbol(), arguments.iter().map(Told::from).collect())
 }
 
 /// What is kept of a function or data object.
@@ -326,9 +333,8 @@ impl Prover<'_> {
 
     /// Proves that what the plan says of a function that an earlier unit eliminated is what became of it.
     pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
-        let (to, told) = code(self.plan, function);
+        let (to, told) = target(self.plan, function);
         let symbol = self.plan.entry(function).symbol();
-        let to = self.plan.entry(to).symbol();
         // What its calls reach is what was proved of it then.
         let is_so = self.memory.gone.get(symbol).is_some_and(|gone| {
             let signature = self.plan.eliminated.signature(function);
@@ -362,8 +368,8 @@ impl Prover<'_> {
             if let Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } =
                 entry.disposition()
             {
-                let (to, told) = code(plan, function);
-                let to = plan.entry(to).symbol().clone();
+                let (to, told) = target(plan, function);
+                let to = to.clone();
                 let signature = Arc::new(self.bodies.body(function).signature.clone());
                 learned.gone.push((entry.symbol().clone(), Gone { to, told, signature }));
             }

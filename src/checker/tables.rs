@@ -193,6 +193,28 @@ fn behaviour(
     simulation.same(&order(kept), &order(original), Mismatch::ByteOrder)
 }
 
+/// Two conversions by way of memory that nobody else sees: the same order of bytes.
+pub(super) fn conversion(
+    simulation: &mut Simulation<'_>,
+    kept: MemFlags,
+    original: MemFlags,
+) -> Checked {
+    both_flags(simulation, kept, original).map(drop)
+}
+
+fn both_flags(
+    simulation: &mut Simulation<'_>,
+    kept: MemFlags,
+    original: MemFlags,
+) -> Result<(MemFlagsData, MemFlagsData), Mismatch> {
+    let Claim { kept: a, original: b, .. } = *simulation.claim;
+    let (Some(p), Some(q)) = (mem_flags(a, kept), mem_flags(b, original)) else {
+        return Err(Mismatch::Undefined);
+    };
+    behaviour(simulation, p, q)?;
+    Ok((p, q))
+}
+
 /// Two memory accesses: the same behaviour, and no promise that the original does not make.
 pub(super) fn access(
     simulation: &mut Simulation<'_>,
@@ -200,10 +222,7 @@ pub(super) fn access(
     original: MemFlags,
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let (Some(p), Some(q)) = (mem_flags(a, kept), mem_flags(b, original)) else {
-        return Err(Mismatch::Undefined);
-    };
-    behaviour(simulation, p, q)?;
+    let (p, q) = both_flags(simulation, kept, original)?;
     let made = promises(p).into_iter().zip(promises(q)).all(|(kept, made)| !kept || made);
     require(made, Mismatch::Promise)?;
     let regions = (valid_region(a, p), valid_region(b, q));

@@ -16,6 +16,7 @@ use super::simulation::{Checked, Simulation, require, resolve};
 use super::{Claim, Mismatch, Themselves, Use};
 use crate::options::Options;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use cranelift_codegen::ir::{
@@ -28,10 +29,11 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 pub(super) struct Promise {
     /// `aligned`, `readonly`, `can_move`.
     pub flags: [bool; 3],
-    /// A number that tells the alias region from the other regions of the same code, and what the embedder
-    /// calls it.
-    pub region: Option<(u32, u32)>,
+    pub region: Option<Region>,
 }
+
+/// A number that tells an alias region from the other regions of the same code, and what the embedder calls it.
+type Region = (u32, u32);
 
 /// What a function does, for comparing it with one that is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +72,7 @@ pub(super) fn promises_allow(kept: &[Promise], original: &[Promise]) -> bool {
         return false;
     }
     // The region of the one at each region of the other, or at none.
-    let mut at: alloc::collections::BTreeMap<Option<(u32, u32)>, Option<(u32, u32)>> =
-        Default::default();
+    let mut at: BTreeMap<Option<Region>, Option<Region>> = BTreeMap::new();
     kept.iter().zip(original).all(|(kept, original)| {
         let made = kept.flags.iter().zip(original.flags).all(|(kept, made)| !kept || made);
         let one = *at.entry(original.region).or_insert(kept.region) == kept.region;
