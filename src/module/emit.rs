@@ -4,6 +4,7 @@
 //! gets another place later), or not. Everything that refers to functions and data is sent to where
 //! they are now. Nothing is decided here.
 
+use super::audit::Names;
 use super::flush::{SHARED, Unit};
 use super::{
     BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
@@ -18,6 +19,7 @@ use crate::summary::address_uses;
 use crate::target::ThunkReloc;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -148,11 +150,12 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), back_end));
         let referrer = Referrer::of(self.functions[function].stands_for_others);
-        let call = |name: &UserExternalName| {
-            let symbol = self.called(name, referrer)?;
-            Some(CallTarget { symbol, arguments: self.told(name).into() })
-        };
+        let names = self.audits().then(|| Names::of(&func));
+        let call = |name: &UserExternalName| self.called(name, referrer);
         redirect(&mut func, &call, &|symbol| self.addressed(symbol, referrer));
+        if let Some(names) = names {
+            self.audited(&symbol(function), self.check_body(&names, &func))?;
+        }
         self.observe_references(&func);
         let With { context, want_disasm, mut control_plane } = with;
         let mut own = core::mem::replace(&mut self.context, Context::new());
@@ -181,17 +184,24 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// What a call of `name` should call, if something else.
-    fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<UserExternalName> {
+    /// What a call of `name` should call, if something else, and what it passes to that.
+    fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<CallTarget> {
         if name.namespace != 0 {
-            return self.addressed(name, referrer);
+            let symbol = self.addressed(name, referrer)?;
+            return Some(CallTarget { symbol, arguments: Arc::default() });
         }
         let function = FuncId::from_u32(name.index);
-        let target = match referrer {
-            Referrer::One => self.call_target(function),
-            Referrer::Several => self.shared_call_target(function),
-        };
-        target.map(symbol)
+        if let Some(body) = self.call_target(function) {
+            return Some(CallTarget { symbol: symbol(body), arguments: self.told(name).into() });
+        }
+        match referrer {
+            Referrer::One => None,
+            // By a name of its own, whose code passes what there is to pass.
+            Referrer::Several => self
+                .local_names
+                .get(&function)
+                .map(|&name| CallTarget { symbol: symbol(name), arguments: Arc::default() }),
+        }
     }
 
     /// What an address of `name` should be one of, if of something else.
@@ -286,6 +296,11 @@ impl<M: Module> MergingModule<M> {
         to: FuncId,
     ) -> ModuleResult<()> {
         let told = self.told(&symbol(function));
+        if self.audits() {
+            let to = symbol(to);
+            let mut named = told.iter().filter_map(Argument::symbol).chain([&to]);
+            self.audited(&symbol(function), named.try_for_each(|name| self.check_symbol(name)))?;
+        }
         let isa = self.inner.isa();
         let size = match self.target.thunk_code(signature, &told, &symbol(to)) {
             Some(code) => {
@@ -331,10 +346,17 @@ impl<M: Module> MergingModule<M> {
         bytes: &[u8],
         relocs: &[ModuleReloc],
     ) -> ModuleResult<()> {
-        let relocs: Vec<ModuleReloc> = relocs
+        let before = relocs;
+        let relocs: Vec<ModuleReloc> = before
             .iter()
             .map(|reloc| ModuleReloc { name: self.pointer_to(&reloc.name), ..reloc.clone() })
             .collect();
+        if self.audits() {
+            let mut pairs = before.iter().zip(&relocs);
+            let found =
+                pairs.try_for_each(|(before, after)| self.check_pointer(&before.name, &after.name));
+            self.audited(&symbol(function), found)?;
+        }
         for reloc in &relocs {
             if let ModuleRelocTarget::User { namespace, index } = reloc.name {
                 self.observe_pointer(namespace, index);
@@ -389,11 +411,12 @@ impl<M: Module> MergingModule<M> {
             }
             let is_representative = entry.reason() == crate::Reason::Representative;
             let referrer = Referrer::of(is_representative || self.data[id].stands_for_others);
-            for target in description.function_decls.values_mut() {
-                *target = self.retargeted(target, referrer);
-            }
-            for target in description.data_decls.values_mut() {
-                *target = self.retargeted(target, referrer);
+            let functions = description.function_decls.values_mut();
+            for target in functions.chain(description.data_decls.values_mut()) {
+                let before = core::mem::replace(target, self.retargeted(target, referrer));
+                if self.audits() {
+                    self.audited(&data_symbol(id), self.check_pointer(&before, target))?;
+                }
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());
             for target in decls {

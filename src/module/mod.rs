@@ -8,6 +8,7 @@
 //!
 //! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
 //! * `flush` is the list of phases: plan, place, and `emit`;
+//! * `audit` looks at what is about to be emitted;
 //! * `options` is what is decided by the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
@@ -16,6 +17,7 @@
 
 #![expect(clippy::result_large_err, reason = "the error is that of cranelift-module")]
 
+mod audit;
 mod emit;
 mod flush;
 #[cfg(feature = "jit")]
@@ -408,14 +410,9 @@ impl<M: Module> MergingModule<M> {
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
     }
 
-    /// The same for calls in a body that stands for several functions. They call functions that are
-    /// equal, each its own, so nothing that takes the place of one of those may be called.
-    fn shared_call_target(&self, function: FuncId) -> Option<FuncId> {
-        self.call_target(function).or_else(|| self.local_names.get(&function).copied())
-    }
-
-    /// The same for addresses in what stands for several functions or data objects. Where addresses
-    /// matter, all of them name this function.
+    /// The same in what stands for several functions or data objects, each of which names one of its own that is
+    /// equal: nothing that takes the place of one of those may be named. Where addresses matter, all of them name
+    /// this function.
     fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
             let local = self.local_names.get(&function).copied();

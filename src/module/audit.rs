@@ -1,0 +1,213 @@
+//! What is about to be emitted, looked at once more: every reference leads to code or data that is there, under a
+//! symbol that means what the front end meant.
+//!
+//! The checker proves a plan; what the wrapper makes of it comes afterwards: symbols of earlier flushes, names that
+//! cannot be interposed, thunks that come late. This module knows nothing of how references are sent along. It asks,
+//! of code as it will be compiled, what each symbol leads to by now, and compares that with what the symbol that
+//! stood there leads to. It is asked where the checker is ([`ModuleOptions::prove`](super::ModuleOptions::prove)).
+//!
+//! It does *not* look into machine code.
+
+use super::{FunctionState, MergingModule};
+use crate::apply::user_symbol;
+use crate::argument::Argument;
+use crate::options::Prove;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_entity::EntityRef;
+use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleRelocTarget, ModuleResult};
+
+/// What the imports of a function name: before it is rewritten.
+pub(super) struct Names {
+    /// Symbols and how many parameters they are called with.
+    functions: Vec<Option<(UserExternalName, usize)>>,
+    globals: Vec<Option<UserExternalName>>,
+}
+
+impl Names {
+    pub fn of(func: &Function) -> Names {
+        let functions = func.dfg.ext_funcs.values().map(|callee| {
+            let symbol = user_symbol(func, &callee.name)?.clone();
+            Some((symbol, func.dfg.signatures.get(callee.signature)?.params.len()))
+        });
+        let globals = func.global_values.values().map(|gv| match gv {
+            GlobalValueData::Symbol { name, .. } => user_symbol(func, name).cloned(),
+            GlobalValueData::VMContext
+            | GlobalValueData::Load { .. }
+            | GlobalValueData::IAddImm { .. }
+            | GlobalValueData::DynScaleTargetConst { .. } => None,
+        });
+        Names { functions: functions.collect(), globals: globals.collect() }
+    }
+}
+
+impl<M: Module> MergingModule<M> {
+    /// Whether what is emitted is to be looked at.
+    pub(super) fn audits(&self) -> bool {
+        match self.options.prove {
+            Prove::Always => true,
+            Prove::Debug => cfg!(debug_assertions),
+            Prove::Never => false,
+        }
+    }
+
+    /// The code that runs when `function` is called, and what is passed to it behind the function's own arguments.
+    fn reached(&self, function: FuncId) -> (FuncId, &[Argument]) {
+        let (mut at, mut passed): (FuncId, &[Argument]) = (function, &[]);
+        let named = self.local_names.iter().find(|(_, name)| **name == function);
+        if let Some((&named, _)) = named {
+            at = named;
+        }
+        while let FunctionState { body, told, .. } = &self.functions[at]
+            && let Some(body) = body.expand()
+        {
+            if !told.is_empty() {
+                passed = told;
+            }
+            at = body;
+        }
+        (at, passed)
+    }
+
+    fn data_reached(&self, data: DataId) -> DataId {
+        let named = self.local_data_names.iter().find(|(_, name)| **name == data);
+        let mut at = named.map_or(data, |(&named, _)| named);
+        while let Some(body) = self.data[at].body.expand() {
+            at = body;
+        }
+        at
+    }
+
+    /// Whether code or data is found under a symbol, now or when the wrapped module is finished.
+    fn is_there(&self, symbol: &UserExternalName) -> bool {
+        match symbol.namespace {
+            0 => {
+                let FunctionState { became, gone, told, .. } =
+                    &self.functions[FuncId::from_u32(symbol.index)];
+                // A symbol that is put at the place of another one passes nothing.
+                !(became.has_no_code() && (*gone || !told.is_empty()))
+            }
+            1 => !self.data[DataId::from_u32(symbol.index)].gone,
+            _ => false,
+        }
+    }
+
+    /// Looks at one reference. `extra` are the arguments that calls pass behind those that there were; `None` if
+    /// it is an address.
+    fn check_reference(
+        &self,
+        before: &UserExternalName,
+        after: &UserExternalName,
+        extra: Option<usize>,
+    ) -> Result<(), String> {
+        if !self.is_there(after) {
+            return Err(format!("{after}, in place of {before}, leads nowhere"));
+        }
+        if before == after && extra.unwrap_or(0) == 0 {
+            return Ok(());
+        }
+        let same = match (before.namespace, after.namespace) {
+            (0, 0) => {
+                let [before, after] = [before, after].map(|name| FuncId::from_u32(name.index));
+                let ((meant, passed), (found, thunk)) = (self.reached(before), self.reached(after));
+                let passes = match extra.unwrap_or(0) {
+                    0 => thunk == passed,
+                    extra => thunk.is_empty() && extra == passed.len(),
+                };
+                meant == found && passes
+            }
+            (1, 1) => {
+                let [before, after] = [before, after].map(|name| DataId::from_u32(name.index));
+                self.data_reached(before) == self.data_reached(after)
+            }
+            // What a plan adds is named by the plan before.
+            (namespace, 0) => namespace == super::flush::SHARED,
+            _ => false,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(format!("{after} does not mean what {before} means")),
+        }
+    }
+
+    /// Looks at a function that named `before` and is compiled as it is now.
+    pub(super) fn check_body(&self, before: &Names, func: &Function) -> Result<(), String> {
+        let Names { functions, globals } = before;
+        for (func_ref, callee) in func.dfg.ext_funcs.iter() {
+            let Some(after) = user_symbol(func, &callee.name) else {
+                continue;
+            };
+            match functions.get(func_ref.index()) {
+                Some(Some((before, params))) => {
+                    let signature = func.dfg.signatures.get(callee.signature);
+                    let now = signature.map_or(0, |signature| signature.params.len());
+                    self.check_reference(before, after, Some(now.saturating_sub(*params)))?;
+                }
+                Some(None) => return Err(format!("{after} was no reference")),
+                None => self.check_symbol(after)?,
+            }
+        }
+        for (gv, data) in func.global_values.iter() {
+            let GlobalValueData::Symbol { name, .. } = data else {
+                continue;
+            };
+            let Some(after) = user_symbol(func, name) else {
+                continue;
+            };
+            match globals.get(gv.index()) {
+                Some(Some(before)) => self.check_reference(before, after, None)?,
+                Some(None) => return Err(format!("{after} was no reference")),
+                None => self.check_symbol(after)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a reference that was not there before.
+    pub(super) fn check_symbol(&self, after: &UserExternalName) -> Result<(), String> {
+        match self.is_there(after) {
+            true => Ok(()),
+            false => Err(format!("{after} leads nowhere")),
+        }
+    }
+
+    /// Looks at a pointer of a data object, or of code that came as bytes.
+    pub(super) fn check_pointer(
+        &self,
+        before: &ModuleRelocTarget,
+        after: &ModuleRelocTarget,
+    ) -> Result<(), String> {
+        let symbol = |target: &ModuleRelocTarget| match *target {
+            ModuleRelocTarget::User { namespace, index } => {
+                Some(UserExternalName::new(namespace, index))
+            }
+            ModuleRelocTarget::LibCall(_)
+            | ModuleRelocTarget::KnownSymbol(_)
+            | ModuleRelocTarget::FunctionOffset(..) => None,
+        };
+        match (symbol(before), symbol(after)) {
+            (Some(before), Some(after)) => self.check_reference(&before, &after, None),
+            (None, None) => Ok(()),
+            (Some(_), None) | (None, Some(_)) => Err("a pointer is one no more".to_string()),
+        }
+    }
+
+    /// A panic or an error, if what is about to be emitted for a function or data object is wrong: a bug of this
+    /// crate.
+    pub(super) fn audited(
+        &self,
+        of: &UserExternalName,
+        found: Result<(), String>,
+    ) -> ModuleResult<()> {
+        let Err(wrong) = found else {
+            return Ok(());
+        };
+        let wrong = format!("what is emitted for {of} is wrong: {wrong}: a bug of this crate");
+        match self.options.prove {
+            Prove::Debug | Prove::Never => panic!("{wrong}"),
+            Prove::Always => Err(ModuleError::Backend(anyhow::anyhow!(wrong))),
+        }
+    }
+}
