@@ -20,7 +20,7 @@ mod tools;
 
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fuzzing::over_time::{
-    self, Finding, Program, Statistics, check_jit, print,
+    self, Finding, Host, Program, Statistics, check_jit, check_library, print,
 };
 use cranelift_mergefunc::fuzzing::support::Rng;
 use link::{Kind, Linker};
@@ -45,6 +45,8 @@ fn variable(name: &str) -> Option<u64> {
 thread_local! {
     /// Whether a panic is a finding, which is told with the program.
     static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
+    /// Where the last one was.
+    static PLACE: Cell<Option<String>> = const { Cell::new(None) };
 }
 
 /// A check, with panics of the pass as findings.
@@ -55,17 +57,16 @@ fn checked(
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !IS_CHECKED.get() {
-                hook(panic);
-            }
+        std::panic::set_hook(Box::new(move |panic| match IS_CHECKED.get() {
+            true => PLACE.set(panic.location().map(ToString::to_string)),
+            false => hook(panic),
         }));
     });
     IS_CHECKED.set(true);
     let result = catch_unwind(AssertUnwindSafe(|| check(program))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        Err(Finding::new(format!("panic: {text}")))
+        Err(Finding::new(format!("panic at {}: {text}", PLACE.take().unwrap_or_default())))
     });
     IS_CHECKED.set(false);
     result
@@ -99,7 +100,7 @@ fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistic
                 continue;
             }
             let mut last = finding.clone();
-            let kind = |finding: &Finding| finding.what.starts_with("panic");
+            let kind = |finding: &Finding| finding.what.split(' ').next().map(str::to_owned);
             let smallest = over_time::reduce(programs[at], tries, &mut |program| {
                 let findings = path(&[program], &mut Statistics::default());
                 match findings.into_iter().find(|(_, other)| kind(other) == kind(&finding)) {
@@ -119,14 +120,26 @@ fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistic
     statistics
 }
 
-#[test]
-fn jit() {
+/// A check of one program.
+type Check = fn(&Program, &mut dyn Host, &mut Statistics) -> Result<(), Finding>;
+
+fn here(count: u64, check: Check) -> Statistics {
     let mut host = host::ThisMachine;
-    run(100, 1, 3000, &mut |programs, statistics| {
-        let mut check = |program: &Program| check_jit(program, &mut host, statistics);
+    run(count, 1, 3000, &mut |programs, statistics| {
+        let mut check = |program: &Program| check(program, &mut host, statistics);
         let results = programs.iter().map(|program| checked(program, &mut check));
         results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
-    });
+    })
+}
+
+#[test]
+fn jit() {
+    here(100, check_jit);
+}
+
+#[test]
+fn library() {
+    here(100, check_library);
 }
 
 fn linked(linker: &Linker, count: u64, kinds: &[Kind]) -> Statistics {
