@@ -25,6 +25,7 @@ use cranelift_mergefunc::fuzzing::over_time::{
 use cranelift_mergefunc::fuzzing::support::Rng;
 use link::{Kind, Linker};
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -77,12 +78,15 @@ type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)>
 
 /// Runs programs of consecutive seeds, so many or for as long as is asked for, some at once, and fails with
 /// the first one that is merged wrongly, made smaller.
-fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
+fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
     let start = Instant::now();
     let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
-    let count =
-        variable("CLIF_MERGE_RUNS").unwrap_or(if time.is_some() { u64::MAX } else { count });
-    let first = variable("CLIF_MERGE_SEED").unwrap_or(0);
+    let first = variable("CLIF_MERGE_SEED").unwrap_or(seeds.start);
+    let count = match time {
+        Some(_) => u64::MAX,
+        None => seeds.end - seeds.start,
+    };
+    let count = variable("CLIF_MERGE_RUNS").unwrap_or(count);
     let goes_on = std::env::var_os("CLIF_MERGE_GO_ON").is_some();
     let mut statistics = Statistics::default();
     let mut found = 0;
@@ -123,28 +127,59 @@ fn run(count: u64, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistic
 /// A check of one program.
 type Check = fn(&Program, &mut dyn Host, &mut Statistics) -> Result<(), Finding>;
 
-fn here(count: u64, check: Check) -> Statistics {
+fn here(seeds: Range<u64>, check: Check) -> Statistics {
     let mut host = host::ThisMachine;
-    run(count, 1, 3000, &mut |programs, statistics| {
+    run(seeds, 1, 3000, &mut |programs, statistics| {
         let mut check = |program: &Program| check(program, &mut host, statistics);
         let results = programs.iter().map(|program| checked(program, &mut check));
         results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
     })
 }
 
+/// What programs must consist of, and what must become of them, by every path: the generator is of no use
+/// if something of that is lost.
+const OCCURS: [&str; 22] = [
+    "functions with two alias regions",
+    "functions for tail calls",
+    "functions with parameters on the stack",
+    "declared again with a wider linkage",
+    "calls from outside with pointers that alias",
+    "direct calls",
+    "calls with handlers",
+    "calls by address",
+    "calls through tables",
+    "tail calls",
+    "comparisons of addresses",
+    "uses of data objects",
+    "uses of memory",
+    "kept",
+    "redirected",
+    "aliases",
+    "thunks",
+    "merged into an earlier flush",
+    "merged with extra arguments",
+    "parameterised or private bodies",
+    "merged data objects",
+    "flushes",
+];
+
+// Each range has a seed that found something.
+
 #[test]
 fn jit() {
-    here(100, check_jit);
+    let statistics = here(860..1000, check_jit);
+    statistics.assert_occurred(&OCCURS);
+    statistics.assert_occurred(&["thunks to an earlier flush"]);
 }
 
 #[test]
 fn library() {
-    here(100, check_library);
+    here(100..220, check_library).assert_occurred(&OCCURS);
 }
 
-fn linked(linker: &Linker, count: u64, kinds: &[Kind]) -> Statistics {
+fn linked(linker: &Linker, seeds: Range<u64>, kinds: &[Kind]) -> Statistics {
     let mut batch = 0;
-    run(count, 24, 400, &mut |programs, statistics| {
+    run(seeds, 24, 400, &mut |programs, statistics| {
         // What is made smaller is linked as it was.
         batch += usize::from(programs.len() > 1 || batch == 0);
         linker.check(programs, kinds[(batch - 1) % kinds.len()], statistics)
@@ -153,15 +188,17 @@ fn linked(linker: &Linker, count: u64, kinds: &[Kind]) -> Statistics {
 
 #[test]
 fn object() {
-    linked(&Linker::x86_64(), 96, &[Kind::Static, Kind::Pie]);
+    linked(&Linker::x86_64("object"), 300..420, &[Kind::Static, Kind::Pie])
+        .assert_occurred(&OCCURS);
 }
 
 #[test]
 fn interposed() {
-    linked(&Linker::x86_64(), 96, &[Kind::Shared]);
+    linked(&Linker::x86_64("interposed"), 300..396, &[Kind::Shared]).assert_occurred(&OCCURS);
 }
 
 #[test]
 fn aarch64() {
-    linked(&Linker::aarch64(), 24, &[Kind::Static, Kind::Shared]);
+    let statistics = linked(&Linker::aarch64(), 80..128, &[Kind::Static, Kind::Shared]);
+    statistics.assert_occurred(&["merged into an earlier flush", "merged with extra arguments"]);
 }

@@ -127,8 +127,8 @@ impl Contract {
 pub fn settle(program: &mut Program) -> Vec<Contract> {
     for function in &mut program.functions {
         let Contract { written, .. } = Contract::of(function);
-        for at in 0..2 {
-            function.facts.readonly[at] &= !written[at];
+        for (readonly, written) in function.facts.readonly.iter_mut().zip(written) {
+            *readonly &= !written;
         }
     }
     loop {

@@ -7,12 +7,13 @@
 
 use super::define::{Definer, data_attributes, function_attributes, parse};
 use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
-use super::statistics::Statistics;
+use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
 use super::{Finding, Host, Run};
 use crate::{
     Argument, Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc,
-    Disposition, Emitted, FunctionIndex, Merger, Options, Plan, Prebucket, Target, call_thunk,
+    Disposition, Emitted, FunctionIndex, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
+    call_thunk,
 };
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
@@ -82,8 +83,7 @@ fn run(
         },
         ..Options::default()
     };
-    statistics.add("programs", 1);
-    statistics.add("flushes", program.flushes.len());
+    statistics.add_program(program);
     for (flush, moment) in program.flushes.iter().enumerate() {
         plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
         embedder.unit(flush, &options, isa, statistics)?;
@@ -109,7 +109,6 @@ fn run(
             });
             runs.collect()
         };
-        statistics.add("calls", calls.len());
         let (expected, results) = (host.run(&runs(false)), host.run(&runs(true)));
         assert_eq!(expected.len(), calls.len(), "the plain program does not end");
         for (at, (call, _)) in calls.iter().enumerate() {
@@ -163,27 +162,31 @@ fn symbol(part: Part) -> UserExternalName {
 
 /// The functions whose addresses a part takes.
 fn takes(program: &Program, part: Part) -> Vec<usize> {
-    let Part::Function(function) = part else {
-        let Part::Data(data) = part else { unreachable!("a function or a data object") };
-        let items = program.data[data].items.iter();
-        return items
-            .filter_map(|item| match item {
-                Item::Function(function) => Some(*function),
-                Item::Number(_) | Item::Data { .. } => None,
-            })
-            .collect();
-    };
     let mut taken = Vec::new();
-    for statement in &program.functions[function].statements {
-        match statement {
-            Statement::Call { call: Callee::Indirect(function), .. } => taken.push(*function),
-            Statement::Compare(addresses) => {
-                taken.extend(addresses.iter().filter_map(|address| match address {
-                    Address::Code(function) => Some(*function),
-                    Address::Slot { .. } => None,
-                }));
+    match part {
+        Part::Data(data) => {
+            for item in &program.data[data].items {
+                match item {
+                    Item::Function(function) => taken.push(*function),
+                    Item::Number(_) | Item::Data { .. } => {}
+                }
             }
-            _ => {}
+        }
+        Part::Function(function) => {
+            for statement in &program.functions[function].statements {
+                match statement {
+                    Statement::Call { call: Callee::Indirect(function), .. } => {
+                        taken.push(*function);
+                    }
+                    Statement::Compare(addresses) => {
+                        taken.extend(addresses.iter().filter_map(|address| match address {
+                            Address::Code(function) => Some(*function),
+                            Address::Slot { .. } => None,
+                        }));
+                    }
+                    _ => {}
+                }
+            }
         }
     }
     taken
@@ -257,14 +260,10 @@ impl Embedder<'_> {
             let entry = plan.entry(FunctionIndex::new(index));
             let (own, to) = (entry.symbol().clone(), entry.disposition().representative());
             let later = to.is_some_and(|to| plan.is_emitted(to));
-            statistics.add("functions", 1);
-            statistics.add(entry.disposition().name(), 1);
-            if later {
-                statistics.add("merged into an earlier unit", 1);
-            }
-            if !entry.arguments().is_empty() {
-                statistics.add("merged with extra arguments", 1);
-            }
+            statistics.add(word(entry.disposition().name()), 1);
+            statistics.add("merged into an earlier flush", usize::from(later));
+            let passes = usize::from(!entry.arguments().is_empty());
+            statistics.add("merged with extra arguments", passes);
             let body = &self.bodies[number];
             match entry.disposition() {
                 Disposition::Keep | Disposition::Thunk { .. } => {
@@ -295,7 +294,10 @@ impl Embedder<'_> {
         for (own, to, index) in other_names {
             match self.functions.get(&own).is_some() {
                 // Emitted code has its symbol, which the module cannot move.
-                true => self.thunk(plan, options, FunctionIndex::new(index), functions[index], &to),
+                true => {
+                    let function = FunctionIndex::new(index);
+                    self.thunk(plan, options, function, functions[index], &to)?;
+                }
                 false => {
                     let to = self.functions.get(&to);
                     let to =
@@ -318,20 +320,20 @@ impl Embedder<'_> {
                 }
                 Disposition::Thunk { to } => {
                     let to = plan.entry(to).symbol().clone();
-                    self.thunk(plan, options, function, number, &to);
+                    self.thunk(plan, options, function, number, &to)?;
                 }
                 Disposition::Alias { .. } | Disposition::Redirect { .. } => {}
             }
         }
         for shared in plan.shared_bodies() {
-            statistics.add("private bodies", 1);
+            statistics.add("parameterised or private bodies", 1);
             let mut func = self.bodies[functions[shared.body_of.index()]].clone();
             func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
             plan.apply(shared.function, &mut func, options);
             self.define(plan.entry(shared.function).symbol(), func)?;
         }
         for merged in plan.merged_bodies() {
-            statistics.add("parameterised bodies", 1);
+            statistics.add("parameterised or private bodies", 1);
             let mut func = merged.body.clone();
             plan.apply(merged.function, &mut func, options);
             self.define(plan.entry(merged.function).symbol(), func)?;
@@ -422,7 +424,7 @@ impl Embedder<'_> {
         function: FunctionIndex,
         number: usize,
         to: &UserExternalName,
-    ) {
+    ) -> Result<(), Finding> {
         let own = plan.entry(function).symbol().clone();
         let signature = &self.bodies[number].signature;
         let arguments: Vec<Argument> = plan.thunk_arguments(function);
@@ -430,19 +432,17 @@ impl Embedder<'_> {
             let call_thunks = CallThunks { tail_calls: true, colocated: true };
             let name = UserFuncName::User(own.clone());
             let func = call_thunk(name, signature, &arguments, to, &call_thunks);
-            self.define(&own, func).unwrap_or_else(|finding| panic!("{finding}"));
-            return;
+            return self.define(&own, func);
         };
-        let relocs = code.relocations.iter().map(|reloc| ModuleReloc {
-            offset: reloc.offset,
-            kind: reloc.kind,
-            name: self.reference(&reloc.symbol).unwrap_or_else(|finding| panic!("{finding}")),
-            addend: reloc.addend,
-        });
-        let relocs: Vec<ModuleReloc> = relocs.collect();
+        let mut relocs = Vec::new();
+        for ThunkReloc { offset, kind, symbol, addend } in code.relocations {
+            let name = self.reference(&symbol)?;
+            relocs.push(ModuleReloc { offset, kind, name, addend });
+        }
         let id = self.functions.get(&own).expect("has a name");
         self.module.define_function_bytes(id, 16, &code.bytes, &relocs).expect("is defined once");
         self.defined.push(own);
+        Ok(())
     }
 
     fn emit_data(
@@ -458,7 +458,7 @@ impl Embedder<'_> {
         if let Some(to) = entry.disposition().representative() {
             statistics.add("merged data objects", 1);
             let to = plan.data_entry(to).symbol().clone();
-            if !self.data.get(&own).is_some() {
+            if self.data.get(&own).is_none() {
                 let to = self.data(&to);
                 self.data.insert(&own, to);
                 return Ok(());

@@ -113,14 +113,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Draws a program, and panics if merging it in a JIT changes what it does.
+/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library alone.
 ///
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
 pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
+    let is_jit = u.arbitrary()?;
     let program = program(u)?;
-    if let Err(finding) = check_jit(&program, host, &mut Statistics::default()) {
+    let mut statistics = Statistics::default();
+    let result = match is_jit {
+        true => check_jit(&program, host, &mut statistics),
+        false => check_library(&program, host, &mut statistics),
+    };
+    if let Err(finding) = result {
         panic!("{finding}\n{}", print(&program));
     }
     Ok(())
