@@ -548,7 +548,13 @@ impl Drawn {
             let family = self.callee_of(true, u)?;
             if let Some(choice) = family {
                 let shape = self.shape_of(choice, &function.shape);
-                let passes = self.passes(&function, &shape, u)?;
+                let mut passes = self.passes(&function, &shape, u)?;
+                for (at, pointer) in passes.pointers.iter_mut().enumerate() {
+                    // Its stack slots are gone by then.
+                    if *pointer == Pointer::Slot {
+                        *pointer = Pointer::Own(at);
+                    }
+                }
                 choices.push(choice);
                 function.end = End::Tail(0, passes);
             }

@@ -262,6 +262,8 @@ impl Embedder<'_> {
             let later = to.is_some_and(|to| plan.is_emitted(to));
             statistics.add(word(entry.disposition().name()), 1);
             statistics.add("merged into an earlier flush", usize::from(later));
+            let is_thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
+            statistics.add("thunks to an earlier flush", usize::from(later && is_thunk));
             let passes = usize::from(!entry.arguments().is_empty());
             statistics.add("merged with extra arguments", passes);
             let body = &self.bodies[number];
