@@ -20,7 +20,7 @@ mod tools;
 
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fuzzing::over_time::{
-    self, Finding, Host, Program, Statistics, check_jit, check_library, print,
+    self, Finding, Host, Program, Statistics, check_facts, check_jit, check_library, print,
 };
 use cranelift_mergefunc::fuzzing::support::Rng;
 use link::{Kind, Linker};
@@ -171,6 +171,12 @@ const OCCURS: [&str; 23] = [
     "flushes",
     "thunks to an earlier flush",
 ];
+
+/// What is claimed of a function holds wherever it is called: what the front end said is not to blame.
+#[test]
+fn facts_are_true() {
+    finish(&here(0..150, check_facts), &["functions with two alias regions"]);
+}
 
 // Each range has a seed that found something.
 

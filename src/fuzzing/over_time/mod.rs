@@ -29,7 +29,7 @@ use arbitrary::{Result, Unstructured};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::JITModule;
 pub use generate::program;
-pub use jit::check as check_jit;
+pub use jit::{check as check_jit, check_facts};
 pub use library::check as check_library;
 pub use object::{Image, compare, main_of, objects};
 use program::Part;
