@@ -52,10 +52,10 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     let Drawn { mut program, .. } = drawn;
     let contracts = settle(&mut program);
     order(&mut program, u)?;
-    for function in 0..program.functions.len() {
+    for (function, contract) in contracts.iter().enumerate() {
         if !program.functions[function].shape.tail {
             for _ in 0..u.int_in_range(2..=4)? {
-                let call = call(&program, function, &contracts[function], u)?;
+                let call = call(&program, function, contract, u)?;
                 program.calls.push(call);
             }
         }
@@ -325,14 +325,14 @@ impl Drawn {
         let flushes = self.flushes(copies, &choices, u)?;
         // A copy of a copy, with other facts at most: what later flushes merge into earlier ones.
         let mut same_as: Vec<Option<usize>> = vec![None; copies];
-        for copy in 1..copies {
+        for (copy, same) in same_as.iter_mut().enumerate().skip(1) {
             if u.ratio(1, 3)? {
-                same_as[copy] = Some(u.int_in_range(0..=copy - 1)?);
+                *same = Some(u.int_in_range(0..=copy - 1)?);
             }
         }
         let mut numbers: Vec<Vec<usize>> = Vec::new();
-        for copy in 0..copies {
-            let own = match same_as[copy] {
+        for (copy, same) in same_as.into_iter().enumerate() {
+            let own = match same {
                 Some(same) => numbers[same].clone(),
                 None => {
                     let mut own = Vec::new();
@@ -548,7 +548,13 @@ impl Drawn {
             let family = self.callee_of(true, u)?;
             if let Some(choice) = family {
                 let shape = self.shape_of(choice, &function.shape);
-                let passes = self.passes(&function, &shape, u)?;
+                let mut passes = self.passes(&function, &shape, u)?;
+                for (at, pointer) in passes.pointers.iter_mut().enumerate() {
+                    // Its stack slots are gone by then.
+                    if *pointer == Pointer::Slot {
+                        *pointer = Pointer::Own(at);
+                    }
+                }
                 choices.push(choice);
                 function.end = End::Tail(0, passes);
             }
