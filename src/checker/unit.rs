@@ -318,7 +318,8 @@ impl Prover<'_> {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
         let Prover { plan, signatures, emitted, memory, options, bodies, pending, .. } = self;
-        let meant = bodies.body(original);
+        // A private copy means what the function means whose body it took.
+        let meant = bodies.body(plan.body_of(original).unwrap_or(original));
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
         // So is what it was made of that does for several similar functions.
@@ -422,8 +423,9 @@ impl Prover<'_> {
                 }
             }
             Disposition::Thunk { to: _ } => {
+                let own = self.plan.body_of(function).unwrap_or(function);
                 let call = self.options.call_thunks.is_some_and(|thunks| {
-                    let body = self.bodies.body(function);
+                    let body = self.bodies.body(own);
                     let mut insts =
                         body.layout.blocks().flat_map(|block| body.layout.block_insts(block));
                     // Behind a call it would see the frame of the thunk.
@@ -434,7 +436,7 @@ impl Prover<'_> {
                     let grows = body.signature.call_conv == CallConv::Tail && !thunks.tail_calls;
                     !sees_its_caller && !grows
                 });
-                let signature = &self.bodies.body(function).signature;
+                let signature = &self.bodies.body(own).signature;
                 let target = &self.options.target;
                 let code = target.thunk_code(signature, entry.arguments(), kept.symbol());
                 if code.is_none() && !call {
@@ -614,7 +616,11 @@ fn is_elsewhere(plan: &Plan, symbol: &UserExternalName) -> bool {
 
 /// Whether what is behind the address of a function is not its own code any more.
 fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
-    plan.function(symbol).is_some_and(|at| plan.entry(at).disposition() != Disposition::Keep)
+    plan.function(symbol).is_some_and(|at| {
+        // Of what an earlier unit eliminated there is no other.
+        let eliminated = plan.eliminated.signature(at).is_some();
+        plan.entry(at).disposition() != Disposition::Keep && !eliminated
+    })
 }
 
 fn is_moved(entry: &Entry) -> bool {
@@ -736,6 +742,12 @@ impl InUnit<'_> {
         if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
             return false;
         }
+        // What is behind the address of what an earlier unit eliminated is the code that took its place: whoever
+        // knows an offset into it found it there.
+        let usage = match usage {
+            Use::Inside if self.plan.eliminated.signature(original).is_some() => Use::Address,
+            Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
+        };
         match usage {
             Use::Call => {}
             Use::PatchableCall | Use::Inside => return false,
