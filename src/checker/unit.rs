@@ -9,7 +9,6 @@ use super::{Claim, Symbols, Use, stands_for};
 use crate::argument::Argument;
 use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
-use crate::emitted::Emitted;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::unit::{Bodies, FunctionIndex};
@@ -51,7 +50,8 @@ pub struct Proof {
 ///
 /// The first claim that does not hold, in the order of functions and claims.
 ///
-/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by [`prove_after`].
+/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by
+/// [`prove_after`](crate::prove_after).
 ///
 /// # Panics
 ///
@@ -61,31 +61,11 @@ pub fn prove(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> Result<Proof, Refutation> {
-    prove_after(&Emitted::new(), plan, bodies, options)
+    let nothing = Memory::default();
+    Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
 }
 
-/// The same of a unit that was planned after others, with what was emitted for them: as it was then, not yet
-/// extended by this plan. What is merged into them is proved by what is remembered of them; that is kept where
-/// their plans were proved as well ([`Options::prove`]).
-///
-/// # Errors
-///
-/// See [`prove`].
-///
-/// # Panics
-///
-/// See [`prove`].
-pub fn prove_after(
-    emitted: &Emitted,
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> Result<Proof, Refutation> {
-    let proved = prove_and_learn(&emitted.memory, plan, bodies, options, Remember::Nothing)?;
-    Ok(proved.0)
-}
-
-/// The same, and what later units may have to know of this one.
+/// The same with what is known of earlier units, and what later ones may have to know of this one.
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
