@@ -6,7 +6,8 @@
 //! what no plan shows: what one flush keeps of another one.
 //!
 //! * `program` is what a program consists of; `text` is its CLIF;
-//! * `generate` draws one: families of functions that are nearly the same, spread over flushes;
+//! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
+//!   with `echo` and `calls`;
 //! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
@@ -14,8 +15,10 @@
 //!
 //! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe.
 
+mod calls;
 mod contract;
 mod define;
+mod echo;
 mod generate;
 mod jit;
 mod library;
