@@ -58,6 +58,7 @@ pub(crate) fn decide(
             weakened: None,
             arguments: Arc::default(),
             promised: None,
+            has_equals: false,
         });
     }
     let mut data = PrimaryMap::with_capacity(data_objects.len());
@@ -258,7 +259,14 @@ impl Decision<'_> {
                 next += 1;
             }
             match item {
-                Item::Function(function) => self.entries[function].class = *class,
+                Item::Function(function) => {
+                    let partition = &self.classified.partition;
+                    let alone = partition.members(partition.class_of(node.index())).len() < 2;
+                    let walked = matches!(self.classified.walked[node], Walked::Yes { .. });
+                    let entry = &mut self.entries[function];
+                    entry.class = *class;
+                    entry.has_equals = walked && !(alone && self.emitted.is_none());
+                }
                 Item::Data(data) => self.data[data].class = *class,
             }
         }
@@ -411,10 +419,10 @@ impl Decision<'_> {
             let entry = &self.entries[member];
             let attributes = entry.attributes;
             let pinned = attributes.pinned || self.observed.points_inside(&entry.symbol);
-            self.entries[member].reason = if attributes.no_merge {
-                Reason::NoMerge
-            } else if pinned {
+            self.entries[member].reason = if pinned {
                 Reason::Pinned
+            } else if attributes.no_merge {
+                Reason::NoMerge
             } else {
                 candidates.push(member);
                 Reason::EqualsLeftAlone
@@ -587,6 +595,7 @@ impl Decision<'_> {
                 weakened: None,
                 arguments: Arc::default(),
                 promised: None,
+                has_equals: true,
             });
             for member in members {
                 self.entries[member].disposition = Disposition::Thunk { to: function };

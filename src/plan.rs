@@ -100,6 +100,8 @@ pub struct Entry {
     pub(crate) reason: Reason,
     pub(crate) class: u32,
     pub(crate) alignment: u32,
+    /// Whether its class has other members, or may get some in later units.
+    pub(crate) has_equals: bool,
     /// What is left of the promises of a representative, if less than it makes itself.
     pub(crate) weakened: Option<Vec<Fact>>,
     /// What a call to the representative passes behind the function's own arguments.
@@ -133,9 +135,10 @@ impl Entry {
     }
 
     /// Whether a kept function gets the body that was compared, which is not its own with
-    /// `Canonicalize::Optimize`: promises that several functions share are those of such bodies.
+    /// `Canonicalize::Optimize`: what equals it may run it, now or in a later unit, and promises are those of such
+    /// bodies.
     pub(crate) fn gets_compared_body(&self) -> bool {
-        self.reason == Reason::Representative || self.weakened.is_some()
+        self.has_equals || self.reason == Reason::Representative || self.weakened.is_some()
     }
 
     /// What the function whose place it takes is told behind the function's own arguments: none, unless
@@ -453,6 +456,7 @@ impl Plan {
             weakened: None,
             arguments: Arc::default(),
             promised: None,
+            has_equals: false,
             ..entry
         });
         let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {

@@ -20,7 +20,7 @@ use crate::emitted::eliminated::{NewlyEliminated, ReferredTo};
 use crate::emitted::{Atom, Emitted};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
-use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket, Prove};
+use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
 use crate::plan::Plan;
 use crate::similar::merge_similar;
 use crate::stats::Stats;
@@ -468,6 +468,13 @@ impl<'a> Merger<'a> {
     }
 
     fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {
+        if let Canonicalize::Optimize(_) = self.options.canonicalize {
+            // What keeps its own code is not the body that is compared: it equals only itself.
+            for summary in self.unit.functions.values_mut() {
+                let Summary { symbol, attributes, .. } = summary;
+                attributes.no_merge |= attributes.pinned || self.observed.points_inside(symbol);
+            }
+        }
         let symbols = UnitSymbols::new(&self.unit, self.emitted);
         classify(symbols, &self.options, &mut self.classifier, bodies, &mut self.stats)
     }

@@ -274,6 +274,7 @@ impl Plan {
                         weakened: None,
                         arguments: Arc::default(),
                         promised: None,
+                        has_equals: false,
                     })
                 });
                 // It was aligned for all whose place it took.
@@ -296,6 +297,7 @@ impl Plan {
                     weakened: None,
                     arguments: function.arguments.clone(),
                     promised: None,
+                    has_equals: false,
                 });
                 self.by_symbol.insert(symbol, Item::Function(at));
                 if late {

@@ -487,6 +487,7 @@ impl Search<'_> {
             weakened: None,
             arguments: Arc::default(),
             promised: None,
+            has_equals: false,
         });
         self.next_class += 1;
         self.plan.by_symbol.insert(symbol, Item::Function(to));
