@@ -358,9 +358,6 @@ impl<M: Module> MergingModule<M> {
             for UserExternalName { namespace, index } in told.iter().filter_map(Argument::symbol) {
                 self.observe_pointer(*namespace, *index);
             }
-            if back_end == BackEnd::Object {
-                self.name_passed_functions(&told, flush)?;
-            }
             let state = &mut self.functions[*function];
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index && told.is_empty();
@@ -376,6 +373,12 @@ impl<M: Module> MergingModule<M> {
                 (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
         }
+        if back_end == BackEnd::Object {
+            for (function, _) in &unit.functions {
+                let told = self.functions[*function].told.clone();
+                self.name_passed_functions(&told, flush)?;
+            }
+        }
         Ok(())
     }
 
@@ -389,8 +392,8 @@ impl<M: Module> MergingModule<M> {
             };
             let function = FuncId::from_u32(*index);
             let linkage = self.inner.declarations().get_function_decl(function).linkage;
-            let FunctionState { defined, body, .. } = self.functions[function];
-            if matches!(linkage, Local | Hidden) && defined && body.is_none() {
+            let FunctionState { defined, became, .. } = self.functions[function];
+            if matches!(linkage, Local | Hidden) && defined && !became.has_no_code() {
                 self.give_local_name(function, flush)?;
             }
         }
