@@ -5,8 +5,10 @@
 
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
+use crate::header::Headers;
 use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::progress::Progress;
+use crate::sources::{self, Source};
 use crate::unit::{self, Unit};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -82,21 +84,29 @@ pub fn addresses(text: &str) -> Result<Addresses, String> {
 }
 
 impl Input {
-    /// Reads the unit.
+    /// Reads the texts of the unit, which say for what target it is.
+    ///
+    /// # Errors
+    ///
+    /// Paths that cannot be read.
+    pub fn sources(&self) -> Result<Vec<Source>> {
+        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(usage("standard input can be read only once"));
+        }
+        sources::read(&self.paths)
+    }
+
+    /// Reads the unit from its texts.
     ///
     /// # Errors
     ///
     /// What cannot be read, with path and line.
-    pub fn read(&self, general: &General) -> Result<Unit> {
-        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(usage("standard input can be read only once"));
-        }
-        let sources = unit::read_sources(&self.paths)?;
+    pub fn read(&self, sources: &[Source], general: &General) -> Result<Unit> {
         let Defaults { linkage, addresses, data_addresses } = self.defaults;
         let functions = Attributes { linkage, addresses, ..Attributes::default() };
         let defaults = unit::Defaults { functions, data_addresses };
         let mut progress = Progress::new("reading", 0, general.quiet);
-        unit::parse_unit_with(&sources, defaults, CallConv::Fast, &mut progress)
+        unit::parse_unit_with(sources, defaults, CallConv::Fast, &mut progress)
     }
 }
 
@@ -259,8 +269,12 @@ pub struct Settings {
 #[command(next_help_heading = "Code generation")]
 struct TargetArg {
     /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
-    #[arg(long, value_name = "TARGET", default_value = "x86_64", value_parser = parse_target)]
-    target: Triple,
+    ///
+    /// Without this option, it is the first 'target' that the unit names before its first function,
+    /// and x86_64 if it names none. 'set' lines there hold like --set. A unit that contradicts the
+    /// command line is an error.
+    #[arg(long, value_name = "TARGET", value_parser = parse_target)]
+    target: Option<Triple>,
 }
 
 /// All that subcommands for one target have in common.
@@ -277,13 +291,21 @@ pub struct Common {
 }
 
 impl Common {
-    /// The target under the settings.
+    /// The target under the settings, of the command line and of the unit.
     ///
     /// # Errors
     ///
-    /// Settings that the target does not have.
-    pub fn isa(&self) -> Result<OwnedTargetIsa> {
-        let [isa] = isa::build([self.target.target.clone()], &self.settings.settings)?;
+    /// Settings that the target does not have, and a unit that contradicts the command line.
+    pub fn isa(&self, sources: &[Source]) -> Result<OwnedTargetIsa> {
+        let given = &self.settings.settings;
+        if let Some(target) = &self.target.target {
+            // What is wrong with the command line is said first.
+            isa::build([target.clone()], given)?;
+        }
+        let headers = Headers::of(sources)?;
+        let target = headers.target(self.target.target.as_ref())?;
+        let settings = headers.settings(std::slice::from_ref(&target), given)?;
+        let [isa] = isa::build([target], &settings)?;
         Ok(isa)
     }
 }

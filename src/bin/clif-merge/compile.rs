@@ -80,8 +80,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let isa = common.isa()?;
-    let unit = input.read(&common.general)?;
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &common.general)?;
     let options = common.pass.options(&*isa, !no_alias);
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);

@@ -219,7 +219,7 @@ pub fn parse_number(text: &str) -> Result<u64> {
 }
 
 fn parse_name(text: &str) -> Result<String> {
-    match text.starts_with('%') || text.starts_with('u') {
+    match text.len() > 1 && text.starts_with(['%', 'u']) {
         true => Ok(text.to_owned()),
         false => bail!("'{text}' is not the name of a function, such as %f or u0:1"),
     }

@@ -8,6 +8,7 @@ use crate::args::{General, Input, Pass, Settings};
 use crate::check::check;
 use crate::codegen::Compiler;
 use crate::exit::{Exit, condition};
+use crate::header::Headers;
 use crate::isa;
 use crate::measure::{self, Sizes, total};
 use crate::output;
@@ -49,7 +50,7 @@ pub struct Opts {
 
     /// End with exit code 3 if less than PERCENT of the code on this machine's architecture is
     /// saved
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     min_saved: Option<f64>,
 
     /// Never give two symbols one address: use thunks instead
@@ -70,6 +71,14 @@ Examples:
   clif-merge report --format json unit.clif > report.json
   clif-merge report --linkage local --addresses insignificant wasm.clif
   clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
+
+/// Reads the value of `--min-saved`. Nothing is less than what is no number.
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(format!("'{text}' is not a number of percent")),
+    }
+}
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -244,15 +253,19 @@ fn measure(
     general: &General,
 ) -> Result<Report> {
     let targets = ["x86_64", "aarch64"].map(isa::short);
-    let [x86_64, aarch64] = isa::build(targets, &settings.settings)?;
+    let mut start = Instant::now();
+    let sources = input.sources()?;
+    let mut read = start.elapsed();
+    let settings = Headers::of(&sources)?.settings(&targets, &settings.settings)?;
+    let [x86_64, aarch64] = isa::build(targets, &settings)?;
     let host_is_arm = cfg!(target_arch = "aarch64");
     let (host, other): (&dyn TargetIsa, &dyn TargetIsa) = match host_is_arm {
         false => (&*x86_64, &*aarch64),
         true => (&*aarch64, &*x86_64),
     };
-    let start = Instant::now();
-    let unit = input.read(general)?;
-    let read = start.elapsed();
+    start = Instant::now();
+    let unit = input.read(&sources, general)?;
+    read += start.elapsed();
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");

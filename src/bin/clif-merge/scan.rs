@@ -42,8 +42,8 @@ enum Open {
 
 /// Finds the functions and the data objects of a text.
 ///
-/// The lines before the first one (`test`, `set`, `target`) are not taken in, so that a text for a
-/// target that this program does not have is read all the same.
+/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here: `header` reads
+/// them for those who compile.
 ///
 /// # Errors
 ///
@@ -200,6 +200,10 @@ fn code_line(line: &str) -> Result<(), (usize, String)> {
             }
             // Comments and strings hold anything.
             b';' | b'"' => break,
+            // The reader takes this for a name without a letter, which nobody could write elsewhere.
+            b'%' if !bytes.get(at + 1).is_some_and(|&next| is_word(next)) => {
+                return Err((column(at), "an empty name: expected letters behind '%'".to_owned()));
+            }
             byte if is_word(byte) => {
                 let length = bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
                 let word = &line[at..at + length];
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_errors() {
+    fn large_numbers_and_empty_names_are_errors() {
         for line in [
             "v16777215 = iconst.i32 1234567890123",
             "return v1, v2",
@@ -326,6 +330,8 @@ mod tests {
             "fn0 = %v99999999 sig0 ; v99999999",
             "@99999999 fn0 = u4294967295:4294967295 sig0",
             "v1 = iconst.i64 0x1234_5678_9abc",
+            "return ; 100 % of it",
+            "region0 = 1 \"100 %\"",
         ] {
             assert_eq!(code_line(line), Ok(()));
         }
@@ -334,6 +340,10 @@ mod tests {
             ("  v99999999999999999999999 = iconst.i32 1", 3),
             ("jump block1048576", 6),
             ("sig1048576 = () fast", 1),
+            ("function %() {", 10),
+            ("    fn0 = colocated %() -> i32", 21),
+            ("    gv0 = symbol %+8", 18),
+            ("%", 1),
         ] {
             assert_eq!(code_line(line).unwrap_err().0, column, "{line}");
         }
