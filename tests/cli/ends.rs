@@ -68,7 +68,7 @@ mod unix {
                     })
                 };
                 while !unfinished() && child.try_wait().unwrap().is_none() {}
-                let pid = child.id().to_string();
+                let pid = child.id();
                 // It may have ended by now.
                 let _ =
                     Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status();
