@@ -70,8 +70,8 @@ mod unix {
                 while !unfinished() && child.try_wait().unwrap().is_none() {}
                 let pid = child.id();
                 // It may have ended by now.
-                let _ =
-                    Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status();
+                let kill = format!("kill -s {signal} {pid}");
+                let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
                 let status = child.wait().unwrap();
                 match status.signal() {
                     Some(_) => ended += 1,
