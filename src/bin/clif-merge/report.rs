@@ -480,6 +480,9 @@ fn text(report: &Report) -> String {
         rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
     }
     text += &format!("\n{}", render(&right[..3], &rows));
+    if cfg!(debug_assertions) {
+        text += "(by a development build of clif-merge: with --release, times are shorter)\n";
+    }
     let (name, bytes) = report.host_bytes();
     text += &format!(
         "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",
