@@ -71,6 +71,16 @@ impl Argument {
         }
     }
 
+    /// Whether it is an address that code computes without a table.
+    pub(crate) fn is_near(&self) -> bool {
+        match self {
+            Argument::Constant { .. } => false,
+            Argument::Function { colocated, .. } | Argument::Address { colocated, .. } => {
+                *colocated
+            }
+        }
+    }
+
     /// The same, of what `address` says of each symbol, if it says something.
     pub fn redirected(
         &self,

@@ -19,13 +19,14 @@
 
 pub(crate) mod eliminated;
 
-use crate::checker::Memory;
+use crate::checker::{Memory, Proof, Refutation, Remember, prove_and_learn};
 use crate::classes::{Node, Partition};
 use crate::classify::Classified;
 use crate::components::components;
 use crate::facts::{Fact, promises_hold};
+use crate::options::Options;
 use crate::plan::Plan;
-use crate::unit::Numbering;
+use crate::unit::{Bodies, Numbering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -540,6 +541,27 @@ impl Emitted {
             }
         }
     }
+}
+
+/// Proves a plan, as [`prove`](crate::prove) does, of a unit that was planned after others, with what was emitted for them: as it was then, not yet
+/// extended by this plan. What is merged into them is proved by what is remembered of them; that is kept where
+/// their plans were proved as well ([`Options::prove`]).
+///
+/// # Errors
+///
+/// See [`prove`](crate::prove).
+///
+/// # Panics
+///
+/// See [`prove`](crate::prove).
+pub fn prove_after(
+    emitted: &Emitted,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Result<Proof, Refutation> {
+    let proved = prove_and_learn(&emitted.memory, plan, bodies, options, Remember::Nothing)?;
+    Ok(proved.0)
 }
 
 /// A digest of an encoding and of what it refers to.

@@ -122,13 +122,13 @@ pub use apply::call_thunk;
 pub use argument::{Argument, extended_signature};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
-pub use checker::{Mismatch, Place, Proof, Refutation, prove, prove_after, stands_for};
+pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
-pub use emitted::Emitted;
+pub use emitted::{Emitted, prove_after};
 pub use encoding::Encoding;
 pub use hash::{StructuralHash, structural_hash};
 pub use map::{Code, MergeMap, Original, PerfMap};

@@ -287,7 +287,10 @@ impl<'a> Merger<'a> {
     /// merged into that. When the unit was emitted, [`Emitted::extend`] by its plan.
     ///
     /// Every function is walked, so that later units can find it. Symbols must mean the same in all
-    /// units, and options must be the same, [`Options::merge_limit`] excepted.
+    /// units, and options must be the same, [`Options::merge_limit`] excepted. A function that emitted code
+    /// refers to and that comes later needs [`Attributes::symbol_used`], and [`Attributes::address_taken`] if
+    /// that is not only by calls. An offset into a function of an earlier unit is one into the code that took its
+    /// place, if it was eliminated.
     pub fn after(emitted: &'a Emitted, options: Options<'a>) -> Self {
         Merger { emitted: Some(emitted), ..Merger::after_without_merging(emitted, options) }
     }

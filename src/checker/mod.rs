@@ -48,7 +48,7 @@ mod unit;
 pub(crate) use over_time::{Learned, Memory, Remember};
 pub use refutation::{Mismatch, Place, Refutation};
 pub(crate) use unit::prove_and_learn;
-pub use unit::{Proof, prove, prove_after};
+pub use unit::{Proof, prove};
 
 use crate::options::{ComparePolicy, Options};
 use crate::target::Target;
@@ -78,6 +78,18 @@ pub fn stands_for(
         let name = |func: &Function| func.name.get_user().cloned().unwrap_or_default();
         Refutation { kept: name(kept), original: name(original), mismatch, at: Some(at) }
     })
+}
+
+/// What is remembered of a function, promises apart, so that tests can compare it: a digest, and what is referred
+/// to.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn trace(
+    func: &Function,
+    options: &Options<'_>,
+) -> Option<([u8; 32], alloc::string::String)> {
+    let trace::Trace { digest, references, promises: _ } =
+        trace::Trace::of(func, 0, options).ok()?;
+    Some((digest, alloc::format!("{references:?}")))
 }
 
 /// That one function may run in place of another.

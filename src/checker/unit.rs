@@ -9,7 +9,6 @@ use super::{Claim, Symbols, Use, stands_for};
 use crate::argument::Argument;
 use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
-use crate::emitted::Emitted;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::unit::{Bodies, FunctionIndex};
@@ -51,7 +50,8 @@ pub struct Proof {
 ///
 /// The first claim that does not hold, in the order of functions and claims.
 ///
-/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by [`prove_after`].
+/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by
+/// [`prove_after`](crate::prove_after).
 ///
 /// # Panics
 ///
@@ -61,31 +61,11 @@ pub fn prove(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> Result<Proof, Refutation> {
-    prove_after(&Emitted::new(), plan, bodies, options)
+    let nothing = Memory::default();
+    Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
 }
 
-/// The same of a unit that was planned after others, with what was emitted for them: as it was then, not yet
-/// extended by this plan. What is merged into them is proved by what is remembered of them; that is kept where
-/// their plans were proved as well ([`Options::prove`]).
-///
-/// # Errors
-///
-/// See [`prove`].
-///
-/// # Panics
-///
-/// See [`prove`].
-pub fn prove_after(
-    emitted: &Emitted,
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> Result<Proof, Refutation> {
-    let proved = prove_and_learn(&emitted.memory, plan, bodies, options, Remember::Nothing)?;
-    Ok(proved.0)
-}
-
-/// The same, and what later units may have to know of this one.
+/// The same with what is known of earlier units, and what later ones may have to know of this one.
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
@@ -318,7 +298,8 @@ impl Prover<'_> {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
         let Prover { plan, signatures, emitted, memory, options, bodies, pending, .. } = self;
-        let meant = bodies.body(original);
+        // A private copy means what the function means whose body it took.
+        let meant = bodies.body(plan.body_of(original).unwrap_or(original));
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
         // So is what it was made of that does for several similar functions.
@@ -422,8 +403,9 @@ impl Prover<'_> {
                 }
             }
             Disposition::Thunk { to: _ } => {
+                let own = self.plan.body_of(function).unwrap_or(function);
                 let call = self.options.call_thunks.is_some_and(|thunks| {
-                    let body = self.bodies.body(function);
+                    let body = self.bodies.body(own);
                     let mut insts =
                         body.layout.blocks().flat_map(|block| body.layout.block_insts(block));
                     // Behind a call it would see the frame of the thunk.
@@ -434,7 +416,7 @@ impl Prover<'_> {
                     let grows = body.signature.call_conv == CallConv::Tail && !thunks.tail_calls;
                     !sees_its_caller && !grows
                 });
-                let signature = &self.bodies.body(function).signature;
+                let signature = &self.bodies.body(own).signature;
                 let target = &self.options.target;
                 let code = target.thunk_code(signature, entry.arguments(), kept.symbol());
                 if code.is_none() && !call {
@@ -614,7 +596,11 @@ fn is_elsewhere(plan: &Plan, symbol: &UserExternalName) -> bool {
 
 /// Whether what is behind the address of a function is not its own code any more.
 fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
-    plan.function(symbol).is_some_and(|at| plan.entry(at).disposition() != Disposition::Keep)
+    plan.function(symbol).is_some_and(|at| {
+        // Of what an earlier unit eliminated there is no other.
+        let eliminated = plan.eliminated.signature(at).is_some();
+        plan.entry(at).disposition() != Disposition::Keep && !eliminated
+    })
 }
 
 fn is_moved(entry: &Entry) -> bool {
@@ -736,6 +722,12 @@ impl InUnit<'_> {
         if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
             return false;
         }
+        // What is behind the address of what an earlier unit eliminated is the code that took its place: whoever
+        // knows an offset into it found it there.
+        let usage = match usage {
+            Use::Inside if self.plan.eliminated.signature(original).is_some() => Use::Address,
+            Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
+        };
         match usage {
             Use::Call => {}
             Use::PatchableCall | Use::Inside => return false,

@@ -100,6 +100,11 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
     Encoding::of(func, options).unwrap_or_else(|| panic!("has no encoding:\n{func}"))
 }
 
+/// What the checker remembers of a function, promises apart. `None` for what the verifier refuses.
+pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
+    crate::checker::trace(func, &walk_all())
+}
+
 /// Plans the functions as one unit, under symbols that none of them refers to.
 pub fn plan_of(functions: &[Function], options: Options<'_>) -> (Plan, Vec<FunctionIndex>) {
     let mut merger = Merger::new(options);

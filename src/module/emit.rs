@@ -229,6 +229,15 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
+    /// The name of a function that nobody else can see, by which its address is near whatever is declared later.
+    fn near_name(&self, name: &UserExternalName) -> Option<UserExternalName> {
+        use cranelift_module::Linkage::{Hidden, Local};
+        let function = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
+        let linkage = self.inner.declarations().get_function_decl(function).linkage;
+        let local = self.local_names.get(&function).filter(|_| matches!(linkage, Local | Hidden));
+        local.copied().map(symbol)
+    }
+
     /// What the body of a function is told behind the function's own arguments.
     fn told(&self, name: &UserExternalName) -> Vec<Argument> {
         if name.namespace != 0 {
@@ -238,7 +247,12 @@ impl<M: Module> MergingModule<M> {
             &self.functions[FuncId::from_u32(name.index)];
         let referrer = Referrer::of(*stands_for_others);
         let address = |name: &UserExternalName| self.addressed(name, referrer);
-        told.iter().map(|told| told.redirected(&address)).collect()
+        let near = |name: &UserExternalName| address(name).or_else(|| self.near_name(name));
+        let told = told.iter().map(|told| match told.is_near() {
+            true => told.redirected(&near),
+            false => told.redirected(&address),
+        });
+        told.collect()
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its

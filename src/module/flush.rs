@@ -358,6 +358,9 @@ impl<M: Module> MergingModule<M> {
             for UserExternalName { namespace, index } in told.iter().filter_map(Argument::symbol) {
                 self.observe_pointer(*namespace, *index);
             }
+            if back_end == BackEnd::Object {
+                self.name_passed_functions(&told, flush)?;
+            }
             let state = &mut self.functions[*function];
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index && told.is_empty();
@@ -372,6 +375,24 @@ impl<M: Module> MergingModule<M> {
                 }
                 (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
+        }
+        Ok(())
+    }
+
+    /// Functions whose near addresses are passed as extra arguments get names that stay near if the functions are
+    /// exported later: their callers needed no more than a call.
+    fn name_passed_functions(&mut self, told: &[Argument], flush: Flush) -> ModuleResult<()> {
+        use cranelift_module::Linkage::{Hidden, Local};
+        for argument in told.iter().filter(|argument| argument.is_near()) {
+            let Some(UserExternalName { namespace: 0, index }) = argument.symbol() else {
+                continue;
+            };
+            let function = FuncId::from_u32(*index);
+            let linkage = self.inner.declarations().get_function_decl(function).linkage;
+            let FunctionState { defined, body, .. } = self.functions[function];
+            if matches!(linkage, Local | Hidden) && defined && body.is_none() {
+                self.give_local_name(function, flush)?;
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::fuzzing::support::trace;
 use cranelift_mergefunc::{Compare, Mismatch, Options, stands_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -80,6 +81,32 @@ fn the_checker_refuses_every_mutant() {
         Mismatch::Colocated,
     ];
     assert_eq!(missing, elsewhere.iter().collect::<Vec<_>>());
+}
+
+/// What is remembered of a function is all that a simulation compares: it is another trace whenever the checker
+/// would refuse one for the other, and the same in every other form.
+#[test]
+fn the_trace_tells_what_the_checker_tells_and_nothing_else() {
+    let mut told = 0;
+    for func in corpus() {
+        let own = trace(&func).expect("the verifier accepts it");
+        for Mutant { what, func: mutant } in
+            instruction_mutants(&func).into_iter().chain(function_mutants(&func))
+        {
+            assert_ne!(trace(&mutant).as_ref(), Some(&own), "{what}\n{func}");
+            told += 1;
+        }
+        for seed in 0..30 {
+            let other = permuted(&func, Facts::Change, seed);
+            assert_eq!(trace(&other), Some(own.clone()), "seed {seed}\n{func}\n{other}");
+        }
+        for change in IRRELEVANT {
+            for other in (change.apply)(&func) {
+                assert_eq!(trace(&other), Some(own.clone()), "{}\n{func}", change.what);
+            }
+        }
+    }
+    assert!(told > 1000, "{told} changes");
 }
 
 #[test]

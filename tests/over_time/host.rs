@@ -70,6 +70,10 @@ impl Drop for Shared {
 }
 
 impl Host for ThisMachine {
+    fn isa(&mut self, speed: bool) -> OwnedTargetIsa {
+        isa(speed)
+    }
+
     fn jit(&mut self, speed: bool) -> JITModule {
         let names = cranelift_module::default_libcall_names();
         let mut builder = JITBuilder::with_isa(isa(speed), names);

@@ -22,10 +22,11 @@ pub struct Linker {
 }
 
 impl Linker {
-    pub fn x86_64() -> Linker {
+    /// `name` is that of the test, which has a directory of its own.
+    pub fn x86_64(name: &str) -> Linker {
         need("gcc");
         Linker {
-            workshop: Workshop::new("over-time-x86_64"),
+            workshop: Workshop::new(&format!("over-time-{name}")),
             triple: "x86_64-unknown-linux-gnu",
             gcc: "gcc",
             run: &[],

@@ -122,13 +122,13 @@ impl Contract {
 
 /// The contracts of all functions, by number.
 ///
-/// A fact of a function that its own accesses make false is dropped, and a call whose callee wants what the
-/// caller cannot know passes other pointers.
+/// A fact of a function that its own accesses make false is dropped. A call whose callee wants what the caller
+/// cannot know passes other pointers, and a tail call is dropped.
 pub fn settle(program: &mut Program) -> Vec<Contract> {
     for function in &mut program.functions {
         let Contract { written, .. } = Contract::of(function);
-        for at in 0..2 {
-            function.facts.readonly[at] &= !written[at];
+        for (readonly, written) in function.facts.readonly.iter_mut().zip(written) {
+            *readonly &= !written;
         }
     }
     loop {
@@ -172,15 +172,17 @@ fn repair(program: &mut Program, function: usize, contracts: &[Contract]) {
             passes.push(own);
         }
     }
-    if let End::Tail(_, own) = end {
-        passes.push(own);
-    }
     let mut changed = false;
     for (passes, callee) in passes.into_iter().zip(callees) {
         let frozen = contracts[callee].frozen;
         let pointers = frozen.map(|frozen| if frozen { Pointer::Frozen } else { Pointer::Slot });
         changed |= passes.pointers != pointers;
         passes.pointers = pointers;
+    }
+    // The stack slots of a function are gone when it makes a tail call.
+    if let End::Tail(..) = end {
+        *end = End::Return;
+        changed = true;
     }
     assert!(changed, "function {function} cannot keep the contracts of its callees");
 }

@@ -6,10 +6,11 @@
 //! are copies that become equal, or similar, once their callees are merged. Nothing here knows what will
 //! merge: the policies only see to it that much does.
 
-use super::contract::{Contract, fits, settle};
+use super::calls::{call, order};
+use super::contract::{fits, settle};
 use super::program::{
-    AREA, Address, Argument, Attributes, Call, Callee, Data, End, Extra, FROZEN, Facts, Flush,
-    Function, Hole, Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
+    AREA, Address, Argument, Attributes, Callee, Data, End, Extra, Facts, Flush, Function, Hole,
+    Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
 };
 use crate::fuzzing::recipes::similar;
 use crate::{Addresses, Callees, Mode, ModuleOptions, Policy, Similar};
@@ -52,10 +53,10 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     let Drawn { mut program, .. } = drawn;
     let contracts = settle(&mut program);
     order(&mut program, u)?;
-    for function in 0..program.functions.len() {
+    for (function, contract) in contracts.iter().enumerate() {
         if !program.functions[function].shape.tail {
             for _ in 0..u.int_in_range(2..=4)? {
-                let call = call(&program, function, &contracts[function], u)?;
+                let call = call(&program, function, contract, u)?;
                 program.calls.push(call);
             }
         }
@@ -73,8 +74,8 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
 }
 
 /// What is the same for all parts of a program.
-struct Style {
-    flushes: usize,
+pub(super) struct Style {
+    pub(super) flushes: usize,
     /// Whether attributes are drawn. Mostly, functions are what front ends make.
     attributes: bool,
     /// Whether what comes later is referred to.
@@ -196,9 +197,9 @@ enum Variation {
     Random(usize),
 }
 
-struct Drawn {
-    program: Program,
-    style: Style,
+pub(super) struct Drawn {
+    pub(super) program: Program,
+    pub(super) style: Style,
     /// Functions, by family.
     families: Vec<Vec<usize>>,
     /// Data objects, by family.
@@ -325,14 +326,14 @@ impl Drawn {
         let flushes = self.flushes(copies, &choices, u)?;
         // A copy of a copy, with other facts at most: what later flushes merge into earlier ones.
         let mut same_as: Vec<Option<usize>> = vec![None; copies];
-        for copy in 1..copies {
+        for (copy, same) in same_as.iter_mut().enumerate().skip(1) {
             if u.ratio(1, 3)? {
-                same_as[copy] = Some(u.int_in_range(0..=copy - 1)?);
+                *same = Some(u.int_in_range(0..=copy - 1)?);
             }
         }
         let mut numbers: Vec<Vec<usize>> = Vec::new();
-        for copy in 0..copies {
-            let own = match same_as[copy] {
+        for (copy, same) in same_as.into_iter().enumerate() {
+            let own = match same {
                 Some(same) => numbers[same].clone(),
                 None => {
                     let mut own = Vec::new();
@@ -471,7 +472,7 @@ impl Drawn {
         Ok(flushes)
     }
 
-    fn facts(&self, u: &mut Unstructured<'_>) -> Result<Facts> {
+    pub(super) fn facts(&self, u: &mut Unstructured<'_>) -> Result<Facts> {
         let mut facts = Facts {
             regions: *u.choose(&[
                 [1, 2],
@@ -548,7 +549,13 @@ impl Drawn {
             let family = self.callee_of(true, u)?;
             if let Some(choice) = family {
                 let shape = self.shape_of(choice, &function.shape);
-                let passes = self.passes(&function, &shape, u)?;
+                let mut passes = self.passes(&function, &shape, u)?;
+                for (at, pointer) in passes.pointers.iter_mut().enumerate() {
+                    // Its stack slots are gone by then.
+                    if *pointer == Pointer::Slot {
+                        *pointer = Pointer::Own(at);
+                    }
+                }
                 choices.push(choice);
                 function.end = End::Tail(0, passes);
             }
@@ -757,155 +764,4 @@ impl Drawn {
         self.families.push(members);
         Ok(())
     }
-}
-
-impl Drawn {
-    /// Defines much of what one flush defines once more in a later one, where it refers to its own, as a
-    /// front end does that makes the same instances again and knows more or less of them.
-    fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        let flush = u.int_in_range(1..=self.style.flushes - 1)?;
-        let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };
-        let dense = *u.choose(&[2, 2, 4, 8])?;
-        let mut copies: Vec<(Part, Part)> = Vec::new();
-        let parts = self.program.flushes[source].defined.clone();
-        for part in parts.into_iter().filter(|part| *part != Part::Data(FROZEN)) {
-            if u.ratio(1, dense)? {
-                continue;
-            }
-            let copy = match part {
-                Part::Function(function) => {
-                    let copy = self.program.functions[function].clone();
-                    self.program.functions.push(copy);
-                    Part::Function(self.program.functions.len() - 1)
-                }
-                Part::Data(data) => {
-                    let copy = self.program.data[data].clone();
-                    self.program.data.push(copy);
-                    Part::Data(self.program.data.len() - 1)
-                }
-            };
-            copies.push((part, copy));
-        }
-        let copied = |part: Part| {
-            let copy = copies.iter().find(|(of, _)| *of == part);
-            copy.map_or(part, |(_, copy)| *copy)
-        };
-        let function_of = |part| match part {
-            Part::Function(function) => function,
-            Part::Data(_) => unreachable!("a function has another one as its copy"),
-        };
-        let data_of = |part| match part {
-            Part::Data(data) => data,
-            Part::Function(_) => unreachable!("a data object has another one as its copy"),
-        };
-        let (changes, facts) = (u.ratio(1, 3)?, u.int_in_range(0..=3)?);
-        for &(_, copy) in &copies {
-            match copy {
-                Part::Function(number) => {
-                    let function = &mut self.program.functions[number];
-                    for hole in function.holes() {
-                        match hole {
-                            Hole::Constant(value) if changes && u.ratio(1, 6)? => *value ^= 2,
-                            Hole::Function(callee) => {
-                                *callee = function_of(copied(Part::Function(*callee)));
-                            }
-                            Hole::Data(data) => *data = data_of(copied(Part::Data(*data))),
-                            Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => {}
-                        }
-                    }
-                    let other = self.facts(u)?;
-                    let facts = match facts {
-                        0 | 1 => Facts::default(),
-                        2 if u.arbitrary()? => other,
-                        _ => self.program.functions[number].facts,
-                    };
-                    self.program.functions[number].facts = facts;
-                }
-                Part::Data(number) => {
-                    for item in &mut self.program.data[number].items {
-                        match item {
-                            Item::Number(_) => {}
-                            Item::Function(function) => {
-                                *function = function_of(copied(Part::Function(*function)));
-                            }
-                            Item::Data { data, .. } => *data = data_of(copied(Part::Data(*data))),
-                        }
-                    }
-                }
-            }
-            self.program.flushes[flush].defined.push(copy);
-        }
-        Ok(())
-    }
-}
-
-/// Takes out comparisons of addresses that do not matter, puts definitions into an order, and says when the
-/// program is made ready to run.
-fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
-    forget_comparisons(program);
-    let mixed = u.arbitrary()?;
-    for flush in &mut program.flushes {
-        flush.defined.sort_unstable();
-        if mixed {
-            for last in (1..flush.defined.len()).rev() {
-                flush.defined.swap(last, u.int_in_range(0..=last)?);
-            }
-        }
-        flush.ready = u.ratio(3, 4)?;
-    }
-    program.flushes.last_mut().expect("there is one").ready = true;
-    Ok(())
-}
-
-/// Takes out comparisons of addresses of which merging may change the result.
-pub fn forget_comparisons(program: &mut Program) {
-    let significant: Vec<bool> = program
-        .functions
-        .iter()
-        .map(|function| function.attributes.addresses == Addresses::Significant)
-        .collect();
-    for function in &mut program.functions {
-        function.statements.retain(|statement| match statement {
-            Statement::Compare(addresses) => addresses.iter().all(|address| match address {
-                Address::Code(function) => significant[*function],
-                Address::Slot { .. } => true,
-            }),
-            _ => true,
-        });
-    }
-}
-
-/// A call from outside that keeps the contract, and nothing that it does not ask for.
-fn call(
-    program: &Program,
-    function: usize,
-    contract: &Contract,
-    u: &mut Unstructured<'_>,
-) -> Result<Call> {
-    let null = !contract.valid[0] && !contract.frozen[0] && u.ratio(1, 3)?;
-    let place = |at: usize, u: &mut Unstructured<'_>| -> Result<i64> {
-        let area = AREA * if contract.frozen[at] { 2 } else { at as i64 };
-        Ok(area + if contract.aligned[at] { 0 } else { *u.choose(&[0, 8, 3])? })
-    };
-    let a = place(0, u)?;
-    let mut b = place(1, u)?;
-    // What nobody asked to be apart is at one place, or overlaps.
-    let apart = contract.disjoint || contract.frozen[0] || contract.frozen[1];
-    if !apart && u.ratio(2, 3)? {
-        let aligned = contract.aligned[1];
-        b = match aligned {
-            true => a / 16 * 16,
-            false => a + *u.choose(&[0, 0, 8, 4])?,
-        };
-    }
-    let mut extras = Vec::new();
-    for at in 0..program.functions[function].shape.extras.len() {
-        extras.push(*u.choose(&[3, -5, 1 << 35])? + at as i64);
-    }
-    Ok(Call {
-        function,
-        numbers: [*u.choose(&[0, 1, 2, 2, 3])?, if null { 0 } else { u.int_in_range(0..=2)? }],
-        pointers: [if null { None } else { Some(a) }, Some(b)],
-        extras,
-    })
 }

@@ -36,6 +36,44 @@ pub fn check(
     result
 }
 
+/// Runs the plain program with optimised code and without. Facts that are not true would show.
+///
+/// # Errors
+///
+/// What differs, which is a mistake of the generator.
+///
+/// # Panics
+///
+/// If the program is wrong.
+pub fn check_facts(
+    program: &Program,
+    host: &mut dyn Host,
+    statistics: &mut Statistics,
+) -> Result<(), Finding> {
+    statistics.add_program(program);
+    let bodies = parse(program);
+    let mut left = Vec::new();
+    for speed in [false, true] {
+        let mut plain = Definer::new(host.jit(speed), program, &bodies, "");
+        for flush in 0..program.flushes.len() {
+            plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
+        }
+        plain.module.finalize_definitions().expect("memory can be protected");
+        let runs = program.calls.iter().map(|call| {
+            let id = plain.ids.function(call.function);
+            Run { code: plain.module.get_finalized_function(id), call: call.clone() }
+        });
+        let runs: Vec<Run> = runs.collect();
+        left.push(host.run(&runs));
+        host.free(plain.module);
+    }
+    let is_whole = left[0].len() == program.calls.len();
+    match is_whole && left[0] == left[1] {
+        true => Ok(()),
+        false => Err(Finding::new(format!("{:?} and, optimised, {:?}", left[0], left[1]))),
+    }
+}
+
 fn run(
     program: &Program,
     host: &mut dyn Host,

@@ -6,18 +6,22 @@
 //! what no plan shows: what one flush keeps of another one.
 //!
 //! * `program` is what a program consists of; `text` is its CLIF;
-//! * `generate` draws one: families of functions that are nearly the same, spread over flushes;
+//! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
+//!   with `echo` and `calls`;
 //! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
 //!   merging is right by definition;
-//! * `define` makes the calls of `Module`; `jit` and `object` are paths by which programs run;
+//! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
 //!
 //! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe.
 
+mod calls;
 mod contract;
 mod define;
+mod echo;
 mod generate;
 mod jit;
+mod library;
 mod object;
 mod program;
 mod reduce;
@@ -25,9 +29,11 @@ mod statistics;
 mod text;
 
 use arbitrary::{Result, Unstructured};
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::JITModule;
 pub use generate::program;
-pub use jit::check as check_jit;
+pub use jit::{check as check_jit, check_facts};
+pub use library::check as check_library;
 pub use object::{Image, compare, main_of, objects};
 use program::Part;
 pub use program::{BUFFER, Call, MOST_EXTRAS, Program};
@@ -55,8 +61,10 @@ pub struct Left {
 
 /// What only unsafe code can do.
 pub trait Host {
-    /// An empty module for this machine, whose code is optimised or not. Its frames have frame pointers, as
-    /// tail calls need.
+    /// The ISA of this machine, by which code is optimised or not. Its frames have frame pointers, as tail
+    /// calls need.
+    fn isa(&mut self, speed: bool) -> OwnedTargetIsa;
+    /// An empty module for that ISA.
     fn jit(&mut self, speed: bool) -> JITModule;
     /// Makes these calls, each with a [`buffer`] of its own at a multiple of 64. What the calls write
     /// elsewhere may be gone in the end. Of calls that do not end, by a signal or in time, and of all
@@ -108,14 +116,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Draws a program, and panics if merging it in a JIT changes what it does.
+/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library alone.
 ///
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
 pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
+    let is_jit = u.arbitrary()?;
     let program = program(u)?;
-    if let Err(finding) = check_jit(&program, host, &mut Statistics::default()) {
+    let mut statistics = Statistics::default();
+    let result = match is_jit {
+        true => check_jit(&program, host, &mut statistics),
+        false => check_library(&program, host, &mut statistics),
+    };
+    if let Err(finding) = result {
         panic!("{finding}\n{}", print(&program));
     }
     Ok(())

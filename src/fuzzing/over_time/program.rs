@@ -467,8 +467,8 @@ impl Program {
 
     /// The linkage in the end.
     pub fn linkage(&self, part: Part) -> Linkage {
-        let widened = self.flushes.iter().flat_map(|flush| &flush.widened);
-        let last = widened.filter(|(widened, _)| *widened == part).next_back();
+        let mut widened = self.flushes.iter().flat_map(|flush| &flush.widened);
+        let last = widened.rfind(|(widened, _)| *widened == part);
         last.map_or(
             match part {
                 Part::Function(function) => self.functions[function].linkage,

@@ -1,9 +1,9 @@
 //! What occurred in programs that were run.
 
 use super::define::Ids;
-use super::program::{Part, Program};
+use super::program::{Callee, End, Part, Program, Statement};
 use crate::{Disposition, MergingModule, Reason};
-use cranelift_module::{FuncId, Module};
+use cranelift_module::Module;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -22,6 +22,65 @@ impl Statistics {
         self.0.get(what).copied().unwrap_or_default()
     }
 
+    /// Counts what a program consists of.
+    pub fn add_program(&mut self, program: &Program) {
+        self.add("programs", 1);
+        self.add("flushes", program.flushes.len());
+        self.add("functions", program.functions.len());
+        self.add("data objects", program.data.len());
+        self.add("calls from outside", program.calls.len());
+        for flush in &program.flushes {
+            self.add("declared again with a wider linkage", flush.widened.len());
+        }
+        for function in &program.functions {
+            let facts = &function.facts;
+            let regions = facts.regions[0] != facts.regions[1];
+            self.add("functions with two alias regions", usize::from(regions));
+            self.add("functions for tail calls", usize::from(function.shape.tail));
+            let on_the_stack = function.shape.extras.len() > 2;
+            self.add("functions with parameters on the stack", usize::from(on_the_stack));
+            for statement in &function.statements {
+                match statement {
+                    Statement::Call { call, .. } => self.add(
+                        match call {
+                            Callee::Direct(_) => "direct calls",
+                            Callee::Handled(_) => "calls with handlers",
+                            Callee::Indirect(_) => "calls by address",
+                            Callee::Slot { .. } => "calls through tables",
+                        },
+                        1,
+                    ),
+                    Statement::Compare(_) => self.add("comparisons of addresses", 1),
+                    Statement::Number { .. } | Statement::Through { .. } => {
+                        self.add("uses of data objects", 1);
+                    }
+                    Statement::Reload { .. }
+                    | Statement::Vector { .. }
+                    | Statement::Guarded { .. } => self.add("uses of memory", 1),
+                    Statement::Constant(..)
+                    | Statement::Float(_)
+                    | Statement::Mix(_)
+                    | Statement::Extra(_)
+                    | Statement::Slot { .. }
+                    | Statement::Switch(_) => {}
+                }
+            }
+            self.add("tail calls", usize::from(matches!(function.end, End::Tail(..))));
+        }
+        let aliasing = program.calls.iter().filter(|call| match call.pointers {
+            [Some(a), Some(b)] => (a - b).abs() < 16,
+            _ => false,
+        });
+        self.add("calls from outside with pointers that alias", aliasing.count());
+    }
+
+    /// Panics unless each of these occurred.
+    pub fn assert_occurred(&self, what: &[&str]) {
+        for what in what {
+            assert!(self.get(what) > 0, "never: {what}\n{self}");
+        }
+    }
+
     /// Counts what became of a program in a module.
     pub fn add_module<M: Module>(
         &mut self,
@@ -29,10 +88,7 @@ impl Statistics {
         module: &MergingModule<M>,
         ids: &Ids,
     ) {
-        self.add("programs", 1);
-        self.add("flushes", program.flushes.len());
-        self.add("functions", program.functions.len());
-        self.add("calls", program.calls.len());
+        self.add_program(program);
         let stats = module.stats();
         self.add("parameterised or private bodies", stats.shared_bodies);
         self.add("merged data objects", stats.merged_data_objects);
@@ -58,13 +114,11 @@ impl Statistics {
             let passes = map.originals().any(|original| {
                 original.symbol.index == id.as_u32() && !original.arguments.is_empty()
             });
-            self.add(word(&disposition), 1);
-            match (over_flushes, passes) {
-                (true, true) => self.add("merged into an earlier flush, with extra arguments", 1),
-                (true, false) => self.add("merged into an earlier flush", 1),
-                (false, true) => self.add("merged with extra arguments", 1),
-                (false, false) => {}
-            }
+            self.add(word(disposition.name()), 1);
+            self.add("merged into an earlier flush", usize::from(over_flushes));
+            let is_thunk = matches!(disposition, Disposition::Thunk { .. });
+            self.add("thunks to an earlier flush", usize::from(over_flushes && is_thunk));
+            self.add("merged with extra arguments", usize::from(passes));
             match reason {
                 Reason::AddressTaken => self.add("kept or a thunk because its address is taken", 1),
                 Reason::Preemptible => self.add("a thunk because it is preemptible", 1),
@@ -75,12 +129,13 @@ impl Statistics {
     }
 }
 
-fn word(disposition: &Disposition<FuncId>) -> &'static str {
+/// The plural of the name of a disposition.
+pub fn word(disposition: &str) -> &'static str {
     match disposition {
-        Disposition::Keep => "kept",
-        Disposition::Redirect { .. } => "redirected",
-        Disposition::Alias { .. } => "aliases",
-        Disposition::Thunk { .. } => "thunks",
+        "redirect" => "redirected",
+        "alias" => "aliases",
+        "thunk" => "thunks",
+        _ => "kept",
     }
 }
 

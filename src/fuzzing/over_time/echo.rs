@@ -1,0 +1,85 @@
+//! Much of one flush once more in a later one, which knows more or less of it.
+
+use super::generate::Drawn;
+use super::program::{FROZEN, Facts, Hole, Item, Part};
+use arbitrary::{Result, Unstructured};
+
+impl Drawn {
+    /// Defines much of what one flush defines once more in a later one, where it refers to its own, as a
+    /// front end does that makes the same instances again and knows more or less of them.
+    pub(super) fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let flush = u.int_in_range(1..=self.style.flushes - 1)?;
+        let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };
+        let dense = *u.choose(&[2, 2, 4, 8])?;
+        let mut copies: Vec<(Part, Part)> = Vec::new();
+        let parts = self.program.flushes[source].defined.clone();
+        for part in parts.into_iter().filter(|part| *part != Part::Data(FROZEN)) {
+            if u.ratio(1, dense)? {
+                continue;
+            }
+            let copy = match part {
+                Part::Function(function) => {
+                    let copy = self.program.functions[function].clone();
+                    self.program.functions.push(copy);
+                    Part::Function(self.program.functions.len() - 1)
+                }
+                Part::Data(data) => {
+                    let copy = self.program.data[data].clone();
+                    self.program.data.push(copy);
+                    Part::Data(self.program.data.len() - 1)
+                }
+            };
+            copies.push((part, copy));
+        }
+        let copied = |part: Part| {
+            let copy = copies.iter().find(|(of, _)| *of == part);
+            copy.map_or(part, |(_, copy)| *copy)
+        };
+        let function_of = |part| match part {
+            Part::Function(function) => function,
+            Part::Data(_) => unreachable!("a function has another one as its copy"),
+        };
+        let data_of = |part| match part {
+            Part::Data(data) => data,
+            Part::Function(_) => unreachable!("a data object has another one as its copy"),
+        };
+        let (changes, facts) = (u.ratio(1, 3)?, u.int_in_range(0..=3)?);
+        for &(_, copy) in &copies {
+            match copy {
+                Part::Function(number) => {
+                    let function = &mut self.program.functions[number];
+                    for hole in function.holes() {
+                        match hole {
+                            Hole::Constant(value) if changes && u.ratio(1, 6)? => *value ^= 2,
+                            Hole::Function(callee) => {
+                                *callee = function_of(copied(Part::Function(*callee)));
+                            }
+                            Hole::Data(data) => *data = data_of(copied(Part::Data(*data))),
+                            Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => {}
+                        }
+                    }
+                    let other = self.facts(u)?;
+                    let facts = match facts {
+                        0 | 1 => Facts::default(),
+                        2 if u.arbitrary()? => other,
+                        _ => self.program.functions[number].facts,
+                    };
+                    self.program.functions[number].facts = facts;
+                }
+                Part::Data(number) => {
+                    for item in &mut self.program.data[number].items {
+                        match item {
+                            Item::Number(_) => {}
+                            Item::Function(function) => {
+                                *function = function_of(copied(Part::Function(*function)));
+                            }
+                            Item::Data { data, .. } => *data = data_of(copied(Part::Data(*data))),
+                        }
+                    }
+                }
+            }
+            self.program.flushes[flush].defined.push(copy);
+        }
+        Ok(())
+    }
+}
