@@ -77,6 +77,7 @@ impl Plan {
     }
 
     /// Gives `func` the body that stands for its class, without sending references anywhere.
+    #[cfg(feature = "module")]
     pub(crate) fn settle(
         &self,
         function: FunctionIndex,

@@ -72,6 +72,7 @@ impl Argument {
     }
 
     /// Whether it is an address that code computes without a table.
+    #[cfg(feature = "module")]
     pub(crate) fn is_near(&self) -> bool {
         match self {
             Argument::Constant { .. } => false,

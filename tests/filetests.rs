@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     trials
         .push(Trial::test("runner: blessing changes nothing else", blessing_changes_nothing_else));
     trials.push(Trial::test("runner: directories are searched", directories_are_searched));
+    trials.push(Trial::test("runner: a crash fails one file", a_crash_fails_one_file));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -242,6 +243,31 @@ const CASES: &[Case] = &[
         says: &["skip: ", "target s390x, riscv64 has_v: this program is built without it"],
     },
     Case {
+        name: "a trap is a failed test",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f() -> i32 {\nblock0:\n    \
+               trap user1\n}\n; run: %f() == 1\n",
+        options: &[],
+        code: 1,
+        says: &["case.clif: it ended the process that ran it: ", "0 passed, 1 failed"],
+    },
+    Case {
+        name: "what never ends is a failed test",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f() -> i32 {\nblock0:\n    \
+               jump block1\nblock1:\n    jump block1\n}\n; run: %f() == 1\n",
+        options: &["--time-limit", "1"],
+        code: 1,
+        says: &["case.clif: it takes longer than 1 s", "0 passed, 1 failed"],
+    },
+    Case {
+        name: "an exhausted stack is a failed test",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i64) -> i64 {\n    \
+               fn0 = colocated %f(i64) -> i64\nblock0(v0: i64):\n    v1 = call fn0(v0)\n    \
+               v2 = iadd v1, v0\n    return v2\n}\n; run: %f(1) == 1\n",
+        options: &[],
+        code: 1,
+        says: &["case.clif: it ended the process that ran it: ", "0 passed, 1 failed"],
+    },
+    Case {
         name: "what a linker would supply is named",
         text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f() {\n    fn0 = %outside()\n\
                block0:\n    call fn0()\n    return\n}\n; print: %f()\n",
@@ -294,5 +320,31 @@ fn directories_are_searched() -> Result<(), Failed> {
     match text.contains("bad.clif") && text.contains("good.clif") && !text.contains("ignored") {
         true => Ok(()),
         false => Err(text.into()),
+    }
+}
+
+/// A file whose code crashed took the others with it.
+fn a_crash_fails_one_file() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let crash = CASES.iter().find(|case| case.name == "a trap is a failed test");
+    let crash = crash.expect("is there").text;
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| format!("{name}.clif"));
+    for name in &names {
+        let crashes = ["b.clif", "g.clif", "h.clif"].contains(&name.as_str());
+        let text = if crashes { crash } else { CASES[0].text };
+        std::fs::write(directory.path().join(name), text)?;
+    }
+    let output = runner().arg("-v").arg(directory.path()).output()?;
+    let text = everything(&output);
+    let said = text.lines().filter_map(|line| {
+        let (verdict, rest) = line.split_once(": ")?;
+        let name = rest.split(": ").next()?.rsplit('/').next()?;
+        (name.ends_with(".clif") && verdict != "note").then(|| format!("{verdict} {name}"))
+    });
+    let expected = "pass a, fail b, pass c, pass d, pass e, pass f, fail g, fail h";
+    let said = said.collect::<Vec<_>>().join(", ").replace(".clif", "");
+    match said == expected && text.contains("5 passed, 3 failed, 0 skipped") {
+        true => Ok(()),
+        false => Err(format!("{said}\n{text}").into()),
     }
 }

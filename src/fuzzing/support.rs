@@ -41,7 +41,7 @@ pub fn apply_rules(func: &mut Function) -> bool {
     canonicalize::apply_rules(func)
 }
 
-/// The body of `func` that is compared with [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
+/// The body of `func` that is compared with [`Canonicalize::Optimize`].
 pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Function {
     canonicalize::canonicalized(func, Canonicalize::Optimize(isa)).into_owned()
 }

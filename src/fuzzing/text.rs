@@ -7,7 +7,9 @@
 use arbitrary::{Result, Unstructured};
 
 /// Directive lines; `%` stands for a name of the text.
-const DIRECTIVES: [&str; 26] = [
+const DIRECTIVES: [&str; 28] = [
+    ";@ defaults linkage=local addresses=insignificant",
+    ";@ defaults linkage=preemptible data-addresses=insignificant",
     ";@ linkage=local",
     ";@ linkage=preemptible addresses=insignificant",
     ";@ linkage=hidden",

@@ -40,6 +40,15 @@ fn marked_functions_keep_their_symbols() {
 fn directives_come_before_marks_and_marks_before_defaults() {
     assert_eq!(left(&["--export", "%api_*"]), ["%api_a", "%api_b"]);
     assert_eq!(left(&["--externally-called", "%api_l*"]), ["%api_local"]);
+    // What is said of all functions of a text is said of each.
+    let text = format!(";@ defaults linkage=local addresses=insignificant\n{}", unit());
+    for linkage in ["local", "export"] {
+        let arguments = ["merge", "-", "--linkage", linkage, "--export", "%api_b"];
+        run_with(&arguments, text.as_bytes()).expect(0, "merged 4 of 5 functions");
+        let arguments = [&arguments[..4], &["--externally-called", "%api_b"]].concat();
+        let run = run_with(&arguments, text.as_bytes()).expect(0, "merged 4 of 5 functions");
+        assert!(run.text().contains("symbol-used\nfunction %api_b("), "{}", run.text());
+    }
     // Exported is what the default says already.
     let arguments = ["merge", "-", "--export", "u0:1", "--addresses", "insignificant"];
     run_with(&arguments, unit().as_bytes()).expect(0, "merged 4 of 5 functions");

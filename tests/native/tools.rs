@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// Where each program comes from, in Debian's names.
 const PACKAGES: [(&str, &str); 6] = [
@@ -24,21 +25,20 @@ pub fn need(program: &str) -> PathBuf {
     directory.unwrap_or_else(|| panic!("`{program}` is missing: apt-get install {package}"))
 }
 
-/// A directory for the files of some tests, in Cargo's. They stay there until the next run.
-pub struct Workshop(PathBuf);
+/// A directory for the files of some tests, in Cargo's. No other run of the tests has the same, at the
+/// same time or later. It stays there if a test fails.
+pub struct Workshop(TempDir);
 
 impl Workshop {
     pub fn new(name: &str) -> Self {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        if directory.exists() {
-            std::fs::remove_dir_all(&directory).expect("a directory of the last run");
-        }
-        std::fs::create_dir_all(&directory).expect("a directory that can be made");
-        Workshop(directory)
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(name).rand_bytes(8);
+        let directory = builder.tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        Workshop(directory.expect("a directory that can be made"))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     /// Writes a file.
@@ -53,11 +53,20 @@ impl Workshop {
     #[track_caller]
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.0);
+        command.args(arguments).current_dir(self.0.path());
         let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}\n{}\n{said}", output.status);
         assert!(said.is_empty(), "{command:?}\n{said}");
         String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.disable_cleanup(true);
+            eprintln!("the files of the test are in {}", self.0.path().display());
+        }
     }
 }

@@ -5,9 +5,11 @@
 
 use crate::directives::{parse_addresses, parse_linkage};
 use crate::exit::usage;
+use crate::header::Headers;
 use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::marks::{Marks, Pattern, parse_pattern, read_patterns};
 use crate::progress::Progress;
+use crate::sources::{self, Source};
 use crate::unit::{self, Reading, Unit};
 use crate::verify::Verifier;
 use anyhow::Result;
@@ -67,8 +69,8 @@ pub struct Defaults {
     ///
     /// In a pattern, '*' stands for any text, '?' for one character, '[a-z]' for one of several,
     /// '{a,b}' for one of several texts, and a backslash before any of them for itself. It has to
-    /// match a whole name, and at least one function. A 'linkage' directive of a function holds all
-    /// the same.
+    /// match a whole name, and at least one function. A 'linkage' directive of a function, or one of
+    /// all below it (';@ defaults'), holds all the same.
     #[arg(long, value_name = "PATTERN", value_parser = exported)]
     pub export: Vec<Pattern>,
 
@@ -136,24 +138,33 @@ impl Defaults {
 }
 
 impl Input {
-    /// Reads the unit. Functions that are not valid for every target are verified for that of `isa`.
+    /// Reads the texts of the unit, which say for what target it is.
+    ///
+    /// # Errors
+    ///
+    /// Paths that cannot be read.
+    pub fn sources(&self) -> Result<Vec<Source>> {
+        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(usage("standard input can be read only once"));
+        }
+        sources::read(&self.paths)
+    }
+
+    /// Reads the unit from its texts. Functions that are not valid for every target are verified for
+    /// that of `isa`.
     ///
     /// # Errors
     ///
     /// What cannot be read, with path and line.
-    pub fn read(&self, isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
-        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(usage("standard input can be read only once"));
-        }
+    pub fn read(&self, sources: &[Source], isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
         let marks = self.defaults.marks()?;
-        let sources = unit::read_sources(&self.paths)?;
         let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
         let functions = Attributes { linkage, addresses, ..Attributes::default() };
         let defaults = unit::Defaults { functions, data_addresses };
         let verifier = Verifier::new(isa);
         let reading = Reading { defaults, marks, call_conv: CallConv::Fast, verifier: &verifier };
         let mut progress = Progress::new("reading", 0, general.quiet);
-        unit::parse_unit_with(&sources, reading, &mut progress)
+        unit::parse_unit_with(sources, reading, &mut progress)
     }
 }
 
@@ -316,8 +327,12 @@ pub struct Settings {
 #[command(next_help_heading = "Code generation")]
 struct TargetArg {
     /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
-    #[arg(long, value_name = "TARGET", default_value = "x86_64", value_parser = parse_target)]
-    target: Triple,
+    ///
+    /// Without this option, it is the first 'target' that the unit names before its first function,
+    /// and x86_64 if it names none. 'set' lines there hold like --set. A unit that contradicts the
+    /// command line is an error.
+    #[arg(long, value_name = "TARGET", value_parser = parse_target)]
+    target: Option<Triple>,
 }
 
 /// The targets of code that is measured.
@@ -326,6 +341,9 @@ struct TargetArg {
 pub struct Targets {
     /// What code is measured for: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
     /// repeated
+    ///
+    /// 'set' lines in front of the first function of the unit hold like --set. A unit that contradicts
+    /// the command line, or that names only other targets, is an error.
     #[arg(
         long = "target",
         value_name = "TARGET",
@@ -337,18 +355,23 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The targets under the settings, in the order in which they were named.
+    /// The targets under the settings, of the command line and of the unit, in the order in which they
+    /// were named.
     ///
     /// # Errors
     ///
-    /// Settings that no target has, and a target that is named twice.
-    pub fn isas(&self, settings: &Settings) -> Result<Vec<OwnedTargetIsa>> {
+    /// Settings that no target has, a target that is named twice, and a unit that contradicts the
+    /// command line or is for none of the targets.
+    pub fn isas(&self, sources: &[Source], settings: &Settings) -> Result<Vec<OwnedTargetIsa>> {
         for (at, triple) in self.targets.iter().enumerate() {
             if self.targets[..at].contains(triple) {
                 return Err(usage(format!("the target {triple} is named twice")));
             }
         }
-        isa::build_all(&self.targets, &settings.settings)
+        // What is wrong with the command line is said first.
+        isa::build_all(&self.targets, &settings.settings)?;
+        let settings = Headers::of(sources)?.settings(&self.targets, &settings.settings)?;
+        isa::build_all(&self.targets, &settings)
     }
 }
 
@@ -366,13 +389,21 @@ pub struct Common {
 }
 
 impl Common {
-    /// The target under the settings.
+    /// The target under the settings, of the command line and of the unit.
     ///
     /// # Errors
     ///
-    /// Settings that the target does not have.
-    pub fn isa(&self) -> Result<OwnedTargetIsa> {
-        let [isa] = isa::build([self.target.target.clone()], &self.settings.settings)?;
+    /// Settings that the target does not have, and a unit that contradicts the command line.
+    pub fn isa(&self, sources: &[Source]) -> Result<OwnedTargetIsa> {
+        let given = &self.settings.settings;
+        if let Some(target) = &self.target.target {
+            // What is wrong with the command line is said first.
+            isa::build([target.clone()], given)?;
+        }
+        let headers = Headers::of(sources)?;
+        let target = headers.target(self.target.target.as_ref())?;
+        let settings = headers.settings(std::slice::from_ref(&target), given)?;
+        let [isa] = isa::build([target], &settings)?;
         Ok(isa)
     }
 }

@@ -80,8 +80,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let isa = common.isa()?;
-    let unit = input.read(&*isa, &common.general)?;
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
     // Where the settings are wrong for it, Cranelift makes code that is wrong.
     for (function, func) in unit.functions.iter().enumerate() {
         check_settings(func, &*isa)

@@ -2,10 +2,11 @@
 //!
 //! A line `;@ linkage=local pinned` right above `function` holds for that function. Words are
 //! separated by spaces; several lines may stand above one function; a word may not be repeated.
+//! A line `;@ defaults linkage=local` holds for all that follows in its text and says nothing else.
 //! Anything that is not understood is an error, with line and column.
 
 use anyhow::{Result, bail};
-use cranelift_mergefunc::{Addresses, Attributes, Linkage};
+use cranelift_mergefunc::{Addresses, Attributes, DataAttributes, Linkage};
 
 /// Begins every directive line.
 pub const PREFIX: &str = ";@";
@@ -67,26 +68,14 @@ impl Directives {
     ///
     /// The column (from 1, in characters) and what is wrong there.
     pub fn add_line(&mut self, line: &str) -> Result<(), (usize, String)> {
-        let start = line.find(PREFIX).expect("a directive line") + PREFIX.len();
-        let mut rest = &line[start..];
-        let mut empty = true;
-        loop {
-            let word_start = rest.len() - rest.trim_start().len();
-            rest = &rest[word_start..];
-            if rest.is_empty() {
-                break;
-            }
-            let column = line[..line.len() - rest.len()].chars().count() + 1;
-            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            let word = &rest[..end];
-            self.add(word).map_err(|error| (column, error.to_string()))?;
-            empty = false;
-            rest = &rest[end..];
-        }
-        match empty {
-            true => Err((start, "an empty directive".to_owned())),
-            false => Ok(()),
-        }
+        each_word(line, 0, |word| self.add(word))
+    }
+
+    /// Takes what `;@ defaults` says where nothing was said of the function itself.
+    pub fn fill_in(&mut self, defaults: &TextDefaults) {
+        let TextDefaults { linkage, addresses, data_addresses: _ } = defaults;
+        self.linkage = self.linkage.or(*linkage);
+        self.addresses = self.addresses.or(*addresses);
     }
 
     fn add(&mut self, word: &str) -> Result<()> {
@@ -118,6 +107,75 @@ impl Directives {
             ),
         }
     }
+}
+
+/// What `;@ defaults` says, which holds whatever the command line says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextDefaults {
+    linkage: Option<Linkage>,
+    addresses: Option<Addresses>,
+    /// For data objects.
+    pub data_addresses: Option<Addresses>,
+}
+
+/// The first word of a line of defaults.
+pub const DEFAULTS: &str = "defaults";
+
+impl TextDefaults {
+    /// Takes what one line says; what it does not say stays as it was. `line` is without its line
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// The column (from 1, in characters) and what is wrong there.
+    pub fn add_line(&mut self, line: &str) -> Result<(), (usize, String)> {
+        let mut said = TextDefaults::default();
+        each_word(line, 1, |word| said.add(word))?;
+        let TextDefaults { linkage, addresses, data_addresses } = said;
+        self.linkage = linkage.or(self.linkage);
+        self.addresses = addresses.or(self.addresses);
+        self.data_addresses = data_addresses.or(self.data_addresses);
+        Ok(())
+    }
+
+    fn add(&mut self, word: &str) -> Result<()> {
+        match word.split_once('=') {
+            Some((name @ "linkage", value)) => once(&mut self.linkage, name, parse_linkage(value)?),
+            Some((name @ "addresses", value)) => {
+                once(&mut self.addresses, name, parse_addresses(value)?)
+            }
+            Some((name @ "data-addresses", value)) => {
+                once(&mut self.data_addresses, name, parse_addresses(value)?)
+            }
+            _ => bail!("unknown default '{word}'; there are linkage=, addresses=, data-addresses="),
+        }
+    }
+}
+
+/// Hands out the words of a directive line behind the first `skip` ones.
+fn each_word(
+    line: &str,
+    skip: usize,
+    mut take: impl FnMut(&str) -> Result<()>,
+) -> Result<(), (usize, String)> {
+    let start = line.find(PREFIX).expect("a directive line") + PREFIX.len();
+    let mut rest = &line[start..];
+    for at in 0.. {
+        rest = rest.trim_start();
+        let column = line[..line.len() - rest.len()].chars().count() + 1;
+        if rest.is_empty() {
+            if at <= skip {
+                return Err((start, "an empty directive".to_owned()));
+            }
+            break;
+        }
+        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        if at >= skip {
+            take(&rest[..end]).map_err(|error| (column, error.to_string()))?;
+        }
+        rest = &rest[end..];
+    }
+    Ok(())
 }
 
 /// The largest alignment that a directive may ask for, in bytes.
@@ -160,7 +218,7 @@ pub fn parse_number(text: &str) -> Result<u64> {
 }
 
 fn parse_name(text: &str) -> Result<String> {
-    match text.starts_with('%') || text.starts_with('u') {
+    match text.len() > 1 && text.starts_with(['%', 'u']) {
         true => Ok(text.to_owned()),
         false => bail!("'{text}' is not the name of a function, such as %f or u0:1"),
     }
@@ -182,9 +240,27 @@ pub fn flag(slot: &mut bool, name: &str) -> Result<()> {
     }
 }
 
-/// The directive line that says `attributes`, where `defaults` hold, and what the function became;
-/// empty if there is nothing to say. The defaults of the tool, not of the run, so that the text
-/// means the same wherever it is read.
+/// The line that begins a text: what holds where the other lines say nothing. These are always the
+/// defaults of the tool and not of the run; and they are said, so that the text means the same
+/// under any command line. `functions` and `data` tell which of the two are in the text.
+pub fn defaults_line(functions: bool, data: bool) -> String {
+    let Attributes { linkage, addresses, .. } = Attributes::default();
+    let mut words = Vec::new();
+    if functions {
+        words.push(format!("linkage={}", linkage.name()));
+        words.push(format!("addresses={}", addresses.name()));
+    }
+    if data {
+        words.push(format!("data-addresses={}", DataAttributes::default().addresses.name()));
+    }
+    match words.is_empty() {
+        true => String::new(),
+        false => format!("{PREFIX} {DEFAULTS} {}\n", words.join(" ")),
+    }
+}
+
+/// The directive line that says `attributes` below [`defaults_line`], and what the function became;
+/// empty if there is nothing to say.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
     let defaults = Attributes::default();
     let Attributes {

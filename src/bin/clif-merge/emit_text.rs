@@ -1,8 +1,9 @@
 //! The merged unit as text.
 //!
-//! First come the data objects, then the functions, each below a directive line that says what CLIF
-//! cannot; both in the order of the unit. The text is a unit again, and merging it changes nothing.
-//! What was neither in the text (`test` and `target` lines, comments) is not written.
+//! First comes what holds where nothing else is said, then the data objects, then the functions, each
+//! below a directive line that says what CLIF cannot; both in the order of the unit. The text is a
+//! unit again, the same one under any command line, and merging it changes nothing. What is neither
+//! (`test` and `target` lines, comments) is not written.
 
 use crate::data;
 use crate::directives;
@@ -18,7 +19,8 @@ use std::fmt::Write as _;
 
 /// The text of `merged`, which was made of `unit`.
 pub fn emit(unit: &Unit, merged: &Merged) -> String {
-    let mut text = String::new();
+    let functions = merged.emit.iter().any(|emit| !matches!(emit, Emit::Nothing));
+    let mut text = directives::defaults_line(functions, merged.data.iter().any(Option::is_some));
     for data in merged.data.iter().flatten() {
         text += &data::print(data, &|symbol| merged.names.display(symbol));
     }

@@ -18,7 +18,8 @@ pub enum Exit {
     /// Everything that was asked for is done.
     Done,
     /// The input cannot be used: an unreadable or unwritable path, malformed CLIF, a function that
-    /// the back end cannot compile, a failed filetest.
+    /// the back end cannot compile, a pattern of names that matches no function, a unit for which there
+    /// is not enough memory, a failed filetest.
     Input,
     /// The command line cannot be understood. Clap ends with the same code.
     Usage,
@@ -35,7 +36,8 @@ pub const HELP: &str = "\
 Exit codes:
   0   done
   1   input error: a path that cannot be read or written, malformed CLIF, a
-      function that cannot be compiled, a failed filetest
+      function that cannot be compiled, a pattern of names that matches no
+      function of the unit, too little memory, a failed filetest
   2   usage: an unknown option or a bad value of one
   3   a requested condition does not hold (report --min-saved)
   4   verification of the result failed: a bug in clif-merge
@@ -97,7 +99,7 @@ const REPORT: &str = "this is a bug in clif-merge: please report it with the inp
 
 /// Prints an error and everything behind it, and tells with which code the program ends.
 pub fn report(error: &anyhow::Error) -> Exit {
-    if error.chain().any(is_broken_pipe) {
+    if is_broken_pipe(error) {
         // Whoever read our output has had enough of it.
         return Exit::Done;
     }
@@ -110,10 +112,12 @@ pub fn report(error: &anyhow::Error) -> Exit {
     error.downcast_ref::<Failure>().map_or(Exit::Input, |failure| failure.exit)
 }
 
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+/// Whether something could not be written because nobody reads it.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        .chain()
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn style() -> Style {

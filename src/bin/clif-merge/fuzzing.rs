@@ -35,18 +35,17 @@ pub fn check(text: &str) {
     }
     let Some(unit) = unit else { return };
     check_memory(&unit, text);
+    let free = defaults(Linkage::Local, Addresses::Insignificant, Addresses::Insignificant);
+    let others = [
+        free,
+        defaults(Linkage::Preemptible, Addresses::Insignificant, Addresses::Significant),
+        defaults(Linkage::Hidden, Addresses::Significant, Addresses::Insignificant),
+    ];
     let printed = print(text, &unit);
-    let again = read_back(&printed);
-    assert_same(&unit, &again);
-    assert_eq!(print(&printed, &again), printed, "printed again");
-
-    let free = Attributes {
-        linkage: Linkage::Local,
-        addresses: Addresses::Insignificant,
-        ..Attributes::default()
-    };
-    let free = Defaults { functions: free, data_addresses: Addresses::Insignificant };
+    check_printed(&unit, &printed, others);
     let free = read(text, free).expect("only the defaults differ");
+    check_printed(&free, &print(text, &free), others);
+
     for (unit, isa) in [(&unit, isa("x86_64")), (&free, isa("aarch64"))] {
         for aliases in [false, true] {
             let target = Target::of(&**isa);
@@ -57,6 +56,22 @@ pub fn check(text: &str) {
                 check_merged(unit, &options, isa);
             }
         }
+    }
+}
+
+/// What holds where a text says nothing: of functions, and of data objects.
+fn defaults(linkage: Linkage, addresses: Addresses, data_addresses: Addresses) -> Defaults {
+    let functions = Attributes { linkage, addresses, ..Attributes::default() };
+    Defaults { functions, data_addresses }
+}
+
+/// A text that was printed is the same unit whatever the defaults are, those of the unit that was
+/// printed or any others; and printed again it is the same text.
+fn check_printed(unit: &Unit, printed: &str, others: impl IntoIterator<Item = Defaults>) {
+    for defaults in std::iter::once(Defaults::default()).chain(others) {
+        let again = read_back(printed, defaults);
+        assert_same(unit, &again);
+        assert_eq!(print(printed, &again), printed, "printed again");
     }
 }
 
@@ -94,9 +109,9 @@ fn print(text: &str, unit: &Unit) -> String {
 }
 
 /// The unit of a text that we printed.
-fn read_back(text: &str) -> Unit {
+fn read_back(text: &str, defaults: Defaults) -> Unit {
     let source = Source { name: NAME.to_owned(), text: text.to_owned() };
-    match parse_unit(&[source], Reading::plain(verifier())) {
+    match parse_unit(&[source], Reading { defaults, ..Reading::plain(verifier()) }) {
         Ok(unit) => unit,
         Err(error) => panic!("{error:#}\nin what was printed:\n{text}"),
     }
@@ -146,7 +161,7 @@ fn check_merged(unit: &Unit, options: &Options<'_>, isa: &OwnedTargetIsa) {
     }
     let printed = emit(unit, &merged);
     // If nothing is left, there is no unit any more.
-    let again = read_back(&printed);
+    let again = read_back(&printed, Defaults::default());
     // Which similar functions share a body depends on what else there is.
     if options.similar.policy == Policy::Off {
         let twice = emit(&again, &merge(&again, options));

@@ -9,6 +9,7 @@ use anyhow::Result;
 use cranelift_codegen::isa::{self, Builder, LookupError, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags, SetError};
 use cranelift_mergefunc::cranelift_codegen;
+use std::fmt;
 use std::str::FromStr as _;
 use target_lexicon::{Architecture, BinaryFormat, Triple};
 
@@ -48,6 +49,16 @@ pub struct Setting {
     pub name: String,
     /// The value; without one, the setting is switched on.
     pub value: Option<String>,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { name, value } = self;
+        match value {
+            None => write!(f, "{name}"),
+            Some(value) => write!(f, "{name}={value}"),
+        }
+    }
 }
 
 /// Reads `NAME` or `NAME=VALUE`.
@@ -193,6 +204,22 @@ pub fn missing(
     }
     let mut shared = isa.flags().iter().filter(off).map(|value| value.name);
     shared.find(|name| try_with(&[name])).map(|name| vec![name])
+}
+
+/// Checks that one of the targets can have a setting.
+///
+/// # Errors
+///
+/// Why not.
+pub fn check_setting(targets: &[Triple], setting: &Setting) -> Result<()> {
+    let mut result = Ok(());
+    for target in targets {
+        result = build([target.clone()], std::slice::from_ref(setting)).map(drop);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
 }
 
 /// Makes a setting in one group of settings. Tells whether the group has it.

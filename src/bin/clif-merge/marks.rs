@@ -6,7 +6,7 @@
 //! those that something calls that is not in the unit. This module reads patterns and applies them;
 //! it does not know functions.
 
-use crate::unit::{Source, read_file};
+use crate::sources::{Source, read_file};
 use anyhow::{Context as _, Result, bail};
 use cranelift_mergefunc::{Attributes, Linkage};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};

@@ -65,8 +65,9 @@ Examples:
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
-    let isa = common.isa()?;
-    let unit = input.read(&*isa, &common.general)?;
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;

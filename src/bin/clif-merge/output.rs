@@ -2,8 +2,11 @@
 //!
 //! A regular file is replaced as a whole: the result is written to a temporary file next to it,
 //! which then takes its name, so that an error leaves the old file as it was. What is not a
-//! regular file (a pipe, `/dev/null`) is written to directly.
+//! regular file (a pipe, `/dev/null`) is written to directly. A link stays what it is, and what it
+//! leads to is written, whether it is there or not.
 
+use crate::exit::is_broken_pipe;
+use crate::unfinished;
 use anyhow::{Context as _, Result, bail};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{IsTerminal as _, Write as _};
@@ -53,13 +56,17 @@ impl Output {
                 Kind::Replace { path, permissions: Some(metadata.permissions()) }
             }
             Ok(_) => Kind::Direct,
-            Err(_) => Kind::Replace { path: path.to_owned(), permissions: None },
+            Err(_) => Kind::Replace {
+                path: end_of_links(path).with_context(cannot_write)?,
+                permissions: None,
+            },
         };
         let output = Output { name, kind };
         if let Kind::Replace { path, permissions: _ } = &output.kind {
             // It is made again when there is something to write, so that a long run that is cut
             // short leaves nothing behind.
             drop(temporary(path).with_context(|| output.cannot_write())?);
+            unfinished::finished();
         }
         Ok(output)
     }
@@ -105,13 +112,17 @@ impl Output {
     }
 }
 
-/// Writes text to standard output.
+/// Writes text to standard output. Whoever reads that may have had enough of it, which is no error:
+/// how the program ends hinges on what it found.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// What the system says of anything but a closed pipe.
 pub fn print(text: &str) -> Result<()> {
-    Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write(text.as_bytes())
+    match (Output { name: PathBuf::from("-"), kind: Kind::Stdout }).write(text.as_bytes()) {
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        written => written,
+    }
 }
 
 /// Whether a path is another name for an open file, whose own name must not be given away.
@@ -120,16 +131,32 @@ fn is_descriptor(path: &Path) -> bool {
 }
 
 fn replace(path: &Path, permissions: Option<Permissions>, contents: &[u8]) -> std::io::Result<()> {
-    let mut file = temporary(path)?;
-    file.write_all(contents)?;
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
-    }
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    let replaced = temporary(path).and_then(|mut file| {
+        file.write_all(contents)?;
+        if let Some(permissions) = permissions {
+            file.as_file().set_permissions(permissions)?;
+        }
+        file.persist(path).map_err(|error| error.error)
+    });
+    unfinished::finished();
+    replaced.map(drop)
 }
 
-/// A temporary file in the directory of `path`, with the permissions that a new file gets.
+/// The most links that lead from one to the other, as in Linux.
+const MOST_LINKS: usize = 40;
+
+/// Where a path leads that is not there: to itself, or where links lead that begin with it.
+fn end_of_links(path: &Path) -> std::io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(std::io::Error::other("too many links lead from one to the other"))
+}
+
+/// A temporary file in the directory of `path`, with the permissions that a new file gets; until
+/// [`unfinished::finished`].
 fn temporary(path: &Path) -> std::io::Result<NamedTempFile> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -143,7 +170,7 @@ fn temporary(path: &Path) -> std::io::Result<NamedTempFile> {
         // The system takes away what the user's mask forbids.
         builder.permissions(Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(directory).map_err(without_path)
+    unfinished::begin(|| builder.tempfile_in(directory)).map_err(without_path)
 }
 
 /// The error without the name of the temporary file, which would only confuse.

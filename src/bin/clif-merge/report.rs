@@ -49,7 +49,7 @@ pub struct Opts {
 
     /// End with exit code 3 if less than PERCENT of the code is saved, for the target to which the
     /// times belong
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     min_saved: Option<f64>,
 
     #[command(flatten)]
@@ -77,6 +77,14 @@ Examples:
   clif-merge report --linkage local --export-file exports.txt wasm.clif
   clif-merge report --target x86_64 --set has_sse41 simd.clif
   clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
+
+/// Reads the value of `--min-saved`. Nothing is less than what is no number.
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(format!("'{text}' is not a number of percent")),
+    }
+}
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -343,13 +351,16 @@ fn measure(opts: &Opts) -> Result<Report> {
     let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
     let Opts { pass, targets, settings, general, .. } = opts;
     let (repeat, aliases) = (*repeat, !no_alias);
-    let isas = targets.isas(settings)?;
+    let mut start = Instant::now();
+    let sources = input.sources()?;
+    let mut read = start.elapsed();
+    let isas = targets.isas(&sources, settings)?;
     let own = |isa: &OwnedTargetIsa| isa.triple().architecture == Triple::host().architecture;
     let at_host = isas.iter().position(own).unwrap_or(0);
     let host = &*isas[at_host];
-    let start = Instant::now();
-    let unit = input.read(host, general)?;
-    let read = start.elapsed();
+    start = Instant::now();
+    let unit = input.read(&sources, host, general)?;
+    read += start.elapsed();
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
@@ -575,6 +586,9 @@ fn text(report: &Report) -> String {
         rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
     }
     text += &format!("\n{}", render(&right[..3], &rows));
+    if cfg!(debug_assertions) {
+        text += "(by a development build of clif-merge: with --release, times are shorter)\n";
+    }
     let (name, bytes) = (report.host().title(), report.host().bytes);
     text += &format!(
         "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",

@@ -5,7 +5,7 @@
 //! also refuses what would only exhaust the reader's memory. It does not understand functions.
 
 use crate::data::parse::{Parsed, first_word};
-use crate::directives::{Directives, PREFIX};
+use crate::directives::{DEFAULTS, Directives, PREFIX, TextDefaults};
 use crate::unit::Source;
 use anyhow::{Result, anyhow, bail};
 
@@ -36,12 +36,14 @@ enum Open {
     Directives(usize, Directives),
     /// The last data object, which can go on, and the last line of it.
     Data(usize),
+    /// Defaults, and their line.
+    Defaults(usize),
 }
 
 /// Finds the functions and the data objects of a text.
 ///
-/// The lines before the first one (`test`, `set`, `target`) are not taken in, so that a text for a
-/// target that this program does not have is read all the same.
+/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here: `header` reads
+/// them for those who compile.
 ///
 /// # Errors
 ///
@@ -49,6 +51,7 @@ enum Open {
 /// numbers of entities that no function can have, with their places.
 pub fn scan(source: &Source) -> Result<Scan<'_>> {
     let mut scan = Scan::default();
+    let mut defaults = TextDefaults::default();
     let mut open = Open::Nothing;
     let name = &source.name;
     let stray =
@@ -62,10 +65,15 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
         let line = line.trim_end_matches(['\n', '\r']);
         let trimmed = line.trim_start();
         if trimmed.starts_with(PREFIX) {
-            open = directive(&mut scan, open, number, line).map_err(|stop| match stop {
-                Stop::Stray(line) => stray(line),
-                Stop::Wrong(column, message) => anyhow!("{name}:{number}:{column}: {message}"),
-            })?;
+            open =
+                directive(&mut scan, &mut defaults, open, number, line).map_err(
+                    |stop| match stop {
+                        Stop::Stray(line) => stray(line),
+                        Stop::Wrong(column, message) => {
+                            anyhow!("{name}:{number}:{column}: {message}")
+                        }
+                    },
+                )?;
             continue;
         }
         if trimmed.is_empty() || trimmed.starts_with(';') {
@@ -77,9 +85,14 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             Open::Data(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
                 bail!("{name}:{line}:1: a data object must stand outside of functions")
             }
-            Open::Nothing | Open::Data(_) => Directives::default(),
+            Open::Defaults(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
+                bail!("{name}:{line}:1: defaults must stand outside of functions")
+            }
+            Open::Nothing | Open::Data(_) | Open::Defaults(_) => Directives::default(),
         };
         if is_function_line(trimmed) {
+            let mut directives = directives;
+            directives.fill_in(&defaults);
             scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if scan.functions.is_empty() {
@@ -112,25 +125,39 @@ impl From<(usize, String)> for Stop {
 }
 
 /// Reads a directive line.
-fn directive(scan: &mut Scan<'_>, open: Open, number: usize, line: &str) -> Result<Open, Stop> {
+fn directive(
+    scan: &mut Scan<'_>,
+    defaults: &mut TextDefaults,
+    open: Open,
+    number: usize,
+    line: &str,
+) -> Result<Open, Stop> {
     match (first_word(line), open) {
-        ("data" | "+", Open::Directives(line, _)) => Err(Stop::Stray(line)),
-        ("data", Open::Nothing | Open::Data(_)) => {
-            scan.data.push(Parsed::first_line(number, line)?);
+        ("data" | "+" | DEFAULTS, Open::Directives(line, _)) => Err(Stop::Stray(line)),
+        (DEFAULTS, Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
+            defaults.add_line(line)?;
+            Ok(Open::Defaults(number))
+        }
+        ("data", Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
+            let mut data = Parsed::first_line(number, line)?;
+            data.fill_in(defaults.data_addresses);
+            scan.data.push(data);
             Ok(Open::Data(number))
         }
         ("+", Open::Data(_)) => {
             scan.data.last_mut().expect("is open").add_line(number, line)?;
             Ok(Open::Data(number))
         }
-        ("+", Open::Nothing) => {
+        ("+", Open::Nothing | Open::Defaults(_)) => {
             let column = line.find('+').map_or(1, |at| line[..at].chars().count() + 1);
             Err(Stop::Wrong(column, "there is no data object above that could go on".to_owned()))
         }
         (_, open) => {
             let (first, mut directives) = match open {
                 Open::Directives(first, directives) => (first, directives),
-                Open::Nothing | Open::Data(_) => (number, Directives::default()),
+                Open::Nothing | Open::Data(_) | Open::Defaults(_) => {
+                    (number, Directives::default())
+                }
             };
             directives.add_line(line)?;
             Ok(Open::Directives(first, directives))
@@ -173,6 +200,10 @@ fn code_line(line: &str) -> Result<(), (usize, String)> {
             }
             // Comments and strings hold anything.
             b';' | b'"' => break,
+            // The reader takes this for a name without a letter, which nobody could write elsewhere.
+            b'%' if !bytes.get(at + 1).is_some_and(|&next| is_word(next)) => {
+                return Err((column(at), "an empty name: expected letters behind '%'".to_owned()));
+            }
             byte if is_word(byte) => {
                 let length = bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
                 let word = &line[at..at + length];
@@ -263,7 +294,35 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_errors() {
+    fn defaults_stand_outside_of_functions() {
+        let text = ";@ defaults linkage=local\ntest merge\nfunction %f() {\n}\n\
+                    ;@ defaults addresses=significant data-addresses=insignificant\n\
+                    ;@ data %a =\n;@ pinned\nfunction %g() {\n}\n;@ defaults linkage=export\n";
+        check(text, "[3, 8] and data [6]");
+        let stray = "a directive must stand right above 'function'";
+        check(";@ pinned\n;@ defaults linkage=local\n", &format!("t:1:1: {stray}"));
+        check(
+            "function %f() {\n;@ defaults linkage=local\n}\n",
+            "t:2:1: defaults must stand outside of functions",
+        );
+        check(";@ defaults\n", "t:1:2: an empty directive");
+        check(
+            ";@ defaults linkage=no\n",
+            "t:1:13: unknown linkage 'no'; there are export, hidden, local, preemptible",
+        );
+        check(
+            ";@ defaults key=1\n",
+            "t:1:13: unknown default 'key=1'; there are linkage=, addresses=, data-addresses=",
+        );
+        check(";@ defaults linkage=local linkage=local\n", "t:1:27: 'linkage' is repeated");
+        check(
+            ";@ defaults linkage=local\n;@ + u8 1\n",
+            "t:2:4: there is no data object above that could go on",
+        );
+    }
+
+    #[test]
+    fn large_numbers_and_empty_names_are_errors() {
         for line in [
             "v16777215 = iconst.i32 1234567890123",
             "return v1, v2",
@@ -271,6 +330,8 @@ mod tests {
             "fn0 = %v99999999 sig0 ; v99999999",
             "@99999999 fn0 = u4294967295:4294967295 sig0",
             "v1 = iconst.i64 0x1234_5678_9abc",
+            "return ; 100 % of it",
+            "region0 = 1 \"100 %\"",
         ] {
             assert_eq!(code_line(line), Ok(()));
         }
@@ -279,6 +340,10 @@ mod tests {
             ("  v99999999999999999999999 = iconst.i32 1", 3),
             ("jump block1048576", 6),
             ("sig1048576 = () fast", 1),
+            ("function %() {", 10),
+            ("    fn0 = colocated %() -> i32", 21),
+            ("    gv0 = symbol %+8", 18),
+            ("%", 1),
         ] {
             assert_eq!(code_line(line).unwrap_err().0, column, "{line}");
         }

@@ -1,26 +1,33 @@
 //! `clif-merge test`: runs filetests and reports.
 //!
-//! Finds the files, has each checked by `filetest`, and prints one line for each that failed or
-//! was skipped. A file whose code crashes takes the program with it; `--verbose` names each file
-//! beforehand.
+//! Finds the files, has them checked by `filetest` in processes of their own, and prints one line for
+//! each that failed or was skipped, in the order of the files.
 
 use crate::exit::Exit;
-use crate::filetest::{self, Report, Settings, Verdict};
+use crate::filetest::workers::{self, Limits};
+use crate::filetest::{Report, Settings, Verdict};
 use crate::output;
+use crate::sources::{self, Entry};
 use anyhow::{Context as _, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Run filetests: functions that say what merging must make of them
 ///
 /// Each file names its tests in its header: 'test merge' compares what becomes of every function,
 /// 'test run' calls functions before and after merging. The format is described in
-/// filetests/readme.clif. With CRANELIFT_TEST_BLESS=1 in the environment, expectations are
+/// filetests/readme.clif. A file whose code crashes or never ends is a failed test, and the others
+/// run all the same. With CRANELIFT_TEST_BLESS=1 in the environment, expectations are
 /// rewritten instead of compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
     /// Files, and directories of .clif files at any depth
+    ///
+    /// Every file and directory is visited once, whatever links lead to it. A directory must not
+    /// have anything else under such a name, as a pipe.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
@@ -30,9 +37,22 @@ pub struct Opts {
     #[arg(long)]
     foreign: bool,
 
+    /// A file that takes longer has failed
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..),
+    )]
+    time_limit: u64,
+
     /// Name every file, and what was left out of it
     #[arg(short, long)]
     verbose: bool,
+
+    /// Check exactly these files, one after another, and print what comes of each as JSON
+    #[arg(long, hide = true)]
+    worker: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -48,53 +68,28 @@ Examples:
 ///
 /// Paths that do not exist, and directories without filetests.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { paths, foreign, verbose } = opts;
-    let mut files = Vec::new();
-    for path in &paths {
-        let before = files.len();
-        find(path, &mut files)?;
-        ensure!(files.len() > before, "{}: no .clif files", path.display());
-    }
+    let Opts { paths, foreign, time_limit, verbose, worker } = opts;
     let bless = std::env::var_os("CRANELIFT_TEST_BLESS").is_some_and(|value| value == "1");
-    let [mut passed, mut failed, mut skipped, mut run_commands, mut merged] = [0; 5];
-    for file in &files {
-        let name = file.display();
-        if verbose {
-            use std::io::Write as _;
-            let _ = writeln!(std::io::stderr(), "test: {name}");
-        }
-        let report = filetest::check(file, Settings { foreign, bless });
-        let Report { verdict, notes, run_commands: commands, merged: away } = report;
-        run_commands += commands;
-        merged += away;
-        match verdict {
-            Verdict::Passed => {
-                passed += 1;
-                if verbose {
-                    say(&format!(
-                        "pass: {name}: {commands} run commands, {away} merged functions"
-                    ))?;
-                }
-            }
-            Verdict::Blessed => {
-                passed += 1;
-                say(&format!("bless: {name}"))?;
-            }
-            Verdict::Skipped(reason) => {
-                skipped += 1;
-                say(&format!("skip: {name}: {reason}"))?;
-            }
-            Verdict::Failed(reason) => {
-                failed += 1;
-                say(&format!("fail: {name}: {}", without_place(&reason, file)))?;
-            }
-        }
-        if verbose {
-            for note in notes {
-                say(&format!("note: {name}: {note}"))?;
-            }
-        }
+    let settings = Settings { foreign, bless };
+    if worker {
+        workers::work(&paths, settings)?;
+        return Ok(Exit::Done.into());
     }
+    let files = files_of(&paths)?;
+    let mut counts = Counts::default();
+    // Reports that came before those of earlier files.
+    let mut early: BTreeMap<usize, Report> = BTreeMap::new();
+    let mut said = 0;
+    let limits = Limits { settings, time: Duration::from_secs(time_limit) };
+    workers::check_all(&files, limits, |at, report| {
+        early.insert(at, report);
+        while let Some(report) = early.remove(&said) {
+            counts.say(&files[said], report, verbose)?;
+            said += 1;
+        }
+        Ok(())
+    })?;
+    let Counts { passed, failed, skipped, run_commands, merged } = counts;
     say(&format!(
         "{passed} passed, {failed} failed, {skipped} skipped; {run_commands} run commands; \
          {merged} merged functions"
@@ -103,6 +98,54 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         0 => Exit::Done.into(),
         _ => Exit::Input.into(),
     })
+}
+
+/// What came of all files.
+#[derive(Debug, Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    run_commands: usize,
+    merged: usize,
+}
+
+impl Counts {
+    /// Counts what came of a file, and says it.
+    fn say(&mut self, file: &Path, report: Report, verbose: bool) -> Result<()> {
+        let name = file.display();
+        let Report { verdict, notes, run_commands, merged } = report;
+        self.run_commands += run_commands;
+        self.merged += merged;
+        match verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                if verbose {
+                    say(&format!(
+                        "pass: {name}: {run_commands} run commands, {merged} merged functions"
+                    ))?;
+                }
+            }
+            Verdict::Blessed => {
+                self.passed += 1;
+                say(&format!("bless: {name}"))?;
+            }
+            Verdict::Skipped(reason) => {
+                self.skipped += 1;
+                say(&format!("skip: {name}: {reason}"))?;
+            }
+            Verdict::Failed(reason) => {
+                self.failed += 1;
+                say(&format!("fail: {name}: {}", without_place(&reason, file)))?;
+            }
+        }
+        if verbose {
+            for note in notes {
+                say(&format!("note: {name}: {note}"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Writes a line to standard output.
@@ -116,22 +159,27 @@ fn without_place<'a>(reason: &'a str, file: &Path) -> &'a str {
     reason.strip_prefix(&path).unwrap_or(reason)
 }
 
-/// The file, or the filetests below the directory, in the order of their names.
-fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let cannot_read = || format!("cannot read {}", path.display());
-    if !std::fs::metadata(path).with_context(cannot_read)?.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(path).with_context(cannot_read)? {
-        entries.push(entry.with_context(cannot_read)?.path());
-    }
-    entries.sort();
-    for entry in entries {
-        if entry.is_dir() || entry.extension().is_some_and(|extension| extension == "clif") {
-            find(&entry, files)?;
+/// All files that the paths name, each once, in the order of the paths, and of the names in them.
+fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        let cannot_read = || format!("cannot read {}", path.display());
+        let is_directory = std::fs::metadata(path).with_context(cannot_read)?.is_dir();
+        let mut any = false;
+        // What is yet to be visited, the next one last.
+        let mut open = vec![Entry { path: path.clone(), is_directory }];
+        while let Some(Entry { path, is_directory }) = open.pop() {
+            // What has no other name, such as a pipe that the command line names, stands for itself.
+            let is_new = seen.insert(std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+            any |= !is_directory || !is_new;
+            if is_new && is_directory {
+                open.extend(sources::entries(&path)?.into_iter().rev());
+            } else if is_new {
+                files.push(path);
+            }
         }
+        ensure!(any, "{}: no .clif files", path.display());
     }
-    Ok(())
+    Ok(files)
 }

@@ -1,6 +1,6 @@
 //! Units as text: from files to functions and data objects under symbols, and back.
 //!
-//! One file, several files, standard input (`-`) or a directory are one unit. Cranelift's reader
+//! The texts come from `sources`. Cranelift's reader
 //! parses the functions; this module finds the directives, gives every name a symbol and checks
 //! what a unit must be: valid functions and data objects, each defined once, referred to as what
 //! they are, functions under the signatures of their definitions.
@@ -15,9 +15,10 @@ use crate::marks::Marks;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
+pub use crate::sources::Source;
 use crate::told::told;
 use crate::verify::Verifier;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir;
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
@@ -32,18 +33,7 @@ use cranelift_mergefunc::{
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
-
-/// A text and where it comes from.
-#[derive(Debug)]
-pub struct Source {
-    /// The path, or `<stdin>`.
-    pub name: String,
-    /// Its contents.
-    pub text: String,
-}
 
 /// A function as it was written.
 #[derive(Debug)]
@@ -202,70 +192,6 @@ fn rename(func: &mut Function, new: impl Fn(&UserExternalName) -> Option<Externa
             && let Some(new) = new(name)
         {
             *name = new;
-        }
-    }
-}
-
-/// Reads the texts of a unit.
-///
-/// # Errors
-///
-/// Unreadable paths and bytes that are not UTF-8, with the path and the line.
-pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
-    for path in paths {
-        if path.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            sources.push(source("<stdin>".to_owned(), bytes)?);
-        } else if path.is_dir() {
-            let files = clif_files(path)?;
-            if files.is_empty() {
-                bail!("{}: the directory has no .clif files", path.display());
-            }
-            for file in files {
-                sources.push(read_file(&file)?);
-            }
-        } else {
-            sources.push(read_file(path)?);
-        }
-    }
-    Ok(sources)
-}
-
-/// The `.clif` files right inside a directory, by name.
-pub fn clif_files(directory: &Path) -> Result<Vec<PathBuf>> {
-    let cannot_read = || format!("cannot read directory {}", directory.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).with_context(cannot_read)? {
-        let path = entry.with_context(cannot_read)?.path();
-        if path.extension().is_some_and(|extension| extension == "clif") && !path.is_dir() {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// Reads a text.
-///
-/// # Errors
-///
-/// Those of [`read_sources`].
-pub fn read_file(path: &Path) -> Result<Source> {
-    let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    source(name, bytes)
-}
-
-fn source(name: String, bytes: Vec<u8>) -> Result<Source> {
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source { name, text }),
-        Err(error) => {
-            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
-            let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
-            bail!("{name}:{line}:{column}: not UTF-8 text")
         }
     }
 }

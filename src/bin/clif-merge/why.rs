@@ -66,8 +66,10 @@ const CONTEXT: usize = 4;
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { words, neighbours, defaults, common } = opts;
     let (paths, names) = split(words)?;
-    let isa = common.isa()?;
-    let unit = Input { paths, defaults }.read(&*isa, &common.general)?;
+    let input = Input { paths, defaults };
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;

@@ -36,7 +36,7 @@ pub struct Program {
     pub colocated: bool,
     /// By number.
     pub functions: Vec<Function>,
-    /// By number. The first is [`FROZEN`].
+    /// By number. The first is the one that is never written to, the table of numbers.
     pub data: Vec<Data>,
     /// In their order.
     pub flushes: Vec<Flush>,

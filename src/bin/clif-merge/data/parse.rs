@@ -231,6 +231,14 @@ impl Parsed {
         }
     }
 
+    /// Takes what `;@ defaults` says of addresses, if the object says nothing itself. Those of an
+    /// alias are those of its target.
+    pub fn fill_in(&mut self, addresses: Option<Addresses>) {
+        if self.alias.is_none() {
+            self.addresses = self.addresses.or(addresses);
+        }
+    }
+
     /// The attributes, where `addresses` holds if nothing is said of them.
     pub fn attributes(&self, addresses: Addresses) -> DataAttributes {
         let plain = DataAttributes::default();

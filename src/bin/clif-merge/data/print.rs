@@ -42,8 +42,7 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
     text + &line + "\n"
 }
 
-/// What differs from the defaults of the tool (not of the run, so that the text means the same
-/// wherever it is read).
+/// What differs from the defaults of the tool, which [`crate::directives::defaults_line`] says.
 fn attributes(data: &GivenData) -> Vec<String> {
     let plain = DataAttributes::default();
     let attributes = match data.alias {

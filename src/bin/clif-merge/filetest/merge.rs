@@ -21,13 +21,14 @@ use crate::unit::{self, Defaults, Given, Names, Reading, Source, Unit};
 use crate::verify::Verifier;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
-use cranelift_codegen::ir::{AbiParam, ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
     FunctionIndex, Linkage, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
+    extended_signature,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -355,9 +356,8 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         let Emit::Body(body) = &merged.emit[to.index()] else {
             bail!("{} leads to {}, which has no body", symbol(merged, function), symbol(merged, to))
         };
-        let mut signature = unit.functions[function.index()].signature.clone();
-        let told = entry.arguments().iter();
-        signature.params.extend(told.map(|argument| AbiParam::new(argument.ty())));
+        let own = &unit.functions[function.index()].signature;
+        let signature = extended_signature(own, entry.arguments());
         ensure!(
             body.signature == signature,
             "{} leads to {}, which has another signature",

@@ -1,15 +1,19 @@
 //! Filetests: a file of functions that says what merging must make of them.
 //!
 //! `filetests/readme.clif` describes the format. [`check`] does what the header of one file asks
-//! for and reports; which files there are, and what is printed, is for the subcommand.
+//! for and reports, and [`workers`] has that done where a crash is only a failed test; which files there
+//! are, and what is printed, is for the subcommand.
 
 mod header;
 mod lines;
 mod merge;
 mod run;
+pub mod workers;
 
 use crate::exit::contain;
 use crate::marks::Marks;
+use crate::output::Output;
+use crate::sources::BYTE_ORDER_MARK;
 use crate::unit::{self, Reading, Source, Unit};
 use crate::verify::Verifier;
 use anyhow::{Context as _, anyhow, ensure};
@@ -18,6 +22,7 @@ use cranelift_mergefunc::cranelift_codegen;
 use header::{Header, NOT_BUILT_IN};
 use lines::Lines;
 use merge::MergeOptions;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use target_lexicon::Triple;
 
@@ -31,7 +36,7 @@ pub struct Settings {
 }
 
 /// What came of a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Report {
     /// How it ended.
     pub verdict: Verdict,
@@ -44,7 +49,7 @@ pub struct Report {
 }
 
 /// How the check of a file ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub enum Verdict {
     /// All that could be checked is right.
     #[default]
@@ -120,7 +125,9 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
         true => Stop::Skip(format!("cannot be read: {error:#}")),
         false => Stop::from(error),
     };
-    let text = String::from_utf8(bytes).map_err(|_| misread(anyhow!("{name}: not UTF-8 text")))?;
+    let marked = bytes.starts_with(BYTE_ORDER_MARK.encode_utf8(&mut [0; 4]).as_bytes());
+    let source = Source::new(name.clone(), bytes).map_err(misread)?;
+    let text = source.text.clone();
     let lines = Lines::new(&text);
     let header = Header::parse(&name, &lines.header()).map_err(misread)?;
     let wanted = wanted(&name, &header).map_err(misread)?;
@@ -144,7 +151,6 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
         false => CallConv::Fast,
     };
     let options = wanted.merge.unwrap_or_else(MergeOptions::everything_local);
-    let source = Source { name: name.clone(), text: text.clone() };
     let verifier = verifier(&header).map_err(misread)?;
     let (defaults, marks) = (options.defaults, Marks::default());
     let reading = Reading { defaults, marks, call_conv, verifier: &verifier };
@@ -215,8 +221,11 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     report.notes.extend(skipped);
     match new_text {
         None => Ok(Verdict::Passed),
-        Some(new_text) if settings.bless => {
-            std::fs::write(path, new_text).with_context(|| format!("cannot write {name}"))?;
+        Some(mut new_text) if settings.bless => {
+            if marked {
+                new_text.insert(0, BYTE_ORDER_MARK);
+            }
+            Output::check(path)?.write(new_text.as_bytes())?;
             Ok(Verdict::Blessed)
         }
         Some(new_text) => Err(Stop::Fail(format!(

@@ -1,0 +1,287 @@
+//! What the lines before the first function say of code generation: `target` and `set`.
+//!
+//! They hold where the command line says nothing, and what contradicts it is an error: code for a
+//! target that nobody asked for is worse than none. Of several `target` lines in one text, which mean
+//! that its functions are for each of them, one must be the target. The other lines, `test` and
+//! `feature`, are for the runner of filetests, which reads headers in its own way.
+
+use crate::isa::{self, Setting, parse_setting, parse_target};
+use crate::sources::Source;
+use crate::unit::is_function_line;
+use anyhow::{Result, anyhow, bail};
+use target_lexicon::Triple;
+
+/// What the texts of a unit say of code generation.
+#[derive(Debug, Default)]
+pub struct Headers {
+    /// Of each text that says something.
+    texts: Vec<Header>,
+}
+
+/// What one text says.
+#[derive(Debug, Default)]
+struct Header {
+    /// The words of `set` lines, in order.
+    settings: Vec<Said>,
+    targets: Vec<TargetLine>,
+}
+
+/// A setting, and where it is said.
+#[derive(Clone, Debug)]
+struct Said {
+    setting: Setting,
+    /// `path:line`, or the option of the command line.
+    place: String,
+}
+
+#[derive(Debug)]
+struct TargetLine {
+    /// As it is written.
+    text: String,
+    /// As [`parse_target`] understands it, or why this program cannot compile for it.
+    triple: Result<Triple, String>,
+    place: String,
+    /// The words behind it.
+    flags: Vec<Said>,
+    /// How many settings of the text stand above it.
+    settings: usize,
+}
+
+impl TargetLine {
+    /// Whether code for `target` is what the line asks for. One that names an architecture only is for
+    /// any system.
+    fn is(&self, target: &Triple) -> bool {
+        self.triple.as_ref().is_ok_and(|triple| {
+            let whole = self.text.contains('-');
+            triple == target || (!whole && triple.architecture == target.architecture)
+        })
+    }
+}
+
+impl Headers {
+    /// Reads what stands before the first functions.
+    ///
+    /// # Errors
+    ///
+    /// Malformed settings, with their lines.
+    pub fn of(sources: &[Source]) -> Result<Headers> {
+        let texts = sources.iter().map(Header::of).collect::<Result<_>>()?;
+        Ok(Headers { texts })
+    }
+
+    /// The target: the one that was asked for, or the first that the texts name, or x86-64.
+    ///
+    /// # Errors
+    ///
+    /// A target that this program cannot compile for, if there is no other.
+    pub fn target(&self, asked: Option<&Triple>) -> Result<Triple> {
+        if let Some(asked) = asked {
+            return Ok(asked.clone());
+        }
+        for Header { targets, settings: _ } in &self.texts {
+            let Some(first) = targets.first() else { continue };
+            return match targets.iter().find_map(|target| target.triple.as_ref().ok()) {
+                Some(triple) => Ok(triple.clone()),
+                None => {
+                    let reason = first.triple.as_ref().expect_err("none can be compiled for");
+                    bail!("{}: target '{}': {reason}", first.place, first.text)
+                }
+            };
+        }
+        Ok(isa::short("x86_64"))
+    }
+
+    /// The settings for code for `targets`: those of the texts, and those that were `given`.
+    ///
+    /// # Errors
+    ///
+    /// Settings that do not exist or contradict each other, and texts that are for none of the
+    /// targets, with their places.
+    pub fn settings(&self, targets: &[Triple], given: &[Setting]) -> Result<Vec<Setting>> {
+        let given = given.iter().map(|setting| {
+            let place = "the command line".to_owned();
+            Said { setting: setting.clone(), place }
+        });
+        // On the command line, as in a text, the last one holds.
+        let mut all: Vec<Said> = last_of_each(given.collect());
+        for header in &self.texts {
+            for said in header.settings(targets)? {
+                let Said { setting, place } = &said;
+                isa::check_setting(targets, setting)
+                    .map_err(|error| anyhow!("{place}: {error}"))?;
+                match all.iter().find(|other| other.setting.name == setting.name) {
+                    None => all.push(said),
+                    Some(other) if value(&other.setting) == value(setting) => {}
+                    Some(other) => bail!(
+                        "{place}: '{setting}' contradicts '{}' of {}",
+                        other.setting,
+                        other.place,
+                    ),
+                }
+            }
+        }
+        Ok(all.into_iter().map(|said| said.setting).collect())
+    }
+}
+
+impl Header {
+    fn of(source: &Source) -> Result<Header> {
+        let mut header = Header::default();
+        for (at, line) in source.text.lines().enumerate() {
+            if is_function_line(line.trim_start()) {
+                break;
+            }
+            let line = line.split(';').next().unwrap_or("");
+            let mut words = line.split_whitespace();
+            let command = words.next();
+            let place = format!("{}:{}", source.name, at + 1);
+            let said = |word: &str| match parse_setting(word) {
+                Ok(setting) => Ok(Said { setting, place: place.clone() }),
+                Err(error) => Err(anyhow!("{place}: {error}")),
+            };
+            match command {
+                Some("set") => {
+                    for word in words {
+                        header.settings.push(said(word)?);
+                    }
+                }
+                Some("target") => {
+                    let text = words.next().unwrap_or("").to_owned();
+                    let flags = words.map(said).collect::<Result<_>>()?;
+                    let (triple, settings) = (parse_target(&text), header.settings.len());
+                    header.targets.push(TargetLine { text, triple, place, flags, settings });
+                }
+                _ => {}
+            }
+        }
+        Ok(header)
+    }
+
+    /// What holds for code for `targets`.
+    fn settings(&self, targets: &[Triple]) -> Result<Vec<Said>> {
+        let Some(first) = self.targets.first() else {
+            return Ok(last_of_each(self.settings.clone()));
+        };
+        let lines: Vec<&TargetLine> = self
+            .targets
+            .iter()
+            .filter(|line| targets.iter().any(|target| line.is(target)))
+            .collect();
+        let Some(last) = lines.last() else {
+            let TargetLine { text, place, .. } = first;
+            let targets: Vec<String> = targets.iter().map(Triple::to_string).collect();
+            bail!("{place}: 'target {text}' contradicts the target {}", targets.join(", "))
+        };
+        let mut said = self.settings[..last.settings].to_vec();
+        said.extend(lines.iter().flat_map(|line| &line.flags).cloned());
+        Ok(last_of_each(said))
+    }
+}
+
+/// Drops what is said again later.
+fn last_of_each(said: Vec<Said>) -> Vec<Said> {
+    let later =
+        |at: usize| said[at + 1..].iter().any(|later| later.setting.name == said[at].setting.name);
+    let kept = (0..said.len()).filter(|&at| !later(at));
+    kept.map(|at| said[at].clone()).collect()
+}
+
+/// A value as Cranelift understands it.
+fn value(setting: &Setting) -> &str {
+    match setting.value.as_deref() {
+        None | Some("true" | "on" | "yes" | "1") => "true",
+        Some("false" | "off" | "no" | "0") => "false",
+        Some(value) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Headers;
+    use crate::isa::{parse_setting, parse_target};
+    use crate::sources::Source;
+
+    /// The target and the settings of texts, or what is wrong with them.
+    fn check(texts: &[&str], asked: Option<&str>, given: &[&str], expected: &str) {
+        let sources = texts.iter().zip(["a", "b"]).map(|(text, name)| Source {
+            name: name.to_owned(),
+            text: format!("{text}\nfunction %f() {{\n"),
+        });
+        let asked = asked.map(|text| parse_target(text).unwrap());
+        let given: Vec<_> = given.iter().map(|text| parse_setting(text).unwrap()).collect();
+        let found = Headers::of(&sources.collect::<Vec<_>>()).and_then(|headers| {
+            let target = headers.target(asked.as_ref())?;
+            let settings = headers.settings(std::slice::from_ref(&target), &given)?;
+            let settings: String = settings.iter().map(|setting| format!(" {setting}")).collect();
+            Ok(format!("{}{settings}", target.architecture))
+        });
+        assert_eq!(found.unwrap_or_else(|error| error.to_string()), expected, "{texts:?}");
+    }
+
+    #[test]
+    fn headers_hold_where_nothing_else_is_said() {
+        check(&[""], None, &[], "x86_64");
+        check(&["target aarch64 has_lse ; c"], None, &[], "aarch64 has_lse");
+        check(
+            &["set opt_level=none\ntarget x86_64"],
+            None,
+            &["is_pic"],
+            "x86_64 is_pic opt_level=none",
+        );
+        check(
+            &["set opt_level=none is_pic=0"],
+            Some("aarch64"),
+            &[],
+            "aarch64 opt_level=none is_pic=0",
+        );
+        // What stands below a target is for others.
+        let two = "set opt_level=none\ntarget x86_64\nset opt_level=speed\ntarget aarch64";
+        check(&[two], None, &[], "x86_64 opt_level=none");
+        check(&[two], Some("aarch64"), &[], "aarch64 opt_level=speed");
+        check(&["target s390x\ntarget aarch64"], None, &[], "aarch64");
+        check(&["", "target aarch64"], None, &[], "aarch64");
+        check(&["set is_pic", ""], None, &["is_pic=true"], "x86_64 is_pic=true");
+        check(&["target x86_64"], Some("x86_64-apple-darwin"), &[], "x86_64");
+    }
+
+    #[test]
+    fn contradictions_have_places() {
+        check(
+            &["\ntarget aarch64"],
+            Some("x86_64"),
+            &[],
+            "a:2: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
+        );
+        check(
+            &["target x86_64", "target aarch64"],
+            None,
+            &[],
+            "b:1: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
+        );
+        check(
+            &["set opt_level=none"],
+            None,
+            &["opt_level=speed"],
+            "a:1: 'opt_level=none' contradicts 'opt_level=speed' of the command line",
+        );
+        check(
+            &["set opt_level=none", "set opt_level=speed"],
+            None,
+            &[],
+            "b:1: 'opt_level=speed' contradicts 'opt_level=none' of a:1",
+        );
+        check(
+            &["target s390x"],
+            None,
+            &[],
+            "a:1: target 's390x': there is no back end for s390x; use x86_64, aarch64 or a triple \
+             such as aarch64-apple-darwin",
+        );
+        check(
+            &["set turbo"],
+            None,
+            &[],
+            "a:1: unknown setting 'turbo': neither a shared setting of Cranelift nor one of the target",
+        );
+    }
+}

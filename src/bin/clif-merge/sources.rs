@@ -1,0 +1,142 @@
+//! Texts and where they come from: files, directories, standard input.
+//!
+//! One file, several files, standard input (`-`) or a directory are one unit. What is in a text is
+//! for `scan` and `unit`.
+
+use anyhow::{Context as _, Result, bail};
+use std::fs::FileType;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// A text and where it comes from.
+#[derive(Debug)]
+pub struct Source {
+    /// The path, or `<stdin>`.
+    pub name: String,
+    /// Its contents, without a byte order mark.
+    pub text: String,
+}
+
+/// What some editors put in front of a text in UTF-8.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
+impl Source {
+    /// Takes bytes for a text.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are not UTF-8, with line and column.
+    pub fn new(name: String, bytes: Vec<u8>) -> Result<Source> {
+        match String::from_utf8(bytes) {
+            Ok(mut text) => {
+                if text.starts_with(BYTE_ORDER_MARK) {
+                    text.remove(0);
+                }
+                Ok(Source { name, text })
+            }
+            Err(error) => {
+                let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+                let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+                bail!("{name}:{line}:{column}: not UTF-8 text")
+            }
+        }
+    }
+}
+
+/// Reads the texts of a unit.
+///
+/// # Errors
+///
+/// Unreadable paths, directories without texts or with something else under the name of one, and
+/// bytes that are not UTF-8, with the path and the line.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+            sources.push(Source::new("<stdin>".to_owned(), bytes)?);
+        } else if path.is_dir() {
+            let mut files = entries(path)?;
+            files.retain(|entry| !entry.is_directory);
+            if files.is_empty() {
+                bail!("{}: the directory has no .clif files", path.display());
+            }
+            for file in files {
+                sources.push(read_file(&file.path)?);
+            }
+        } else {
+            sources.push(read_file(path)?);
+        }
+    }
+    Ok(sources)
+}
+
+/// Reads a text.
+///
+/// # Errors
+///
+/// A file that cannot be read, and bytes that are not UTF-8, with the path and the line.
+pub fn read_file(path: &Path) -> Result<Source> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    Source::new(name, bytes)
+}
+
+/// A directory, or a `.clif` file.
+#[derive(Debug)]
+pub struct Entry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is, or what it leads to if it is a link.
+    pub is_directory: bool,
+}
+
+/// The directories and the `.clif` files right inside a directory, by name. Other files do not
+/// matter.
+///
+/// # Errors
+///
+/// What cannot be read; and what has the name of a `.clif` file and is none. Whoever names a pipe on
+/// the command line wants it read, but one that is found would be waited for without end.
+pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
+    let cannot_read = || format!("cannot read directory {}", directory.display());
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(directory).with_context(cannot_read)? {
+        let path = entry.with_context(cannot_read)?.path();
+        let is_clif = path.extension().is_some_and(|extension| extension == "clif");
+        let kind = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if is_clif => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+            // A link that leads nowhere, under a name that does not matter.
+            Err(_) => continue,
+        };
+        if is_clif && !kind.is_file() && !kind.is_dir() {
+            bail!("{}: {}, not a file", path.display(), name_of(kind));
+        }
+        if is_clif || kind.is_dir() {
+            entries.push(Entry { path, is_directory: kind.is_dir() });
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// What something is that is neither a file nor a directory.
+fn name_of(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    let _ = kind;
+    "a device"
+}
