@@ -285,6 +285,47 @@ block0(v0: {first}, v1: {second}):
     }
 }
 
+/// Calls with handlers can share a table of them, which says how the callee is called: that of another call changed with
+/// what one passes.
+#[test]
+fn a_call_that_passes_more_has_a_table_of_its_own() {
+    let mut functions: Vec<Member> =
+        (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+    let mut body = parse_one(
+        "function u0:3(i64) -> i64 tail {
+    sig0 = (i64, i64) -> i64 tail
+    fn0 = u0:1 sig0
+    fn1 = u1:0 sig0
+block0(v0: i64):
+    brif v0, block1, block2
+block1:
+    try_call fn0(v0, v0), sig0, block3(ret0), [ default: block4(exn0) ]
+block2:
+    try_call fn1(v0, v0), sig0, block3(ret0), [ default: block4(exn0) ]
+block3(v1: i64):
+    return v1
+block4(v2: i64):
+    return v2
+}",
+    );
+    let calls: Vec<_> = body.layout.blocks().collect();
+    let calls = [1, 2].map(|at| body.layout.last_inst(calls[at]).expect("a call"));
+    let tables = calls.map(|call| body.dfg.insts[call].exception_table().expect("a table"));
+    if let InstructionData::TryCall { exception, .. } = &mut body.dfg.insts[calls[1]] {
+        *exception = tables[0];
+    }
+    functions.push(Member { attributes: Attributes::default(), body });
+    let Applied { plan, kept } = check_unit(&unit(functions));
+    assert_eq!(plan.merged_bodies().len(), 1);
+    let caller = &kept[&FunctionIndex::from_u32(3)];
+    let passed = calls.map(|call| {
+        let table = caller.dfg.insts[call].exception_table().expect("a table");
+        let signature = caller.dfg.exception_tables[table].signature();
+        caller.dfg.signatures[signature].params.len()
+    });
+    assert_eq!(passed, [3, 2]);
+}
+
 /// Nor does it see whether a function calls itself as what it is.
 #[test]
 fn who_calls_itself_as_something_else_calls_a_thunk() {

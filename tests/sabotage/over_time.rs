@@ -5,11 +5,14 @@
 use crate::link::{Kind, Linker};
 use crate::over_time_host::ThisMachine;
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::GlobalValueData;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use cranelift_mergefunc::fuzzing::over_time::{self, Finding, Program, Statistics, check_jit};
+use cranelift_mergefunc::fuzzing::program::ADDED;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::Rng;
-use cranelift_mergefunc::{Emitted, Prove, cranelift_codegen};
+use cranelift_mergefunc::{
+    Bodies, Emitted, FunctionIndex, Merger, Options, Prove, cranelift_codegen,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -52,9 +55,9 @@ pub fn is_linked_otherwise(case: u64) -> bool {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
 }
 
-/// The functions of a unit that are of use as units one after the other: a pointer into a function that was eliminated
+/// Whether the functions of a unit are of use as units one after the other: a pointer into a function that was eliminated
 /// means nothing.
-fn of_use(unit: &Unit) -> bool {
+fn is_of_use(unit: &Unit) -> bool {
     let points_inside = |member: &Member| {
         member.body.global_values.values().any(|gv| match gv {
             GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
@@ -64,19 +67,57 @@ fn of_use(unit: &Unit) -> bool {
     !unit.functions.iter().any(points_inside)
 }
 
+/// The caller's side of units that come one after the other: symbols of new functions are new.
+struct Held<'a> {
+    members: &'a [Member],
+    code_size: Option<u32>,
+    fresh: u32,
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.members[function.as_u32() as usize].body
+    }
+
+    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.code_size.map(|size| size / 2)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let blocks = candidate.layout.blocks();
+        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
+        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(ADDED, self.fresh - 1))
+    }
+}
+
 /// Whether the checker refuses one of the units into which a unit is divided.
 pub fn is_refused_over_time(unit: &Unit, seed: u64) -> bool {
-    if !of_use(unit) {
+    if !is_of_use(unit) {
         return false;
     }
     let mut rng = Rng::new(seed);
+    let options = Options { prove: Prove::Always, ..unit.options };
     let mut emitted = Emitted::new();
+    let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
     let mut rest = &unit.functions[..];
     while !rest.is_empty() {
-        let (batch, after) = rest.split_at(1 + rng.below(rest.len()));
-        let batch = Unit { functions: batch.to_vec(), data: Vec::new(), ..unit.clone() };
-        let plan = batch.plan_after(&emitted);
-        if batch.prove_after(&emitted, &plan).is_err() {
+        let after;
+        (held.members, after) = rest.split_at(1 + rng.below(rest.len()));
+        let mut merger = Merger::after(&emitted, options);
+        for member in held.members {
+            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+        }
+        let plan = merger.plan(&mut held);
+        if plan.proof().is_some_and(|proof| proof.is_err()) {
             return true;
         }
         emitted.extend(&plan);
