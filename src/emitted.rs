@@ -24,6 +24,8 @@ use crate::classes::{Node, Partition};
 use crate::classify::Classified;
 use crate::components::components;
 use crate::facts::{Fact, promises_hold};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::unit::{Bodies, Numbering};
@@ -407,8 +409,11 @@ impl Emitted {
             let facts = &graph.classified.facts[*facts as usize];
             self.classes[emitted].promises().all(|promised| promises_hold(promised, facts))
         };
-        graph.alignment[class as usize] <= self.classes[emitted].alignment
-            && graph.facts[class as usize].iter().all(promises_hold)
+        let aligned = graph.alignment[class as usize] <= self.classes[emitted].alignment;
+        let facts_hold = graph.facts[class as usize].iter().all(promises_hold);
+        #[cfg(feature = "fuzzing")]
+        let (aligned, facts_hold) = sabotage::over_time(aligned, facts_hold);
+        aligned && facts_hold
     }
 
     /// Facts that hold for all members of an emitted class, if any code of it was remembered: those of one
@@ -476,8 +481,13 @@ impl Emitted {
         facts: &[Fact],
         alignment: u64,
     ) -> Option<&Body> {
-        let fits =
-            |body: &&Body| body.alignment >= alignment && promises_hold(&body.promises, facts);
+        let fits = |body: &&Body| {
+            let (aligned, facts_hold) =
+                (body.alignment >= alignment, promises_hold(&body.promises, facts));
+            #[cfg(feature = "fuzzing")]
+            let (aligned, facts_hold) = sabotage::over_time(aligned, facts_hold);
+            aligned && facts_hold
+        };
         self.classes[class].bodies.iter().find(fits)
     }
 
@@ -517,6 +527,8 @@ impl Emitted {
         for (of, body) in bodies {
             self.classes[class_of(of)].bodies.push(body.clone());
         }
+        #[cfg(feature = "fuzzing")]
+        let promises = sabotage::reached(promises);
         for (of, promises) in promises {
             let known = &mut self.classes[class_of(of)].promises;
             if !known.contains(promises) {
@@ -566,6 +578,8 @@ pub fn prove_after(
 
 /// A digest of an encoding and of what it refers to.
 fn key(digest: &Digest, references: &[Atom]) -> Digest {
+    #[cfg(feature = "fuzzing")]
+    let references = &*sabotage::references(references);
     let mut hasher = blake3::Hasher::new();
     hasher.update(digest);
     for atom in references {

@@ -6,9 +6,22 @@
 //! fixed seeds. `cargo test --release --features cli,fuzzing --test sabotage -- --ignored --nocapture`
 //! prints who notices what, whether it must or not.
 
+#[path = "sabotage/by_hand.rs"]
+mod by_hand;
 #[path = "host/mod.rs"]
 mod host;
+#[allow(dead_code, reason = "here, only objects for this machine are linked")]
+#[path = "over_time/link.rs"]
+mod link;
 #[path = "sabotage/matrix.rs"]
 mod matrix;
 #[path = "sabotage/oracles.rs"]
 mod oracles;
+#[path = "sabotage/over_time.rs"]
+mod over_time;
+#[path = "over_time/host.rs"]
+mod over_time_host;
+#[path = "native/tools.rs"]
+mod tools;
+
+use over_time::checked;

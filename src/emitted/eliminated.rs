@@ -9,6 +9,8 @@
 use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::data::DataIndex;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Addresses, Attributes};
 use crate::plan::{DataEntry, Disposition, Entry, LateThunk, Plan};
 use crate::remarks::Reason;
@@ -214,7 +216,10 @@ impl ReferredTo {
         for callee in func.dfg.ext_funcs.values() {
             if let Some(symbol) = symbol(&callee.name) {
                 let own = eliminated.function(symbol).map(|function| &*function.signature);
-                let mismatched = func.dfg.signatures.get(callee.signature) != own;
+                let called = func.dfg.signatures.get(callee.signature);
+                let mismatched = called != own;
+                #[cfg(feature = "fuzzing")]
+                let mismatched = sabotage::is_mismatched(mismatched, called, own);
                 let patchable = callee.patchable;
                 self.add(symbol, Needs { mismatched, patchable, ..Needs::default() });
             }
@@ -225,6 +230,10 @@ impl ReferredTo {
             if let Some(symbol) = callee.and_then(|callee| symbol(&callee.name)) {
                 self.add(symbol, taken);
             }
+        }
+        #[cfg(feature = "fuzzing")]
+        if sabotage::is(Fault::SymbolValueForgotten) {
+            return;
         }
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, .. } = gv
@@ -282,11 +291,16 @@ impl Plan {
                 *place = function.attributes.alignment.max(*place);
                 let has_thunk = eliminated.late_thunks.contains(&symbol);
                 let late = !has_thunk && needs.own_code(function);
+                #[cfg(feature = "fuzzing")]
+                let late = late && !sabotage::is(Fault::LateThunkForgotten);
                 let (disposition, reason) = match function.alias {
                     _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
                     true => (Disposition::Alias { to }, Reason::AddressInsignificant),
                     false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
                 };
+                let arguments = function.arguments.clone();
+                #[cfg(feature = "fuzzing")]
+                let arguments = sabotage::by_later_units(arguments);
                 let at = self.entries.push(Entry {
                     symbol: symbol.clone(),
                     attributes: function.attributes,
@@ -295,7 +309,7 @@ impl Plan {
                     class: next_class(),
                     alignment: function.attributes.alignment,
                     weakened: None,
-                    arguments: function.arguments.clone(),
+                    arguments,
                     promised: None,
                     has_equals: false,
                 });
@@ -330,6 +344,10 @@ impl Plan {
 
     /// Gives late thunks to what extra arguments of this plan name and has no code.
     pub(crate) fn add_late_thunks(&mut self) {
+        #[cfg(feature = "fuzzing")]
+        if sabotage::is(Fault::EliminatedAddressPassed) {
+            return;
+        }
         let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);
         let named: Vec<FunctionIndex> = arguments
             .filter_map(|argument| self.function(self.address_symbol(argument.symbol()?)))

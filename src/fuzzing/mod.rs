@@ -15,6 +15,7 @@
 //! * `over_time` draws whole programs that are defined in several flushes, and has a host run them merged and
 //!   unmerged (with the same features).
 //! * `text` changes texts of units.
+//! * `thunks` compares thunks in raw bytes with what the back end compiles.
 //!
 //! Everything is driven by bytes (`arbitrary::Unstructured`) or by a seed, so that a fuzzer, a
 //! property test and a bench share it. It is there for tests: it panics where something is wrong,
@@ -38,3 +39,4 @@ pub mod sabotage;
 pub mod support;
 pub mod targets;
 pub mod text;
+pub mod thunks;

@@ -11,6 +11,8 @@ use super::{
 };
 use crate::argument::Argument;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
@@ -559,6 +561,8 @@ impl<M: Module> MergingModule<M> {
         use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
         let can_be = match linkage {
             Export => true,
+            #[cfg(feature = "fuzzing")]
+            Local | Hidden if sabotage::is(Fault::LocalNameForgotten) => false,
             // Its linkage can widen.
             Local | Hidden => named && !flush.last,
             // Whoever defines it is meant.

@@ -8,6 +8,8 @@ use super::switch::{self, Case};
 use crate::apply::user_name;
 use crate::argument::{called, push_arguments, told_by};
 use crate::canon::known;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
@@ -93,6 +95,8 @@ pub(super) fn parametrize(
                 after
             }
         };
+        #[cfg(feature = "fuzzing")]
+        let values = sabotage::passed_on(func, call, &values);
         push_arguments(func, call, after, &values);
     }
 }

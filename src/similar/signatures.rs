@@ -4,6 +4,8 @@
 //! all the same, and must go on doing it. This module finds the functions; it does *not* say what that means
 //! for them.
 
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Signature;
@@ -19,6 +21,8 @@ impl Numbers {
     /// The number of a signature, in the order in which they come.
     pub fn of(&mut self, signature: &Signature) -> u32 {
         let Numbers(numbers) = self;
+        #[cfg(feature = "fuzzing")]
+        let signature = &*sabotage::signature(signature);
         let next = numbers.len() as u32;
         match numbers.get(signature) {
             Some(&number) => number,

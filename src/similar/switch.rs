@@ -6,6 +6,8 @@
 
 use crate::apply::user_name;
 use crate::argument::{called, push_arguments};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -110,6 +112,8 @@ fn call_another(func: &mut Function, call: Inst, case: &Case) -> Inst {
     let other = func.dfg.clone_inst(call);
     push_arguments(func, other, callee, &[]);
     let entries = func.dfg.user_stack_map_entries(call).map(<[_]>::to_vec);
+    #[cfg(feature = "fuzzing")]
+    let entries = sabotage::stack_map(entries);
     for entry in entries.unwrap_or_default() {
         func.dfg.append_user_stack_map_entry(other, entry);
     }

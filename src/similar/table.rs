@@ -11,6 +11,8 @@ use super::value::{Value, blocks_with_addresses, value_at};
 use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
 use crate::facts::{Fact, meet};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage;
 use crate::options::{Linkage, Options};
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
@@ -220,7 +222,9 @@ impl Table {
             if rows.iter().all(|&row| self.at(row, column) == first) {
                 continue;
             }
-            let cells = rows.iter().map(|&row| self.at(row, column)).collect();
+            let cells: Vec<Cell> = rows.iter().map(|&row| self.at(row, column)).collect();
+            #[cfg(feature = "fuzzing")]
+            let cells = sabotage::cells(cells);
             let number = *known.entry(cells).or_insert(parameters.len());
             match parameters.get_mut(number) {
                 Some(parameter) => parameter.columns.push(column),

@@ -6,6 +6,8 @@
 
 use super::{Far, JumpThunk, Target};
 use crate::argument::Argument;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, Type, UserExternalName, types};
@@ -128,6 +130,15 @@ fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
     Some(taken)
 }
 
+/// Whether an entry of the global offset table has the address itself: nothing is added to what is loaded from there.
+fn is_entry(offset: i64) -> bool {
+    #[cfg(feature = "fuzzing")]
+    if sabotage::is(Fault::TableOffset) {
+        return true;
+    }
+    offset == 0
+}
+
 /// The registers of further integers: rdi, rsi, rdx, rcx, r8, r9.
 fn x86_64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Vec<u8>> {
     const ORDER: [u8; 6] = [7, 6, 2, 1, 8, 9];
@@ -211,7 +222,7 @@ fn x86_64_address(
             code.relocate(Reloc::X86PCRel4, symbol, offset - 4);
             code.word(0);
         }
-        (types::I64, false, Far::Table) if offset == 0 => {
+        (types::I64, false, Far::Table) if is_entry(offset) => {
             code.bytes.extend_from_slice(&[0x48 | high << 2, 0x8b, 0x05 | low << 3]);
             code.relocate(Reloc::X86GOTPCRel4, symbol, -4);
             code.word(0);
@@ -281,7 +292,7 @@ fn aarch64_address(
             code.relocate(Reloc::Aarch64AddAbsLo12Nc, symbol, offset);
             code.word(0x9100_0000 | register << 5 | register);
         }
-        (types::I64, false, Far::Table) if offset == 0 => {
+        (types::I64, false, Far::Table) if is_entry(offset) => {
             code.relocate(Reloc::Aarch64AdrGotPage21, symbol, 0);
             code.word(0x9000_0000 | register);
             code.relocate(Reloc::Aarch64Ld64GotLo12Nc, symbol, 0);

@@ -133,6 +133,18 @@ block0:
     )
 }
 
+/// The same by a global value.
+fn takes_address_of_symbol(own: u32, of: u32) -> String {
+    format!(
+        "function u0:{own}() -> i64 system_v {{
+    gv0 = symbol u0:{of}
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}}"
+    )
+}
+
 /// The symbols that a function names, and how many arguments its calls pass.
 fn calls_of(func: &Function) -> Vec<(String, usize)> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
@@ -165,9 +177,13 @@ fn a_later_unit_passes_the_extra_arguments() {
         );
         assert_eq!(entry.arguments().len(), 1);
     }
-    let (second, functions) = program.unit(&[(calls(7, 1), Attributes::default())]);
-    assert_eq!(calls_of(&functions[0]), [("u9:1".to_owned(), 2)]);
-    assert!(second.late_thunks().is_empty());
+    // Each passes its own, however many went to one place.
+    for (caller, callee, k) in [(7, 1, 5), (8, 3, 7), (9, 2, 6), (10, 1, 5)] {
+        let (later, functions) = program.unit(&[(calls(caller, callee), Attributes::default())]);
+        assert_eq!(calls_of(&functions[0]), [("u9:1".to_owned(), 2)]);
+        assert!(functions[0].to_string().contains(&format!("iconst.i64 {k}\n")), "{callee}");
+        assert!(later.late_thunks().is_empty());
+    }
 }
 
 /// The same of functions that were merged into an equal one.
@@ -183,7 +199,14 @@ fn a_later_unit_calls_what_an_earlier_one_redirected_to() {
 /// A function whose address matters and is taken only later has no code: it gets some, once.
 #[test]
 fn a_function_whose_address_is_taken_later_gets_a_late_thunk() {
-    for (similar, constants, arguments) in [(Similar::OFF, [5, 5], 0), (FOR_SIZE, [5, 6], 1)] {
+    let by_reference: fn(u32, u32) -> String = takes_address;
+    let by_symbol: fn(u32, u32) -> String = takes_address_of_symbol;
+    for (similar, constants, arguments, takes_address) in [
+        (Similar::OFF, [5, 5], 0, by_reference),
+        (Similar::OFF, [5, 5], 0, by_symbol),
+        (FOR_SIZE, [5, 6], 1, by_reference),
+        (FOR_SIZE, [5, 6], 1, by_symbol),
+    ] {
         let mut program = Program::new(similar);
         program.unit(&[(mixes(1, constants[0]), LOCAL), (mixes(2, constants[1]), LOCAL)]);
         let texts = [(takes_address(7, 2), Attributes::default())];
@@ -220,15 +243,30 @@ fn an_insignificant_address_taken_later_is_that_of_the_representative() {
 /// A call through another signature passes its arguments to the function as it was: through a late thunk.
 #[test]
 fn a_mismatched_call_that_comes_later_goes_to_a_late_thunk() {
-    let mut program = Program::new(FOR_SIZE);
-    program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL)]);
-    let mismatched = "function u0:7(i64) -> i64 system_v {
-    fn0 = u0:2(i64, i64) -> i64 system_v
-block0(v0: i64):
-    v1 = call fn0(v0, v0)
+    // More parameters, and as many of another kind.
+    for (types, result, convention) in [
+        ("i64, i64", "i64", "system_v"),
+        ("f64", "i64", "system_v"),
+        ("i32", "i64", "system_v"),
+        ("i64 vmctx", "i64", "system_v"),
+        ("i64", "f64", "system_v"),
+        ("i64", "i64", "fast"),
+    ] {
+        let mut program = Program::new(FOR_SIZE);
+        program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL)]);
+        let ty = &types[..3];
+        let passed = vec!["v0"; types.split(',').count()];
+        let mismatched = format!(
+            "function u0:7({ty}) -> {result} system_v {{
+    fn0 = u0:2({types}) -> {result} {convention}
+block0(v0: {ty}):
+    v1 = call fn0({})
     return v1
-}";
-    let (plan, functions) = program.unit(&[(mismatched.to_owned(), Attributes::default())]);
-    assert_eq!(plan.late_thunks().len(), 1);
-    assert_eq!(calls_of(&functions[0]), [("u0:2".to_owned(), 2)]);
+}}",
+            passed.join(", ")
+        );
+        let (plan, functions) = program.unit(&[(mismatched, Attributes::default())]);
+        assert_eq!(plan.late_thunks().len(), 1, "{types} {result} {convention}");
+        assert_eq!(calls_of(&functions[0]), [("u0:2".to_owned(), passed.len())]);
+    }
 }

@@ -87,6 +87,23 @@ fn references_to_emitted_functions_stand_for_each_other_if_those_are_equal() {
     }
 }
 
+/// A function that takes the address of any equal function may use that of the first; one that takes the address of the
+/// first, which matters, must not be merged into it: it has the address of another one.
+#[test]
+fn a_significant_address_is_not_that_of_the_class_over_time() {
+    let significant = Attributes { addresses: Addresses::Significant, ..pinned() };
+    for (first, second) in [(2, 1), (1, 2)] {
+        let mut emitted = Emitted::new();
+        // Both stay, and the class has the name of the first.
+        emit_with(&mut emitted, &[(leaf(1), significant), (leaf(2), pinned())]);
+        emit_with(&mut emitted, &[(address_of(11, first), free())]);
+        let plan = emit_with(&mut emitted, &[(address_of(12, second), free())]);
+        assert_eq!(becomes(&plan, 12), ("keep", 12), "{second} after {first}");
+        let plan = emit_with(&mut emitted, &[(address_of(13, second), free())]);
+        assert_eq!(becomes(&plan, 13), ("redirect", 12));
+    }
+}
+
 #[test]
 fn an_emitted_body_stands_for_functions_of_its_class_only() {
     let emitted = [(leaf(1), free())];

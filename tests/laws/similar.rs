@@ -243,6 +243,89 @@ fn who_calls_it_as_something_else_calls_a_thunk() {
     assert!(calls(4).contains("call fn0(v0, v0, v2)"), "{}", calls(4));
 }
 
+/// The same where the signatures have one length: other types, another convention, an extension, another result.
+#[test]
+fn a_signature_of_equal_length_is_another_one() {
+    const OWN: &str = "(i64, i64) -> i64 tail";
+    for signature in [
+        "(f64, i64) -> i64 tail",
+        "(i64, i32) -> i64 tail",
+        "(i64, i64) -> f64 tail",
+        "(i64, i64) -> i64 system_v",
+        "(i64, i64 vmctx) -> i64 tail",
+        OWN,
+    ] {
+        let (types, result) = signature[1..].split_once(") -> ").expect("a signature");
+        let types: Vec<&str> = types.split(", ").map(|ty| &ty[..3]).collect();
+        let [first, second] = types[..] else { panic!("two parameters") };
+        let caller = |own: u32, signature: &str, [first, second]: [&str; 2], result: &str| {
+            let body = parse_one(&format!(
+                "function u0:{own}({first}, {second}) -> {result} tail {{
+    fn0 = u0:{}{signature}
+block0(v0: {first}, v1: {second}):
+    v2 = call fn0(v0, v1)
+    return v2
+}}",
+                own - 3
+            ));
+            Member { attributes: free(), body }
+        };
+        let mut functions: Vec<Member> =
+            (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+        // The call as it is comes first, and must not be taken for the other.
+        functions.push(caller(3, OWN, ["i64", "i64"], "i64"));
+        functions.push(caller(4, signature, [first, second], &result[..3]));
+        let Applied { plan, kept } = check_unit(&unit(functions));
+        let symbol_used = signature != OWN;
+        let reason = |own: u32| plan.entry(FunctionIndex::from_u32(own)).reason();
+        assert_eq!(reason(1) == Reason::SymbolUsed, symbol_used, "{signature}: {}", reason(1));
+        assert_eq!(plan.merged_bodies().len(), 1);
+        let text = kept[&FunctionIndex::from_u32(4)].to_string();
+        assert_eq!(text.contains("call fn0(v0, v1)\n"), symbol_used, "{text}");
+    }
+}
+
+/// Calls with handlers can share a table of them, which says how the callee is called: that of another call changed with
+/// what one passes.
+#[test]
+fn a_call_that_passes_more_has_a_table_of_its_own() {
+    let mut functions: Vec<Member> =
+        (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+    let mut body = parse_one(
+        "function u0:3(i64) -> i64 tail {
+    sig0 = (i64, i64) -> i64 tail
+    fn0 = u0:1 sig0
+    fn1 = u1:0 sig0
+block0(v0: i64):
+    brif v0, block1, block2
+block1:
+    try_call fn0(v0, v0), sig0, block3(ret0), [ default: block4(exn0) ]
+block2:
+    try_call fn1(v0, v0), sig0, block3(ret0), [ default: block4(exn0) ]
+block3(v1: i64):
+    return v1
+block4(v2: i64):
+    return v2
+}",
+    );
+    let calls: Vec<_> = body.layout.blocks().collect();
+    let calls = [1, 2].map(|at| body.layout.last_inst(calls[at]).expect("a call"));
+    let tables = calls.map(|call| body.dfg.insts[call].exception_table().expect("a table"));
+    if let InstructionData::TryCall { exception, .. } = &mut body.dfg.insts[calls[1]] {
+        *exception = tables[0];
+    }
+    functions.push(Member { attributes: Attributes::default(), body });
+    let Applied { plan, kept } = check_unit(&unit(functions));
+    assert_eq!(plan.merged_bodies().len(), 1);
+    let caller = &kept[&FunctionIndex::from_u32(3)];
+    let passed = calls.map(|call| {
+        let table = caller.dfg.insts[call].exception_table().expect("a table");
+        let signature = caller.dfg.exception_tables[table].signature();
+        caller.dfg.signatures[signature].params.len()
+    });
+    assert_eq!(passed, [3, 2]);
+}
+
 /// Nor does it see whether a function calls itself as what it is.
 #[test]
 fn who_calls_itself_as_something_else_calls_a_thunk() {

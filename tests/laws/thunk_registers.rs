@@ -7,6 +7,7 @@
 use crate::support::random;
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::Context;
+use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
@@ -15,7 +16,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::{Argument, Target, ThunkCode, cranelift_codegen};
+use cranelift_mergefunc::fuzzing::thunks::thunk;
+use cranelift_mergefunc::{Argument, Target, ThunkCode, ThunkReloc, cranelift_codegen};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -51,8 +53,13 @@ const X86_64_NAMES: [[&str; 4]; 16] = [
 ];
 
 fn isa(name: &str) -> OwnedTargetIsa {
+    isa_with(name, false)
+}
+
+fn isa_with(name: &str, pic: bool) -> OwnedTargetIsa {
     let mut flags = settings::builder();
     flags.set("opt_level", "none").unwrap();
+    flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
     let more = ["enable_pinned_reg", "preserve_frame_pointers", "enable_llvm_abi_extensions"];
     for name in more {
         flags.enable(name).unwrap();
@@ -180,19 +187,33 @@ fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
             }
             0xb8..=0xbf if wide => {
                 let bits = u64::from_le_bytes(opcode[1..9].try_into().unwrap());
-                (low(opcode[0]) | high_base, Held::Bits(bits), 9)
+                let held = match code.relocations.iter().find(|of| of.offset as usize == at + 2) {
+                    Some(of) => {
+                        assert_eq!((of.kind, bits), (Reloc::Abs8, 0));
+                        Held::Address(of.symbol.clone(), of.addend)
+                    }
+                    None => Held::Bits(bits),
+                };
+                (low(opcode[0]) | high_base, held, 9)
             }
             0xb8..=0xbf => (low(opcode[0]) | high_base, Held::Bits(word(&opcode[1..]).into()), 5),
-            0x8d => {
+            0x8b | 0x8d => {
                 assert!(wide && opcode[1] & 0xc7 == 5);
                 let register = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
                 let end = at as u32 + 7;
-                let relocated = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
-                let address = Held::Address(relocated.symbol.clone(), relocated.addend + 4);
-                (register, address, 6)
+                let of = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
+                // What is loaded from the table is the address itself, wherever the entry is.
+                let from_table = opcode[0] == 0x8b;
+                let kind = if from_table { Reloc::X86GOTPCRel4 } else { Reloc::X86PCRel4 };
+                assert_eq!(of.kind, kind);
+                assert!(!from_table || of.addend == -4, "{code:?}");
+                (register, Held::Address(of.symbol.clone(), of.addend + 4), 6)
             }
             0xe9 => {
                 assert_eq!(rest.len(), 5);
+                let of = code.relocations.last().unwrap();
+                assert_eq!((of.offset as usize, of.kind), (at + 1, Reloc::X86CallPCRel4));
+                assert_eq!((&of.symbol, of.addend), (&UserExternalName::new(0, 0), -4));
                 return registers;
             }
             other => panic!("{other:#x} in {code:?}"),
@@ -205,6 +226,7 @@ fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
 /// Performs the moves of a thunk for aarch64.
 fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
     let mut registers = BTreeMap::new();
+    let mut pages = BTreeMap::new();
     let (jump, moves) = code.bytes.as_chunks::<4>().0.split_last().unwrap();
     assert_eq!(word(jump), 0x1400_0000);
     for (at, instruction) in moves.iter().enumerate() {
@@ -224,11 +246,21 @@ fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
                 let of = code.relocations.iter().find(|of| of.offset == 4 * at as u32).unwrap();
                 let address = Held::Address(of.symbol.clone(), of.addend);
                 if instruction == 0x9000_0000 | register {
+                    let kinds = [Reloc::Aarch64AdrPrelPgHi21, Reloc::Aarch64AdrGotPage21];
+                    assert!(kinds.contains(&of.kind), "{code:?}");
+                    assert!(pages.insert(register, of.kind).is_none());
                     assert!(registers.insert(register, address).is_none());
-                } else {
-                    assert_eq!(instruction, 0x9100_0000 | register << 5 | register);
-                    assert_eq!(registers.get(&register), Some(&address));
+                    continue;
                 }
+                // The halves of one address go together: so many bytes behind the symbol, or an entry of the
+                // table, which has the address of the symbol itself.
+                let (opcode, kind) = match pages[&register] {
+                    Reloc::Aarch64AdrGotPage21 => (0xf940_0000, Reloc::Aarch64Ld64GotLo12Nc),
+                    _ => (0x9100_0000, Reloc::Aarch64AddAbsLo12Nc),
+                };
+                assert_eq!((instruction, of.kind), (opcode | register << 5 | register, kind));
+                assert_eq!(registers.get(&register), Some(&address));
+                assert!(kind == Reloc::Aarch64AddAbsLo12Nc || of.addend == 0, "{code:?}");
                 continue;
             }
         };
@@ -298,10 +330,15 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
     Ok(match u.int_in_range(0..=5)? {
         0 => {
             let signature = Arc::new(Signature::new(CallConv::Fast));
-            Argument::Function { ty, symbol, signature, colocated: true }
+            Argument::Function { ty, symbol, signature, colocated: u.arbitrary()? }
         }
         1 => {
-            Argument::Address { ty, symbol, offset: u.arbitrary::<i32>()?.into(), colocated: true }
+            let offset = match u.int_in_range(0..=3)? {
+                0 | 1 => 0,
+                2 => u.arbitrary::<i32>()?.into(),
+                _ => u.arbitrary()?,
+            };
+            Argument::Address { ty, symbol, offset, colocated: u.arbitrary()? }
         }
         _ => {
             let ty = *u.choose(&[types::I8, types::I16, types::I32, types::I64])?;
@@ -315,24 +352,22 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
     })
 }
 
-/// Compares a thunk with what Cranelift does; whether there is one.
-fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> bool {
-    let thunk =
-        Target::of(isa).thunk_code(own, arguments, &UserExternalName::new(0, 0)).map(|code| {
-            match isa.name() {
-                "x64" => performed_on_x86_64(&code),
-                _ => performed_on_aarch64(&code),
-            }
-        });
-    let Some(mut thunk) = thunk else {
-        return false;
+/// Compares a thunk with what Cranelift does; whether there is one, and whether it takes an address from a table or
+/// has it in it.
+fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> (bool, bool) {
+    let Some(code) = thunk(isa, own, arguments).unwrap_or_else(|wrong| panic!("{wrong}")) else {
+        return (false, false);
+    };
+    let mut thunk = match isa.name() {
+        "x64" => performed_on_x86_64(&code),
+        _ => performed_on_aarch64(&code),
     };
     let mut extended = own.clone();
     extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
     for (at, argument) in arguments.iter().enumerate() {
         let Some(place) = place(isa, &extended, own.params.len() + at) else {
             // Then there can be no such body.
-            return false;
+            return (false, false);
         };
         let held = match place {
             Place::Register(register) => thunk.remove(&register),
@@ -347,7 +382,10 @@ fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> bool
         let [before, after] = [own, &extended].map(|signature| place(isa, signature, at));
         assert_eq!(before, after, "parameter {at} of {own}");
     }
-    true
+    let far = |of: &ThunkReloc| {
+        matches!(of.kind, Reloc::X86GOTPCRel4 | Reloc::Abs8 | Reloc::Aarch64Ld64GotLo12Nc)
+    };
+    (true, code.relocations.iter().any(far))
 }
 
 /// `None` where no compiler makes such a function.
@@ -360,19 +398,125 @@ fn all_in_registers(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]
 
 #[test]
 fn what_a_thunk_passes_is_where_the_body_looks_for_it() {
-    let isas = ["x86_64", "aarch64"].map(isa);
-    let mut compared = [0; 2];
+    let isas = ["x86_64", "aarch64"].map(|name| [false, true].map(|pic| isa_with(name, pic)));
+    let isas = isas.as_flattened();
+    let mut compared = [0; 4];
+    let mut far = [0; 4];
     random(|u| {
         let own = signature(u, false)?;
         let count = u.int_in_range(1..=6)?;
         let arguments: Vec<Argument> =
             (0..count).map(|number| argument(u, number)).collect::<Result<_>>()?;
-        for (isa, compared) in isas.iter().zip(&mut compared) {
-            *compared += usize::from(compare(&**isa, &own, &arguments));
+        for ((isa, compared), far) in isas.iter().zip(&mut compared).zip(&mut far) {
+            let (is_one, has_far) = compare(&**isa, &own, &arguments);
+            *compared += usize::from(is_one);
+            *far += usize::from(has_far);
         }
         Ok(())
     });
-    assert!(compared.iter().all(|&compared| compared >= 10), "{compared:?}");
+    assert!(compared.iter().all(|&compared| compared >= 4), "{compared:?}");
+    assert!(far.iter().sum::<usize>() > 0, "{far:?}");
+}
+
+/// Every way in which a symbol can be reached, for every place and every offset at which something changes: near, from
+/// the table, or as it is; what has an offset behind an entry of the table is no thunk in raw bytes.
+#[test]
+fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
+    let symbol = || UserExternalName::new(1, 7);
+    let signature = Arc::new(Signature::new(CallConv::SystemV));
+    let offsets = [0, 1, 8, -8, 4096, i64::from(i32::MAX), i64::from(i32::MIN), 1 << 31, 1 << 40];
+    for name in ["x86_64", "aarch64"] {
+        for pic in [false, true] {
+            let isa = isa_with(name, pic);
+            for (colocated, before) in [(true, 0), (false, 0), (true, 3), (false, 3), (false, 5)] {
+                let mut own = Signature::new(CallConv::SystemV);
+                own.params = vec![AbiParam::new(types::I64); before];
+                let function = Argument::Function {
+                    ty: types::I64,
+                    symbol: symbol(),
+                    signature: signature.clone(),
+                    colocated,
+                };
+                let absolute = name == "x86_64" && !pic;
+                let what = format!("{name}, pic: {pic}, near: {colocated}");
+                let exists = colocated || absolute || pic;
+                assert_eq!(
+                    compare(&*isa, &own, &[function]),
+                    (exists, exists && !colocated),
+                    "{what}"
+                );
+                for offset in offsets {
+                    let address =
+                        Argument::Address { ty: types::I64, symbol: symbol(), offset, colocated };
+                    let within = name == "aarch64" || i32::try_from(offset).is_ok();
+                    let exists = match colocated {
+                        true => within,
+                        false => absolute || pic && offset == 0,
+                    };
+                    let compared = compare(&*isa, &own, &[address]);
+                    assert_eq!(compared, (exists, exists && !colocated), "{what}, {offset}");
+                }
+            }
+        }
+    }
+}
+
+/// Under branch target identification a function that is reached through a pointer begins with a landing pad, also if it
+/// passes something.
+#[test]
+fn thunks_keep_their_landing_pad() {
+    let mut builder = isa::lookup_by_name("aarch64").unwrap();
+    builder.enable("use_bti").unwrap();
+    let isa = builder.finish(Flags::new(settings::builder())).unwrap();
+    let own = Signature::new(CallConv::SystemV);
+    for count in 0..=3 {
+        let constants = (0..count).map(|bits| Argument::Constant { ty: types::I32, bits });
+        let constants: Vec<Argument> = constants.collect();
+        let to = UserExternalName::new(0, 0);
+        let code = Target::of(&*isa).thunk_code(&own, &constants, &to).expect("a thunk");
+        assert_eq!(word(&code.bytes), 0xd503_245f, "bti c");
+        assert_eq!(code.bytes.len(), 4 * (constants.len() + 2));
+        assert_eq!(code.relocations.last().map(|of| of.offset), Some(code.size() - 4));
+    }
+}
+
+/// Two of one type: which is which, for every number of registers that are taken.
+#[test]
+fn what_is_passed_together_keeps_its_order() {
+    for isa in ["x86_64", "aarch64"].map(isa) {
+        for convention in [CallConv::SystemV, CallConv::Fast, CallConv::Tail] {
+            let mut thunks = 0;
+            for before in 0..8 {
+                for count in 2..=6 {
+                    let mut own = Signature::new(convention);
+                    own.params = vec![AbiParam::new(types::I64); before];
+                    let constants =
+                        (0..count).map(|bits| Argument::Constant { ty: types::I64, bits });
+                    thunks += u32::from(compare(&*isa, &own, &constants.collect::<Vec<_>>()).0);
+                }
+            }
+            assert!(thunks > 8, "{convention}: {thunks}");
+        }
+    }
+}
+
+/// Where the place of what a function returns is passed as well, unsaid, because there are more results than registers,
+/// it comes last, and so behind what a body is told: no jump can stand for that.
+#[test]
+fn a_hidden_parameter_for_results_takes_a_register() {
+    for isa in ["x86_64", "aarch64"].map(isa) {
+        for results in 0..=12 {
+            for ty in [types::I64, types::F64, types::I128] {
+                let mut own = Signature::new(CallConv::SystemV);
+                own.params = vec![AbiParam::new(types::I64); 2];
+                own.returns = vec![AbiParam::new(ty); results];
+                let constants = [5, 6].map(|bits| Argument::Constant { ty: types::I64, bits });
+                let is_one = compare(&*isa, &own, &constants).0;
+                let fit = results == 0 || results <= 2 && ty != types::I128;
+                assert_eq!(is_one, fit, "{results} of {ty}");
+            }
+        }
+    }
 }
 
 /// Otherwise every thunk would be a function that calls, three times as large.

@@ -1,6 +1,8 @@
 //! Who must notice what.
 
-use crate::oracles::Oracle::{self, Checker, Classes, Differential, Laws, Sensitivity};
+use crate::oracles::Oracle::{
+    self, Checker, Classes, Differential, Laws, Linked, OverTime, Sensitivity, Thunks,
+};
 use cranelift_mergefunc::fuzzing::sabotage::Fault::{self, *};
 use std::time::Instant;
 
@@ -95,6 +97,21 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (PromisesOfTheFirst, &[Checker]),
     (ToldAddressGone, &[Checker, Laws]),
     (ThunkTellsBackwards, &[Differential]),
+    (ParameterByThree, &[Checker, Differential]),
+    (SelfTailCallExchanged, &[Checker, Differential]),
+    (StackMapOfCase, &[Checker]),
+    (SignatureByLength, &[Checker]),
+    (TableOffset, &[Thunks]),
+    (DigestWithoutReferences, &[Checker, OverTime]),
+    (DigestWithoutKind, &[Checker, OverTime]),
+    (PromisesOverTime, &[Checker, OverTime]),
+    (AlignmentOverTime, &[Checker]),
+    (ReachedPromisesForgotten, &[Checker, OverTime]),
+    (EliminatedPassesNothing, &[Checker]),
+    (LateThunkForgotten, &[Checker, OverTime, Linked]),
+    (SymbolValueForgotten, &[Checker, OverTime, Linked]),
+    (EliminatedAddressPassed, &[Checker, Linked]),
+    (LocalNameForgotten, &[Linked]),
     (ConstantHash, &[]),
 ];
 
@@ -155,6 +172,21 @@ fn differential_execution_notices_its_faults() {
     notices_its_faults(Differential);
 }
 
+#[test]
+fn programs_over_time_notice_their_faults() {
+    notices_its_faults(OverTime);
+}
+
+#[test]
+fn linked_programs_notice_their_faults() {
+    notices_its_faults(Linked);
+}
+
+#[test]
+fn thunks_notice_their_faults() {
+    notices_its_faults(Thunks);
+}
+
 /// What every oracle says on the same input without a fault, and with one that is none.
 #[test]
 fn nothing_is_noticed_where_nothing_is_wrong() {
@@ -162,7 +194,12 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
         // As far as faults are noticed at all, they are among so many.
         let all = oracle.cases();
         let first = (0..all.min(700)).chain(all.saturating_sub(150)..all);
-        for case in first.step_by(if oracle == Differential { 8 } else { 1 }) {
+        let step = match oracle {
+            Differential | OverTime => 8,
+            Linked => 6,
+            Sensitivity | Checker | Classes | Laws | Thunks => 1,
+        };
+        for case in first.step_by(step) {
             assert!(!oracle.notices(None, case), "{oracle:?}, case {case}");
             let constant_hash = oracle.notices(Some(ConstantHash), case);
             assert!(!constant_hash, "{oracle:?}, case {case}, all hashes equal");
@@ -170,14 +207,22 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
     }
 }
 
+/// Of the faults whose names contain what `FAULTS` says, which can be several texts between commas; `MUST` leaves out
+/// who need not notice.
 #[test]
 #[ignore = "prints the whole matrix, which takes long"]
 fn print_the_matrix() {
     println!("| fault | {} |", Oracle::ALL.map(|oracle| format!("{oracle:?}")).join(" | "));
     println!("|---|{}", "---|".repeat(Oracle::ALL.len()));
-    for (fault, must) in MATRIX {
+    let only = std::env::var("FAULTS").unwrap_or_default();
+    let only_must = std::env::var_os("MUST").is_some();
+    let is_wanted = |fault: &Fault| only.split(',').any(|only| fault.id().contains(only));
+    for (fault, must) in MATRIX.iter().filter(|(fault, _)| is_wanted(fault)) {
         let start = Instant::now();
         let cells = Oracle::ALL.map(|oracle| {
+            if only_must && !must.contains(&oracle) {
+                return String::new();
+            }
             let first = quietly(|| first_case(oracle, Some(*fault)));
             let must = if must.contains(&oracle) { "must" } else { "" };
             first.map_or(must.to_owned(), |case| format!("{must} {case}").trim().to_owned())

@@ -1,8 +1,13 @@
 //! Each oracle, as a function from the number of a case to whether it noticed something wrong.
 
-use crate::host;
+use crate::over_time::{is_linked_otherwise, is_refused_over_time, runs_otherwise};
+use crate::{by_hand, host};
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{ConstantPool, Function, UserExternalName, UserStackMapEntry, types};
+use cranelift_codegen::ir::{
+    AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
+};
+use cranelift_codegen::isa::{self, CallConv};
+use cranelift_codegen::settings::{self, Configurable};
 use cranelift_mergefunc::fuzzing::check::check_plan;
 use cranelift_mergefunc::fuzzing::classes::classes;
 use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, End, Outcome, invocations};
@@ -16,9 +21,10 @@ use cranelift_mergefunc::fuzzing::program::{Parts, Program};
 use cranelift_mergefunc::fuzzing::recipes::{DataMember, Unit};
 use cranelift_mergefunc::fuzzing::sabotage::{Fault, planted};
 use cranelift_mergefunc::fuzzing::support::{Rng, free, parse, parse_one, walk_all};
+use cranelift_mergefunc::fuzzing::thunks::thunk;
 use cranelift_mergefunc::{
-    Addresses, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding, Linkage,
-    Merger, Options, Plan, Prove, Target, cranelift_codegen, prove,
+    Addresses, Argument, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding,
+    Linkage, Merger, Options, Plan, Prove, Target, cranelift_codegen, prove,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,11 +41,25 @@ pub enum Oracle {
     Laws,
     /// The merged unit does what the unmerged one does.
     Differential,
+    /// A merged program of several flushes does what the unmerged one does, in a JIT.
+    OverTime,
+    /// The same of objects that are linked, also with functions interposed.
+    Linked,
+    /// Thunks in raw bytes reach symbols as the back end does.
+    Thunks,
 }
 
 impl Oracle {
-    pub const ALL: [Oracle; 5] =
-        [Oracle::Sensitivity, Oracle::Checker, Oracle::Classes, Oracle::Laws, Oracle::Differential];
+    pub const ALL: [Oracle; 8] = [
+        Oracle::Sensitivity,
+        Oracle::Checker,
+        Oracle::Classes,
+        Oracle::Laws,
+        Oracle::Differential,
+        Oracle::OverTime,
+        Oracle::Linked,
+        Oracle::Thunks,
+    ];
 
     /// How many cases it has.
     pub fn cases(self) -> u64 {
@@ -47,7 +67,8 @@ impl Oracle {
             Oracle::Sensitivity => mutants().len() as u64,
             Oracle::Checker => mutants().len() as u64 + 4 * UNITS,
             Oracle::Classes | Oracle::Laws => 4 * UNITS,
-            Oracle::Differential => UNITS,
+            Oracle::Differential | Oracle::OverTime | Oracle::Thunks => UNITS,
+            Oracle::Linked => 24,
         }
     }
 
@@ -63,8 +84,11 @@ impl Oracle {
             }
             (Oracle::Sensitivity, None) => false,
             (Oracle::Checker, None) => {
-                let unit = any_unit(case - mutants.len() as u64);
-                planted(fault, || !is_proved(&unit))
+                let seed = case - mutants.len() as u64;
+                let unit = any_unit(seed);
+                // As one unit, and some as several that come one after the other.
+                let divided = seed < 2 + by_hand::COUNT || seed % 3 == 0;
+                planted(fault, || !is_proved(&unit) || divided && is_refused_over_time(&unit, seed))
             }
             (Oracle::Classes, _) => has_wrong_classes(fault, case),
             (Oracle::Laws, _) => {
@@ -72,6 +96,9 @@ impl Oracle {
                 planted(fault, || panics(|| drop(check_plan(&unit, unit.plan()))))
             }
             (Oracle::Differential, _) => does_something_else(fault, case),
+            (Oracle::OverTime, _) => planted(fault, || runs_otherwise(case)),
+            (Oracle::Linked, _) => planted(fault, || is_linked_otherwise(case)),
+            (Oracle::Thunks, _) => planted(fault, || has_other_thunks(case)),
         }
     }
 }
@@ -194,6 +221,7 @@ fn refused(func: &Function, mutant: &Function) -> bool {
 fn any_unit(seed: u64) -> Unit {
     let mut unit = match seed % 2 {
         _ if seed < 2 => tables(seed),
+        _ if seed < 2 + by_hand::COUNT => by_hand::unit(seed - 2),
         0 => recipe(seed),
         _ => generated(seed, &Profile::all(Machine::host())).unit,
     };
@@ -240,6 +268,9 @@ fn has_wrong_classes(fault: Option<Fault>, case: u64) -> bool {
 }
 
 fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
+    if case < by_hand::RUN {
+        return differs(fault, &by_hand::unit(case), case);
+    }
     let mut generated = generated(case, &Profile::runnable(Machine::host()));
     if !generated.about.iter().all(|about| about.runnable) {
         return false;
@@ -250,7 +281,12 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
         generated.unit.options.target = Target::generic();
         generated.unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
     }
-    let parts = Parts::from(&generated.unit);
+    differs(fault, &generated.unit, case)
+}
+
+/// Whether a unit does something else when it is merged.
+fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
+    let parts = Parts::from(unit);
     let comparison = planted(fault, || {
         catch_unwind(AssertUnwindSafe(|| Comparison::new(&parts, case, Effort::default())))
     });
@@ -263,6 +299,27 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
             catch_unwind(AssertUnwindSafe(run)).unwrap_or(true)
         }
     }
+}
+
+/// Whether a thunk takes an address in another way than the back end does.
+fn has_other_thunks(case: u64) -> bool {
+    let mut rng = Rng::new(case);
+    let pic = if rng.one_in(2) { "true" } else { "false" };
+    let name = if rng.one_in(2) { "x86_64" } else { "aarch64" };
+    let mut flags = settings::builder();
+    flags.set("is_pic", pic).expect("a shared setting");
+    let isa = isa::lookup_by_name(name).expect("is built in");
+    let isa = isa.finish(settings::Flags::new(flags)).expect("an ISA");
+    let mut own = Signature::new(CallConv::SystemV);
+    own.params = vec![AbiParam::new(types::I64); rng.below(5)];
+    let arguments = (0..1 + rng.below(3)).map(|number| Argument::Address {
+        ty: types::I64,
+        symbol: UserExternalName::new(1, number as u32),
+        offset: if rng.one_in(2) { 0 } else { rng.below(1 << 20) as i64 },
+        colocated: rng.one_in(2),
+    });
+    let arguments: Vec<Argument> = arguments.collect();
+    thunk(&*isa, &own, &arguments).is_err()
 }
 
 /// How the invocations of a generated unit end.

@@ -27,7 +27,7 @@ use crate::{
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, InstructionData, Opcode, UserExternalName,
+    ExternalName, Function, GlobalValueData, Inst, InstructionData, Opcode, UserExternalName,
     UserFuncName,
 };
 use std::collections::BTreeMap;
@@ -106,8 +106,15 @@ impl GeneratedUnit {
 fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u32>>) {
     let mut callees = Callees::default();
     let mut similar = Vec::new();
-    for group in 0..1 + draw.below(4) as u32 {
-        let base = (group > 0 && draw.one_in(4)).then(|| draw.below(group as usize) as u32);
+    // At times a set: what only its last function shows is seen in four and more.
+    let is_set = draw.one_in(6);
+    let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
+    for group in 0..count as u32 {
+        let similar_to_any = group > 0 && !is_set && draw.one_in(4);
+        let base = match group > 0 && is_set {
+            true => Some(0),
+            false => similar_to_any.then(|| draw.below(group as usize) as u32),
+        };
         let same = group > 0 && draw.one_in(4);
         let signature = match base {
             Some(base) => callees.groups[base as usize].clone(),
@@ -142,14 +149,36 @@ fn seeds(
     similar: &[Option<u32>],
 ) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::new();
+    let together = draw.one_in(3);
     for (group, base) in (0..).zip(similar) {
-        let seed = match base {
+        let mut seed = match base {
             Some(base) => other_constants(draw, &seeds[*base as usize], *base, group),
             None => function::seed(draw, profile, callees, group),
         };
+        if together {
+            let is_last = group as usize + 1 == similar.len();
+            same_constants(&mut seed, group, is_last.then(|| draw.rng()));
+        }
         seeds.push(seed);
     }
     seeds
+}
+
+/// Has a seed the same value at all places of constants, in each group another one, but for one place if `one` is
+/// drawn from: then places agree in all similar groups but one.
+fn same_constants(seed: &mut Seed, group: u32, one: Option<Rng>) {
+    let entry = seed.func.layout.entry_block().expect("has a body");
+    let is_constant = |inst: &Inst| {
+        let data = &seed.func.dfg.insts[*inst];
+        data.opcode() == Opcode::Iconst && seed.free.contains(inst)
+    };
+    let places: Vec<Inst> = seed.func.layout.block_insts(entry).filter(is_constant).collect();
+    let other = one.filter(|_| !places.is_empty()).map(|mut rng| rng.below(places.len()));
+    for (at, &place) in places.iter().enumerate() {
+        let value = if other == Some(at) { 32 } else { i64::from(group) + 16 };
+        seed.func.dfg.insts[place] =
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: Imm64::new(value) };
+    }
 }
 
 /// The seed of another group, with its own number and some other constants.

@@ -11,6 +11,7 @@ mod blind;
 
 use crate::argument::Argument;
 use crate::data::DataIndex;
+use crate::emitted::Atom;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 use crate::options::{Addresses, Attributes, Linkage, Options};
@@ -18,8 +19,12 @@ use crate::plan::{Disposition, Plan};
 use crate::similar::body::Parameter;
 use crate::target::Target;
 use crate::unit::{FunctionIndex, Unit};
-use cranelift_codegen::ir::{Function, Inst, UserExternalName, Value};
+use cranelift_codegen::ir::{
+    AbiParam, Function, Inst, Opcode, Signature, UserExternalName, UserStackMapEntry, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -231,6 +236,39 @@ faults! {
     ToldAddressGone = "told-address-gone",
     /// Thunks tell in the opposite order.
     ThunkTellsBackwards = "thunk-tells-backwards",
+    /// Places share a parameter if they agree in the first three functions.
+    ParameterByThree = "parameter-by-three",
+    /// A body that calls itself in the position of a tail call exchanges two arguments of one type.
+    SelfTailCallExchanged = "self-tail-call-exchanged",
+    /// A call that is chosen has the first entry of the stack map only.
+    StackMapOfCase = "stack-map-of-case",
+    /// Calls are made as a function is if the signatures have one length.
+    SignatureByLength = "signature-by-length",
+    /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
+    TableOffset = "table-offset",
+
+    // What is known over time.
+    /// Digests over time do not tell what is referred to.
+    DigestWithoutReferences = "digest-without-references",
+    /// Digests over time do not tell a reference by symbol from one by class.
+    DigestWithoutKind = "digest-without-kind",
+    /// Promises of what was emitted are not compared.
+    PromisesOverTime = "promises-over-time",
+    /// Alignments of what was emitted are not compared.
+    AlignmentOverTime = "alignment-over-time",
+    /// Facts of parameterised bodies are forgotten when what they replace is remembered.
+    ReachedPromisesForgotten = "reached-promises-forgotten",
+    /// Later units do not pass the extra arguments of functions that earlier ones eliminated.
+    EliminatedPassesNothing = "eliminated-passes-nothing",
+    /// Functions that earlier units eliminated get no code when that is needed.
+    LateThunkForgotten = "late-thunk-forgotten",
+    /// They get none if a global value is their address.
+    SymbolValueForgotten = "symbol-value-forgotten",
+    /// They get none if their address is an extra argument.
+    EliminatedAddressPassed = "eliminated-address-passed",
+    /// What is exported later has no local name.
+    LocalNameForgotten = "local-name-forgotten",
+
     // What is no fault.
     /// All functions have one hash: that costs time.
     ConstantHash = "constant-hash",
@@ -323,6 +361,87 @@ pub(crate) fn shared(
         }
         _ => (facts, recursive, parameters),
     }
+}
+
+/// By what places are compared that may share a parameter.
+pub(crate) fn cells(mut cells: Vec<u32>) -> Vec<u32> {
+    if is(Fault::ParameterByThree) {
+        cells.truncate(3);
+    }
+    cells
+}
+
+/// What a call by a body of itself passes on.
+pub(crate) fn passed_on(func: &Function, call: Inst, values: &[Value]) -> Vec<Value> {
+    let mut values = values.to_vec();
+    let count = values.len();
+    if is(Fault::SelfTailCallExchanged)
+        && func.dfg.insts[call].opcode() == Opcode::ReturnCall
+        && let [.., one, other] = values[..]
+        && func.dfg.value_type(one) == func.dfg.value_type(other)
+    {
+        values.swap(count - 1, count - 2);
+    }
+    values
+}
+
+/// The stack map of a call that is chosen.
+pub(crate) fn stack_map(
+    mut entries: Option<Vec<UserStackMapEntry>>,
+) -> Option<Vec<UserStackMapEntry>> {
+    if let (true, Some(entries)) = (is(Fault::StackMapOfCase), &mut entries) {
+        entries.truncate(1);
+    }
+    entries
+}
+
+/// By what signatures are compared.
+pub(crate) fn signature(signature: &Signature) -> Cow<'_, Signature> {
+    if !is(Fault::SignatureByLength) {
+        return Cow::Borrowed(signature);
+    }
+    let mut length = Signature::new(CallConv::Fast);
+    length.params = vec![AbiParam::new(types::I64); signature.params.len()];
+    length.returns = vec![AbiParam::new(types::I64); signature.returns.len()];
+    Cow::Owned(length)
+}
+
+/// Whether a function is called as something else than it is.
+pub(crate) fn is_mismatched(
+    right: bool,
+    called: Option<&Signature>,
+    own: Option<&Signature>,
+) -> bool {
+    right && called.map(signature) != own.map(signature)
+}
+
+/// What a digest over time is made of, beside the encoding.
+pub(crate) fn references(references: &[Atom]) -> Cow<'_, [Atom]> {
+    match PLANTED.get() {
+        Some(Fault::DigestWithoutReferences) => Cow::Owned(Vec::new()),
+        Some(Fault::DigestWithoutKind) => {
+            let symbol = |atom: &Atom| match atom {
+                Atom::Symbol(symbol) | Atom::Class(symbol) => Atom::Symbol(symbol.clone()),
+            };
+            references.iter().map(symbol).collect()
+        }
+        _ => Cow::Borrowed(references),
+    }
+}
+
+/// Whether what was emitted is aligned enough, and promises no more than it may.
+pub(crate) fn over_time(aligned: bool, facts_hold: bool) -> (bool, bool) {
+    (aligned || is(Fault::AlignmentOverTime), facts_hold || is(Fault::PromisesOverTime))
+}
+
+/// What is remembered of code that took the place of functions.
+pub(crate) fn reached<T>(promises: &[T]) -> &[T] {
+    if is(Fault::ReachedPromisesForgotten) { &[] } else { promises }
+}
+
+/// What later units pass to what took the place of an eliminated function.
+pub(crate) fn by_later_units(arguments: Arc<[Argument]>) -> Arc<[Argument]> {
+    if is(Fault::EliminatedPassesNothing) { Arc::default() } else { arguments }
 }
 
 /// What a thunk tells.

@@ -1,0 +1,127 @@
+//! Oracles over time: programs in several flushes, executed; units one after the other, proved.
+//!
+//! What is executed is not proved, so that these share nothing.
+
+use crate::link::{Kind, Linker};
+use crate::over_time_host::ThisMachine;
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_mergefunc::fuzzing::over_time::{self, Finding, Program, Statistics, check_jit};
+use cranelift_mergefunc::fuzzing::program::ADDED;
+use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
+use cranelift_mergefunc::fuzzing::support::Rng;
+use cranelift_mergefunc::{
+    Bodies, Emitted, FunctionIndex, Merger, Options, Prove, cranelift_codegen,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// How many programs are linked at once.
+const AT_ONCE: u64 = 12;
+
+fn draw(seed: u64) -> Program {
+    let bytes = Rng::new(seed).bytes(8192);
+    let mut program = over_time::program(&mut Unstructured::new(&bytes)).expect("a program");
+    program.options.prove = Prove::Never;
+    program
+}
+
+/// A check, with panics as findings.
+pub fn checked(
+    program: &Program,
+    check: &mut dyn FnMut(&Program) -> Result<(), Finding>,
+) -> Result<(), Finding> {
+    catch_unwind(AssertUnwindSafe(|| check(program)))
+        .unwrap_or_else(|_| Err(Finding::new("panic".to_owned())))
+}
+
+/// Whether a program does something else in a JIT when it is merged.
+pub fn runs_otherwise(case: u64) -> bool {
+    let mut check =
+        |program: &Program| check_jit(program, &mut ThisMachine, &mut Statistics::default());
+    checked(&draw(case), &mut check).is_err()
+}
+
+/// Whether one of some programs does something else as a part of an executable, or of a shared library of which another
+/// image defines some functions as well.
+pub fn is_linked_otherwise(case: u64) -> bool {
+    static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
+    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64()));
+    let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
+    let programs: Vec<Program> = (case * AT_ONCE..(case + 1) * AT_ONCE).map(draw).collect();
+    let programs: Vec<&Program> = programs.iter().collect();
+    let kind = [Kind::Static, Kind::Shared, Kind::Pie, Kind::Shared][case as usize % 4];
+    let check = || !linker.check(&programs, kind, &mut Statistics::default()).is_empty();
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
+}
+
+/// Whether the functions of a unit are of use as units one after the other: a pointer into a function that was eliminated
+/// means nothing.
+fn is_of_use(unit: &Unit) -> bool {
+    let points_inside = |member: &Member| {
+        member.body.global_values.values().any(|gv| match gv {
+            GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
+            _ => false,
+        })
+    };
+    !unit.functions.iter().any(points_inside)
+}
+
+/// The caller's side of units that come one after the other: symbols of new functions are new.
+struct Held<'a> {
+    members: &'a [Member],
+    code_size: Option<u32>,
+    fresh: u32,
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.members[function.as_u32() as usize].body
+    }
+
+    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.code_size.map(|size| size / 2)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let blocks = candidate.layout.blocks();
+        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
+        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(ADDED, self.fresh - 1))
+    }
+}
+
+/// Whether the checker refuses one of the units into which a unit is divided.
+pub fn is_refused_over_time(unit: &Unit, seed: u64) -> bool {
+    if !is_of_use(unit) {
+        return false;
+    }
+    let mut rng = Rng::new(seed);
+    let options = Options { prove: Prove::Always, ..unit.options };
+    let mut emitted = Emitted::new();
+    let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
+    let mut rest = &unit.functions[..];
+    while !rest.is_empty() {
+        let after;
+        (held.members, after) = rest.split_at(1 + rng.below(rest.len()));
+        let mut merger = Merger::after(&emitted, options);
+        for member in held.members {
+            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+        }
+        let plan = merger.plan(&mut held);
+        if plan.proof().is_some_and(|proof| proof.is_err()) {
+            return true;
+        }
+        emitted.extend(&plan);
+        rest = after;
+    }
+    false
+}
