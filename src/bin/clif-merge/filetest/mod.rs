@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::sources::BYTE_ORDER_MARK;
 use crate::unit::{self, Reading, Source, Unit};
 use crate::verify::Verifier;
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, ensure};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_mergefunc::cranelift_codegen;
 use header::{Header, NOT_BUILT_IN};
@@ -103,7 +103,7 @@ pub fn read(name: &str, text: &str, unit: Option<&Unit>) -> anyhow::Result<()> {
         let blessed = lines.with_expectations(&expectations);
         assert_eq!(Lines::new(&blessed).with_expectations(&expectations), blessed, "blessed twice");
         contain(|| run::commands(name, &lines, unit, true))
-            .unwrap_or_else(|panic| Err(anyhow!("{name}: panic: {panic}")))?;
+            .unwrap_or_else(|panic| Err(anyhow::anyhow!("{name}: panic: {panic}")))?;
     }
     Ok(())
 }
