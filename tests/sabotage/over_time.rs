@@ -46,7 +46,7 @@ pub fn runs_otherwise(case: u64) -> bool {
 /// image defines some functions as well.
 pub fn is_linked_otherwise(case: u64) -> bool {
     static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
-    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64()));
+    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("sabotage")));
     let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
     let programs: Vec<Program> = (case * AT_ONCE..(case + 1) * AT_ONCE).map(draw).collect();
     let programs: Vec<&Program> = programs.iter().collect();
