@@ -92,7 +92,7 @@ impl Oracle {
                 let seed = case - mutants.len() as u64;
                 let unit = any_unit(seed);
                 // As one unit, and some as several that come one after the other.
-                let divided = seed < 2 + by_hand::COUNT || seed % 3 == 0;
+                let divided = seed < 2 + by_hand::COUNT || seed.is_multiple_of(2);
                 planted(fault, || !is_proved(&unit) || divided && is_refused_over_time(&unit, seed))
             }
             (Oracle::Classes, _) => has_wrong_classes(fault, case),
