@@ -15,6 +15,11 @@ mod host;
 mod link;
 #[path = "sabotage/matrix.rs"]
 mod matrix;
+#[path = "fuzzing/host.rs"]
+mod module_host;
+#[allow(dead_code, reason = "made for many tests of modules")]
+#[path = "module/support.rs"]
+mod module_support;
 #[path = "sabotage/oracles.rs"]
 mod oracles;
 #[path = "sabotage/over_time.rs"]

@@ -6,7 +6,7 @@ use crate::support::{
     insignificant, jit, merging_jit, object, place, plus, reads, table, through,
 };
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
 use cranelift_module::{Linkage, Module};
 
 const I64: &str = "(i64) -> i64 system_v";
@@ -244,6 +244,55 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_eq!(call(&module, "user", 0), 25);
     assert_eq!(module.stats().thunks, 2);
     assert_eq!(module.stats().redirects, 0);
+}
+
+/// The address can be that of a global value as well, of a function that is called, or of one that differs in a constant and
+/// is told it.
+#[test]
+fn an_address_that_a_global_value_is_later_is_its_own() {
+    let by_symbol = |name: &str, of: &str| {
+        format!(
+            "export function %{name}(i64) -> i64 system_v {{
+    gv0 = symbol %{of}
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    return v1
+}}
+"
+        )
+    };
+    let mut module = merging_jit();
+    define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
+    define_all(&mut module, &calls("export", "calls_b", "b"));
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().redirects, 1);
+    define_all(&mut module, &(by_symbol("of_a", "a") + &by_symbol("of_b", "b")));
+    module.finalize_definitions().unwrap();
+    let [a, b] = ["of_a", "of_b"].map(|name| call(&module, name, 0));
+    assert_ne!(a, b);
+    for (name, address) in [("a", a), ("b", b)] {
+        assert_eq!(address, module.get_finalized_function(id(&module, name)) as i64);
+        assert_eq!(crate::support::call_at(address as *const u8, 2), 49);
+    }
+    assert_eq!(module.stats().thunks, 1);
+
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let options = ModuleOptions { back_end: BackEnd::Object, similar, ..ModuleOptions::default() };
+    let long = |name: &str, k: i64| {
+        let more = "    v9 = imul v3, v2\n    v10 = bxor v9, v3\n".to_owned()
+            + &(11..24)
+                .map(|v| format!("    v{v} = imul v{}, v{}\n", v - 1, v - 2))
+                .collect::<String>();
+        plus("local", name, k).replace("    return v3", &(more + "    return v23"))
+    };
+    let mut module = MergingModule::with_options(crate::support::object(), options);
+    define_all(&mut module, &(long("a", 5) + &long("b", 6) + &long("c", 7)));
+    module.flush().unwrap();
+    assert_eq!(module.stats().redirects, 3);
+    define_all(&mut module, &by_symbol("of_b", "b"));
+    module.flush().unwrap();
+    assert_eq!((module.stats().redirects, module.stats().thunks), (2, 1));
+    module.finish().unwrap().emit().unwrap();
 }
 
 #[test]

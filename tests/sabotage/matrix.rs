@@ -1,7 +1,7 @@
 //! Who must notice what.
 
 use crate::oracles::Oracle::{
-    self, Checker, Classes, Differential, Laws, Linked, OverTime, Sensitivity, Thunks,
+    self, Checker, Classes, Differential, Laws, Linked, Modules, OverTime, Sensitivity, Thunks,
 };
 use cranelift_mergefunc::fuzzing::sabotage::Fault::{self, *};
 use std::time::Instant;
@@ -102,14 +102,14 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (StackMapOfCase, &[Checker]),
     (SignatureByLength, &[Checker]),
     (TableOffset, &[Thunks]),
-    (DigestWithoutReferences, &[Checker, OverTime]),
-    (DigestWithoutKind, &[Checker, OverTime]),
+    (DigestWithoutReferences, &[Checker, OverTime, Modules]),
+    (DigestWithoutKind, &[Checker]),
     (PromisesOverTime, &[Checker, OverTime]),
-    (AlignmentOverTime, &[Checker]),
-    (ReachedPromisesForgotten, &[Checker, OverTime]),
+    (AlignmentOverTime, &[Checker, Modules]),
+    (ReachedPromisesForgotten, &[Checker]),
     (EliminatedPassesNothing, &[Checker]),
-    (LateThunkForgotten, &[Checker, OverTime, Linked]),
-    (SymbolValueForgotten, &[Checker, OverTime, Linked]),
+    (LateThunkForgotten, &[Checker, Modules]),
+    (SymbolValueForgotten, &[Checker]),
     (EliminatedAddressPassed, &[Checker, Linked]),
     (LocalNameForgotten, &[Linked]),
     (ConstantHash, &[]),
@@ -183,6 +183,11 @@ fn linked_programs_notice_their_faults() {
 }
 
 #[test]
+fn modules_notice_their_faults() {
+    notices_its_faults(Modules);
+}
+
+#[test]
 fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
@@ -197,6 +202,7 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
         let step = match oracle {
             Differential | OverTime => 8,
             Linked => 6,
+            Modules => 4,
             Sensitivity | Checker | Classes | Laws | Thunks => 1,
         };
         for case in first.step_by(step) {

@@ -1,7 +1,7 @@
 //! Each oracle, as a function from the number of a case to whether it noticed something wrong.
 
-use crate::over_time::{is_linked_otherwise, is_refused_over_time, runs_otherwise};
-use crate::{by_hand, host};
+use crate::over_time::{self, is_linked_otherwise, is_refused_over_time, runs_otherwise};
+use crate::{by_hand, host, module_host};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{
     AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
@@ -15,6 +15,7 @@ use cranelift_mergefunc::fuzzing::generate::expected::Relation;
 use cranelift_mergefunc::fuzzing::generate::function::Profile;
 use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
+use cranelift_mergefunc::fuzzing::module;
 use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::program::{Parts, Program};
@@ -45,12 +46,14 @@ pub enum Oracle {
     OverTime,
     /// The same of objects that are linked, also with functions interposed.
     Linked,
+    /// A module that merges, random calls of which are made on a plain one as well.
+    Modules,
     /// Thunks in raw bytes reach symbols as the back end does.
     Thunks,
 }
 
 impl Oracle {
-    pub const ALL: [Oracle; 8] = [
+    pub const ALL: [Oracle; 9] = [
         Oracle::Sensitivity,
         Oracle::Checker,
         Oracle::Classes,
@@ -58,6 +61,7 @@ impl Oracle {
         Oracle::Differential,
         Oracle::OverTime,
         Oracle::Linked,
+        Oracle::Modules,
         Oracle::Thunks,
     ];
 
@@ -68,7 +72,8 @@ impl Oracle {
             Oracle::Checker => mutants().len() as u64 + 4 * UNITS,
             Oracle::Classes | Oracle::Laws => 4 * UNITS,
             Oracle::Differential | Oracle::OverTime | Oracle::Thunks => UNITS,
-            Oracle::Linked => 24,
+            Oracle::Linked => over_time::BY_HAND + 12,
+            Oracle::Modules => 4 * UNITS,
         }
     }
 
@@ -87,7 +92,7 @@ impl Oracle {
                 let seed = case - mutants.len() as u64;
                 let unit = any_unit(seed);
                 // As one unit, and some as several that come one after the other.
-                let divided = seed < 2 + by_hand::COUNT || seed % 3 == 0;
+                let divided = seed < 2 + by_hand::COUNT || seed.is_multiple_of(2);
                 planted(fault, || !is_proved(&unit) || divided && is_refused_over_time(&unit, seed))
             }
             (Oracle::Classes, _) => has_wrong_classes(fault, case),
@@ -98,6 +103,7 @@ impl Oracle {
             (Oracle::Differential, _) => does_something_else(fault, case),
             (Oracle::OverTime, _) => planted(fault, || runs_otherwise(case)),
             (Oracle::Linked, _) => planted(fault, || is_linked_otherwise(case)),
+            (Oracle::Modules, _) => planted(fault, || is_another_module(case)),
             (Oracle::Thunks, _) => planted(fault, || has_other_thunks(case)),
         }
     }
@@ -299,6 +305,15 @@ fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
             catch_unwind(AssertUnwindSafe(run)).unwrap_or(true)
         }
     }
+}
+
+/// Whether a module that merges is not what the plain one is, after random calls.
+fn is_another_module(case: u64) -> bool {
+    let bytes = Rng::new(case).bytes(1024);
+    // Too few bytes are no failure.
+    panics(|| {
+        let _ = module::check(&mut Unstructured::new(&bytes), &mut module_host::ThisMachine);
+    })
 }
 
 /// Whether a thunk takes an address in another way than the back end does.

@@ -3,7 +3,9 @@
 //! What is executed is not proved, so that these share nothing.
 
 use crate::link::{Kind, Linker};
+use crate::module_support::{calls, declare, define_all, insignificant, object, plus};
 use crate::over_time_host::ThisMachine;
+use crate::tools::Workshop;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use cranelift_mergefunc::fuzzing::over_time::{self, Finding, Program, Statistics, check_jit};
@@ -11,8 +13,10 @@ use cranelift_mergefunc::fuzzing::program::ADDED;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::Rng;
 use cranelift_mergefunc::{
-    Bodies, Emitted, FunctionIndex, Merger, Options, Prove, cranelift_codegen,
+    BackEnd, Bodies, Emitted, FunctionIndex, Merger, MergingModule, ModuleOptions, Options, Policy,
+    Prove, Similar, cranelift_codegen,
 };
+use cranelift_module::Linkage;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -42,12 +46,101 @@ pub fn runs_otherwise(case: u64) -> bool {
     checked(&draw(case), &mut check).is_err()
 }
 
+/// Some code that no thunk is smaller than.
+fn mixes(linkage: &str, name: &str, first: &str) -> String {
+    let lines = (3..20).map(|v| {
+        let operation = ["imul", "bxor"][v % 2];
+        format!("    v{v} = {operation} v{}, v{}\n", v - 1, v - 2)
+    });
+    let lines: String = lines.collect();
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+{first}    v2 = iadd v0, v1
+{lines}    return v19
+}}
+"
+    )
+}
+
+/// What random programs hardly ever have: a function into which another was merged and that is exported later, and
+/// functions that an earlier flush eliminated and a later one passes. Two flushes, and what is declared as exported between
+/// them; and a program in C.
+fn by_hand(number: u64) -> ([String; 2], &'static [&'static str], &'static str) {
+    match number {
+        0 => (
+            [
+                plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g"),
+                plus("export", "later", 6),
+            ],
+            &["f"],
+            "#include <stdio.h>\nlong d(long); long f(long x) { return 4242; }
+            int main(void) { printf(\"%ld\\n\", d(7)); }",
+        ),
+        _ => {
+            let constant = |k: i64| format!("block0(v0: i64):\n    v1 = iconst.i64 {k}\n");
+            let call = |callee: &str| {
+                format!(
+                    "    fn0 = %{callee}(i64) -> i64 system_v\nblock0(v0: i64):\n    v1 = call fn0(v0)\n"
+                )
+            };
+            let first = mixes("local", "f", &constant(1))
+                + &mixes("local", "g", &constant(2))
+                + &calls("export", "d", "f")
+                + &calls("export", "e", "g");
+            let later = mixes("export", "x", &call("f")) + &mixes("export", "y", &call("g"));
+            (
+                [first, later],
+                &[],
+                "#include <stdio.h>\nlong x(long), y(long), d(long), e(long);
+                int main(void) { printf(\"%ld %ld %ld %ld\\n\", d(7), e(7), x(7), y(7)); }",
+            )
+        }
+    }
+}
+
+/// How many of these there are.
+pub const BY_HAND: u64 = 2;
+
+/// What the program prints, merged or not, with the flushes in a shared library.
+fn prints(number: u64, is_merged: bool) -> String {
+    let ([first, later], exported, main) = by_hand(number);
+    let options = ModuleOptions {
+        back_end: BackEnd::Object,
+        similar: Similar { policy: Policy::Size, ..Similar::default() },
+        prove: Prove::Never,
+        merge_limit: if is_merged { None } else { Some(0) },
+        ..insignificant()
+    };
+    let mut module = MergingModule::with_options(object(), options);
+    define_all(&mut module, &first);
+    module.flush().expect("a flush");
+    for name in exported {
+        declare(&mut module, name, Linkage::Export, "(i64) -> i64 system_v");
+    }
+    define_all(&mut module, &later);
+    module.flush().expect("a flush");
+    let object = module.finish().expect("an object").emit().expect("an object file");
+    let workshop = Workshop::new(&format!("sabotage-{number}-{is_merged}"));
+    workshop.write("unit.o", object);
+    workshop.write("main.c", main);
+    workshop.run("gcc", &["-shared", "-o", "libunit.so", "unit.o"]);
+    let rpath = "-Wl,-rpath,$ORIGIN";
+    workshop.run("gcc", &["-w", "-rdynamic", "-o", "main", "main.c", "libunit.so", rpath]);
+    let program = workshop.path("main");
+    workshop.run(program.to_str().expect("a path that is text"), &[])
+}
+
 /// Whether one of some programs does something else as a part of an executable, or of a shared library of which another
 /// image defines some functions as well.
 pub fn is_linked_otherwise(case: u64) -> bool {
+    // One at a time, in directories of their own.
     static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
     let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("sabotage")));
     let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(case) = case.checked_sub(BY_HAND) else {
+        let differs = || prints(case, true) != prints(case, false);
+        return catch_unwind(AssertUnwindSafe(differs)).unwrap_or(true);
+    };
     let programs: Vec<Program> = (case * AT_ONCE..(case + 1) * AT_ONCE).map(draw).collect();
     let programs: Vec<&Program> = programs.iter().collect();
     let kind = [Kind::Static, Kind::Shared, Kind::Pie, Kind::Shared][case as usize % 4];

@@ -20,7 +20,8 @@ mod jit;
 mod object;
 mod shapes;
 
-use crate::{Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions};
+use crate::fuzzing::sabotage;
+use crate::{Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -69,6 +70,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
             true => Some(u.int_in_range(0..=4)?),
             false => None,
         },
+        prove: if sabotage::is_any() { Prove::Never } else { Prove::default() },
         ..ModuleOptions::default()
     })
 }

@@ -9,7 +9,8 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature, UserFuncName, Value,
+    AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature,
+    UserExternalName, UserFuncName, Value,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, ModuleRelocTarget};
@@ -19,12 +20,14 @@ use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, Mod
 pub enum Shape {
     /// Adds.
     Constant(i64),
+    /// Mixes its argument with two constants, for so long that it pays to share that.
+    Mixed([i64; 2]),
     /// Calls another one.
     Call { callee: usize, constant: i64 },
     /// Calls two.
     Calls([usize; 2]),
-    /// Calls another one through its address.
-    Address { callee: usize, constant: i64 },
+    /// Calls another one through its address, which is that of a reference or of a global value.
+    Address { callee: usize, constant: i64, by_symbol: bool },
     /// Calls what a data object points to.
     Slot { data: usize, slot: usize },
     /// Reads a number of a data object.
@@ -49,10 +52,13 @@ impl Shape {
                 slots.filter(move |(_, item)| wanted(item)).map(|(slot, _)| (*data, slot))
             })
         };
-        Ok(match u.int_in_range(0..=11)? {
+        Ok(match u.int_in_range(0..=13)? {
             0..=3 if !callees.is_empty() => Shape::Call { callee: *u.choose(callees)?, constant },
             4 if !callees.is_empty() => Shape::Calls([*u.choose(callees)?, *u.choose(callees)?]),
-            5 if !callees.is_empty() => Shape::Address { callee: *u.choose(callees)?, constant },
+            5 if !callees.is_empty() => {
+                let (callee, by_symbol) = (*u.choose(callees)?, u.arbitrary()?);
+                Shape::Address { callee, constant, by_symbol }
+            }
             6..=7 => {
                 let slots: Vec<_> = slots(|item| item.function().is_some()).collect();
                 match slots.is_empty() {
@@ -74,6 +80,12 @@ impl Shape {
                 }
             }
             9 if u.ratio(1, 4)? => Shape::Refused,
+            10..=11 => {
+                // Mostly the same, so that places agree in all functions but one.
+                let first = u.int_in_range(0..=5)?;
+                let second = if u.ratio(1, 4)? { u.int_in_range(0..=5)? } else { first };
+                Shape::Mixed([first, second])
+            }
             _ => Shape::Constant(constant),
         })
     }
@@ -91,10 +103,14 @@ impl Shape {
     pub fn is_like(&self, other: &Shape) -> bool {
         match (self, other) {
             (Shape::Constant(one), Shape::Constant(other)) => one == other,
-            (Shape::Call { constant: one, .. }, Shape::Call { constant: other, .. })
-            | (Shape::Address { constant: one, .. }, Shape::Address { constant: other, .. }) => {
+            (Shape::Mixed(one), Shape::Mixed(other)) => one == other,
+            (Shape::Call { constant: one, .. }, Shape::Call { constant: other, .. }) => {
                 one == other
             }
+            (
+                Shape::Address { constant: one, by_symbol, .. },
+                Shape::Address { constant: other, by_symbol: other_by_symbol, .. },
+            ) => one == other && by_symbol == other_by_symbol,
             (Shape::Calls(_), Shape::Calls(_)) => true,
             (Shape::Slot { slot: one, .. }, Shape::Slot { slot: other, .. })
             | (Shape::Number { slot: one, .. }, Shape::Number { slot: other, .. }) => one == other,
@@ -124,8 +140,19 @@ impl Shape {
         let mut callees = Vec::new();
         let mut object = None;
         match self {
-            Shape::Call { callee: at, .. } | Shape::Address { callee: at, .. } => {
+            Shape::Call { callee: at, .. }
+            | Shape::Address { callee: at, constant: _, by_symbol: false } => {
                 callees.push(callee(&mut func, *at));
+            }
+            Shape::Address { callee: at, constant: _, by_symbol: true } => {
+                let user = UserExternalName::new(0, functions[*at].as_u32());
+                let name = ExternalName::user(func.declare_imported_user_function(user));
+                object = Some(func.create_global_value(GlobalValueData::Symbol {
+                    name,
+                    offset: 0.into(),
+                    colocated: near,
+                    tls: false,
+                }));
             }
             Shape::Calls(both) => callees.extend(both.map(|at| callee(&mut func, at))),
             Shape::Slot { data: at, .. } | Shape::Number { data: at, .. } => {
@@ -135,7 +162,7 @@ impl Shape {
                 }
                 object = Some(gv);
             }
-            Shape::Constant(_) | Shape::Refused | Shape::Bytes { .. } => {}
+            Shape::Constant(_) | Shape::Mixed(_) | Shape::Refused | Shape::Bytes { .. } => {}
         }
         let pointers = match self {
             Shape::Address { .. } | Shape::Slot { .. } => {
@@ -153,6 +180,16 @@ impl Shape {
             Shape::Constant(constant) => {
                 let constant = pos.ins().iconst(I64, *constant);
                 let result = pos.ins().iadd(argument, constant);
+                pos.ins().return_(&results(result));
+                return func;
+            }
+            Shape::Mixed(constants) => {
+                let constants = constants.map(|constant| pos.ins().iconst(I64, constant));
+                let mut result = argument;
+                for at in 0..16 {
+                    let product = pos.ins().imul(result, argument);
+                    result = pos.ins().bxor(product, constants[at % 2]);
+                }
                 pos.ins().return_(&results(result));
                 return func;
             }
@@ -182,7 +219,10 @@ impl Shape {
                 }
             }
             Shape::Address { constant, .. } => {
-                let address = pos.ins().func_addr(I64, callees[0]);
+                let address = match object {
+                    Some(gv) => pos.ins().symbol_value(I64, gv),
+                    None => pos.ins().func_addr(I64, callees[0]),
+                };
                 let pointers = pointers.expect("a signature");
                 let call = pos.ins().call_indirect(pointers, address, &[smaller]);
                 let constant = pos.ins().iconst(I64, 7 + *constant);
@@ -200,7 +240,7 @@ impl Shape {
                 let base = pos.ins().symbol_value(I64, object.expect("an object"));
                 result = pos.ins().load(I64, flags, base, 8 * *slot as i32);
             }
-            Shape::Constant(_) | Shape::Refused | Shape::Bytes { .. } => {}
+            Shape::Constant(_) | Shape::Mixed(_) | Shape::Refused | Shape::Bytes { .. } => {}
         }
         pos.ins().return_(&results(result));
         pos.insert_block(end);

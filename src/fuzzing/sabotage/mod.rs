@@ -320,6 +320,11 @@ pub(crate) fn is(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
+/// Whether any fault is planted. Then only the oracle that runs may notice it.
+pub(crate) fn is_any() -> bool {
+    PLANTED.get().is_some()
+}
+
 /// What the functions of a set tell their body.
 pub(crate) fn told(mut arguments: Vec<Arc<[Argument]>>) -> Vec<Arc<[Argument]>> {
     match PLANTED.get() {
