@@ -179,8 +179,8 @@ struct Pending {
 ///   it does not support) is reported by the flush; [`MergingModule::failed`] tells the function;
 /// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is
 ///   left as it is and holds no compiled code, unless [`Mode::Eager`] is chosen;
-/// * linkage may widen until the flush, which reads it. A function or data object that shares its body
-///   cannot become preemptible after that: it is an error to declare it so;
+/// * linkage may widen until the flush, which reads it. A function or data object that shares its body, or that
+///   emitted code of an object refers to, cannot become preemptible after that: it is an error to declare it so;
 /// * all that is not said otherwise keeps an address of its own: see [`MergingModule::attributes`].
 ///
 /// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
@@ -493,7 +493,8 @@ fn data_symbol(data: DataId) -> UserExternalName {
 }
 
 /// Whether something that was declared with the linkage `before` may be declared preemptible. What shares a
-/// body is referred to by the symbol of another one, which nobody can replace with it.
+/// body is referred to by the symbol of another one, and what has a local name by that, which nobody can replace with
+/// it.
 fn check_preemptible(
     name: &str,
     is_shared: bool,
@@ -574,7 +575,8 @@ impl<M: Module> Module for MergingModule<M> {
             && let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name)
         {
             let FunctionState { body, stands_for_others, .. } = &self.functions[function];
-            let is_shared = body.is_some() || *stands_for_others;
+            let is_shared =
+                body.is_some() || *stands_for_others || self.local_names.contains_key(&function);
             let before = self.inner.declarations().get_function_decl(function).linkage;
             check_preemptible(name, is_shared, before)?;
         }
@@ -596,7 +598,8 @@ impl<M: Module> Module for MergingModule<M> {
             && let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name)
         {
             let DataState { body, stands_for_others, .. } = &self.data[data];
-            let is_shared = body.is_some() || *stands_for_others;
+            let is_shared =
+                body.is_some() || *stands_for_others || self.local_data_names.contains_key(&data);
             let before = self.inner.declarations().get_data_decl(data).linkage;
             check_preemptible(name, is_shared, before)?;
         }

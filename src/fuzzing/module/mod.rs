@@ -244,9 +244,11 @@ impl<B: Module> Pair<B> {
                 // A module that refuses this has widened the linkage all the same, in one place of two.
                 linkage = self.linkage(known);
             }
-            let flushed = self.merging.outcome(self.functions[known].ids[1]).is_some();
+            let FunctionHandle { flushed, ids, .. } = self.functions[known];
+            let flushed = flushed || self.merging.outcome(ids[1]).is_some();
             if flushed && linkage == Linkage::Preemptible {
-                // That is refused if it shares its body, and a plain module knows nothing of that.
+                // That is refused if it shares its body or has a local name, and a plain module knows nothing of
+                // that.
                 return Ok(());
             }
         }
