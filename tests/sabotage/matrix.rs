@@ -110,7 +110,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (EliminatedPassesNothing, &[Checker]),
     (LateThunkForgotten, &[Checker, Modules]),
     (SymbolValueForgotten, &[Checker]),
-    (EliminatedAddressPassed, &[Checker, Linked]),
+    (EliminatedAddressPassed, &[Checker]),
     (LocalNameForgotten, &[Linked]),
     (ConstantHash, &[]),
 ];
