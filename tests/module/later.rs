@@ -7,7 +7,7 @@ use crate::support::{
 };
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
-use cranelift_module::{Linkage, Module};
+use cranelift_module::{Linkage, Module, ModuleReloc};
 
 const I64: &str = "(i64) -> i64 system_v";
 
@@ -244,6 +244,71 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_eq!(call(&module, "user", 0), 25);
     assert_eq!(module.stats().thunks, 2);
     assert_eq!(module.stats().redirects, 0);
+}
+
+/// In an object, where equal functions can have one address: what was emitted holds the address of a function, by a
+/// reference, a global value, or in bytes, and another one that comes with it has to have another address.
+#[test]
+fn an_address_that_was_held_before_the_definition_is_not_shared() {
+    for by in ["reference", "symbol", "bytes"] {
+        let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+        let mut module = MergingModule::with_options(crate::support::object(), options);
+        let later = plus("local", "x", 5) + &plus("local", "y", 5);
+        declare_all(&mut module, &later);
+        let x = id(&module, "x");
+        match by {
+            "reference" => define_all(&mut module, &address("export", "t", "x")),
+            "symbol" => {
+                let text = "export function %t() -> i64 system_v {
+    gv0 = symbol %x
+block0:
+    v1 = symbol_value.i64 gv0
+    return v1
+}
+";
+                define_all(&mut module, text);
+            }
+            _ => {
+                let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
+                let kind = cranelift_codegen::binemit::Reloc::Abs8;
+                let reloc = ModuleReloc { offset: 8, kind, name: x.into(), addend: 0 };
+                module.define_function_bytes(t, 8, &[0xc3; 16], &[reloc]).unwrap();
+            }
+        }
+        module.flush().unwrap();
+        define_all(&mut module, &later);
+        define_all(&mut module, &address("export", "u", "y"));
+        let product = module.finish().unwrap();
+        let [x, y] = ["x", "y"].map(|name| crate::support::place(&product, name));
+        assert_ne!(x, y, "{by}");
+    }
+}
+
+/// Alignments of all that a later flush emits: a body, a thunk to what an earlier flush emitted, and a thunk of what it
+/// eliminated.
+#[test]
+fn what_comes_later_has_the_alignment_that_was_asked_for() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(crate::support::object(), options);
+    let aligned = |module: &mut MergingModule<_>, name: &str| {
+        let function = id(module, name);
+        module.attributes(function).alignment = 256;
+    };
+    // Something of another size comes before each.
+    define_all(&mut module, &(plus("export", "before", 1) + &plus("export", "a", 5)));
+    define_all(&mut module, &plus("local", "late", 5));
+    aligned(&mut module, "late");
+    module.flush().unwrap();
+    define_all(&mut module, &calls("export", "between", "a"));
+    module.flush().unwrap();
+    define_all(&mut module, &(plus("export", "body", 6) + &plus("export", "thunk", 5)));
+    aligned(&mut module, "body");
+    aligned(&mut module, "thunk");
+    define_all(&mut module, &address("export", "t", "late"));
+    let product = module.finish().unwrap();
+    for name in ["late", "body", "thunk"] {
+        assert_eq!(crate::support::place(&product, name).1 % 256, 0, "{name}");
+    }
 }
 
 /// The address can be that of a global value as well, of a function that is called, or of one that differs in a constant and

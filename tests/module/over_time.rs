@@ -353,6 +353,32 @@ fn what_is_exported_later_is_interposed_for_nobody_else() {
     }
 }
 
+/// A function that is flushed may come to stand for a later one, which calls an equal function of its own: it called the
+/// exported one by its name, and whatever took that place.
+#[test]
+fn what_later_functions_are_merged_into_calls_nothing_that_is_interposed() {
+    let main = "#include <stdio.h>\nlong d(long); long e(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", d(7)); }";
+    let first = plus("export", "e", 5) + &calls("local", "c", "e") + &calls("export", "x", "c");
+    let later = plus("local", "g", 5) + &calls("local", "h", "g") + &calls("export", "d", "h");
+    let significant = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
+    for options in [significant, insignificant()] {
+        let options = ModuleOptions { back_end: BackEnd::Object, ..options };
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &first);
+            module.flush().unwrap();
+            define_all(&mut module, &later);
+            if options.merge_limit.is_none() {
+                module.flush().unwrap();
+                assert_eq!(module.body_of(id(&module, "h")), id(&module, "c"));
+            }
+            interposed(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed, ["146\n", "146\n"]);
+    }
+}
+
 /// A function that reads what `table` holds.
 fn reads_table(name: &str, table: &str) -> String {
     format!(

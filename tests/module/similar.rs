@@ -124,9 +124,16 @@ fn callers_that_come_later_and_pass_something_else_call_a_thunk() {
 /// A function that is not what it is declared as can be called as either.
 #[test]
 fn what_is_not_as_it_is_declared_is_a_thunk() {
+    // With more parameters, and with as many.
+    for declared in ["(i64, i64) -> i64 system_v", "(f64) -> i64 system_v", "(i64) -> i64 fast"] {
+        what_is_not_as_declared(declared);
+    }
+}
+
+fn what_is_not_as_declared(declared: &str) {
     let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
     let mut module = MergingModule::with_options(object(), options);
-    declare(&mut module, "b", Linkage::Local, "(i64, i64) -> i64 system_v");
+    declare(&mut module, "b", Linkage::Local, declared);
     declare_all(&mut module, &mixes("local", "a", 1));
     for (name, k) in [("a", 1), ("b", 2)] {
         define(&mut module, &mixes("local", name, k)).unwrap();
