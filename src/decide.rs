@@ -265,7 +265,9 @@ impl Decision<'_> {
                     let walked = matches!(self.classified.walked[node], Walked::Yes { .. });
                     let entry = &mut self.entries[function];
                     entry.class = *class;
-                    entry.has_equals = walked && !(alone && self.emitted.is_none());
+                    // What is not to be merged keeps its own code.
+                    let takes_part = walked && !entry.attributes.no_merge;
+                    entry.has_equals = takes_part && !(alone && self.emitted.is_none());
                 }
                 Item::Data(data) => self.data[data].class = *class,
             }
