@@ -283,8 +283,9 @@ impl Emitted {
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.
     ///
-    /// About 25 bytes for each function, and for each class 160 bytes and 12 for each block and
-    /// memory access of its body.
+    /// About 25 bytes for each function, and for each class 200 bytes and 12 for each block and
+    /// memory access of its body; about twice as much where plans are proved
+    /// ([`Options::prove`](crate::Options::prove)), which grows with the references of a function as well.
     pub fn size(&self) -> usize {
         let Emitted { symbols, classes, by_key, cyclic, cycles, eliminated, memory } = self;
         let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();

@@ -55,11 +55,8 @@ impl<M: Module> MergingModule<M> {
 
     /// The code that runs when `function` is called, and what is passed to it behind the function's own arguments.
     fn reached(&self, function: FuncId) -> (FuncId, &[Argument]) {
-        let (mut at, mut passed): (FuncId, &[Argument]) = (function, &[]);
-        let named = self.local_names.iter().find(|(_, name)| **name == function);
-        if let Some((&named, _)) = named {
-            at = named;
-        }
+        let mut at = self.named.get(&function).copied().unwrap_or(function);
+        let mut passed: &[Argument] = &[];
         while let FunctionState { body, told, .. } = &self.functions[at]
             && let Some(body) = body.expand()
         {
@@ -72,8 +69,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     fn data_reached(&self, data: DataId) -> DataId {
-        let named = self.local_data_names.iter().find(|(_, name)| **name == data);
-        let mut at = named.map_or(data, |(&named, _)| named);
+        let mut at = self.named_data.get(&data).copied().unwrap_or(data);
         while let Some(body) = self.data[at].body.expand() {
             at = body;
         }

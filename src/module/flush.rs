@@ -530,6 +530,7 @@ impl<M: Module> MergingModule<M> {
         self.inner.define_function_bytes(name, 1, &[], &[])?;
         self.aliases.functions.push((name, body));
         self.local_names.insert(body, name);
+        self.named.insert(name, body);
         Ok(())
     }
 
@@ -549,6 +550,7 @@ impl<M: Module> MergingModule<M> {
         self.inner.define_data(name, &empty)?;
         self.aliases.data.push((name, data));
         self.local_data_names.insert(data, name);
+        self.named_data.insert(name, data);
         Ok(())
     }
 

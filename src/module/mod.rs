@@ -203,6 +203,9 @@ pub struct MergingModule<M> {
     /// Names that cannot be interposed, for functions that could be.
     local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
     local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
+    /// Whose names these are.
+    named: HashMap<FuncId, FuncId, FxBuildHasher>,
+    named_data: HashMap<DataId, DataId, FxBuildHasher>,
     pending: Pending,
     aliases: Aliases,
     emitted: Emitted,
@@ -235,6 +238,8 @@ impl<M: Module> MergingModule<M> {
             shared: Vec::new(),
             local_names: HashMap::default(),
             local_data_names: HashMap::default(),
+            named: HashMap::default(),
+            named_data: HashMap::default(),
             pending: Pending::default(),
             aliases: Aliases::default(),
             emitted: Emitted::new(),
