@@ -494,9 +494,9 @@ impl<M: Module> MergingModule<M> {
             match namespace {
                 0 => {
                     let function = FuncId::from_u32(index);
-                    let FunctionState { defined, body, .. } = self.functions[function];
-                    // What is not defined yet may turn out to be an alias itself.
-                    if defined && body.is_none() {
+                    let FunctionState { defined, became, .. } = self.functions[function];
+                    // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
+                    if defined && !became.has_no_code() {
                         self.give_local_name(function, flush)?;
                     }
                 }

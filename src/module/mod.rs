@@ -435,7 +435,11 @@ impl<M: Module> MergingModule<M> {
     /// The same in what stands for several functions or data objects: each refers to one of its own that is
     /// equal, so nothing that takes the place of one of those may be referred to.
     fn shared_data_target(&self, data: DataId) -> Option<DataId> {
-        self.data_target(data).or_else(|| self.local_data_names.get(&data).copied())
+        self.data_target(data).or_else(|| {
+            // The place of an alias is that of its target.
+            let place = self.data[data].body.expand().unwrap_or(data);
+            self.local_data_names.get(&place).copied()
+        })
     }
 
     fn hold_back(&mut self, function: FuncId, definition: Definition) {

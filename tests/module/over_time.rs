@@ -490,3 +490,30 @@ fn a_thunk_behind_a_local_name_is_passed_what_the_function_takes() {
     assert!(matches!(outcomes[0][1], Disposition::Redirect { .. }), "{outcomes:?}");
     assert_eq!(printed[0], printed[1]);
 }
+
+/// What was emitted called an exported thunk by its symbol, which can be interposed, and later callers of equal
+/// functions were merged into it.
+#[test]
+fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
+    let first =
+        mixes("export", "f", 1) + &mixes("export", "g", 2) + &mixes_call("export", "d", "f");
+    let later = mixes("export", "z", 1) + &mixes_call("export", "e", "z");
+    // Not `d`, which calls `f`: without merging it gets the other one.
+    let main = "#include <stdio.h>\nlong e(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", e(7)); }";
+    let functions = cranelift_mergefunc::Addresses::Significant;
+    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    let mut merged_into = None;
+    let printed = [options, unmerged(options)].map(|options| {
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &first);
+        module.flush().unwrap();
+        define_all(&mut module, &later);
+        module.flush().unwrap();
+        let body = module.body_of(id(&module, "e"));
+        merged_into.get_or_insert(body == id(&module, "d"));
+        interposed(module.finish().unwrap(), main)
+    });
+    assert_eq!(merged_into, Some(true), "nothing is shown");
+    assert_eq!(printed[0], printed[1]);
+}
