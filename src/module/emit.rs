@@ -238,21 +238,17 @@ impl<M: Module> MergingModule<M> {
         local.copied().map(symbol)
     }
 
-    /// What the body of a function is told behind the function's own arguments.
-    fn told(&self, name: &UserExternalName) -> Vec<Argument> {
+    /// What the body of a function is told behind the function's own arguments. Which functions pass an argument, and
+    /// as what they name it, is not known any more: it may be one that was merged into what the argument names.
+    pub(super) fn told(&self, name: &UserExternalName) -> Vec<Argument> {
         if name.namespace != 0 {
             return Vec::new();
         }
-        let FunctionState { told, stands_for_others, .. } =
-            &self.functions[FuncId::from_u32(name.index)];
-        let referrer = Referrer::of(*stands_for_others);
-        let address = |name: &UserExternalName| self.addressed(name, referrer);
-        let near = |name: &UserExternalName| address(name).or_else(|| self.near_name(name));
-        let told = told.iter().map(|told| match told.is_near() {
-            true => told.redirected(&near),
-            false => told.redirected(&address),
-        });
-        told.collect()
+        let address = |name: &UserExternalName| {
+            self.addressed(name, Referrer::Several).or_else(|| self.near_name(name))
+        };
+        let told = &self.functions[FuncId::from_u32(name.index)].told;
+        told.iter().map(|told| told.redirected(&address)).collect()
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its

@@ -105,7 +105,7 @@ impl<M: Module> MergingModule<M> {
         let plan = self.plan(&pending, &unit, flush)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_late_thunks(&plan);
-        self.place_functions(&plan, &unit, flush)?;
+        self.place_functions(&plan, &pending, &unit, flush)?;
         self.place_data(&plan, &unit, flush)?;
         if remember && back_end == BackEnd::Object {
             self.prepare_for_later_ones(&plan, &pending, &unit, flush)?;
@@ -323,21 +323,14 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Settles where every function is found from now on, before anything refers to it.
-    fn place_functions(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {
+    fn place_functions(
+        &mut self,
+        plan: &Plan,
+        pending: &Pending,
+        unit: &Unit,
+        flush: Flush,
+    ) -> ModuleResult<()> {
         let back_end = flush.back_end;
-        // What several equal functions tell is told for all of them.
-        let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
-        let mut telling: Vec<u32> = entries()
-            .filter(|entry| !entry.arguments().is_empty())
-            .map(|entry| entry.class())
-            .collect();
-        telling.sort_unstable();
-        for (entry, (function, _)) in entries().zip(&unit.functions) {
-            let first = telling.partition_point(|&class| class < entry.class());
-            if telling.get(first..first + 2) == Some(&[entry.class(); 2]) {
-                self.functions[*function].stands_for_others = true;
-            }
-        }
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let disposition = plan.entry(index).disposition();
@@ -379,6 +372,12 @@ impl<M: Module> MergingModule<M> {
             for (function, _) in &unit.functions {
                 let told = self.functions[*function].told.clone();
                 self.name_passed_functions(&told, flush)?;
+            }
+        }
+        if self.audits() {
+            for (index, (function, _)) in unit.functions.iter().enumerate() {
+                let func = pending.func(unit, FunctionIndex::new(index));
+                self.audited(&symbol(*function), self.check_told(&symbol(*function), func))?;
             }
         }
         Ok(())

@@ -47,6 +47,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use set::Candidate;
 use table::{Set, Table};
 use uses::{Uses, callees};
+use value::Symbols;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Merges functions that differ in constants and callees, as `options` say, and writes it into `plan`.
@@ -314,7 +315,12 @@ impl Search<'_> {
                 }
             };
             let (marks, encoding) = (&self.scratch.marks, &self.encoding);
-            table.push(function, &body, marks, encoding, self.plan, self.options);
+            let symbols = Symbols {
+                plan: self.plan,
+                merged_into: &self.merged_into,
+                target: &self.options.target,
+            };
+            table.push(function, &body, marks, encoding, &symbols);
         }
         let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
         // What some of these functions are told of others is decided before it is known what becomes of those.

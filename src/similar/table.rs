@@ -7,14 +7,13 @@
 //! does *not* know what pays.
 
 use super::signatures::Numbers;
-use super::value::{Value, blocks_with_addresses, value_at};
+use super::value::{Symbols, Value, blocks_with_addresses};
 use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
 use crate::facts::{Fact, meet};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage;
-use crate::options::{Linkage, Options};
-use crate::plan::Plan;
+use crate::options::Linkage;
 use crate::unit::FunctionIndex;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -121,18 +120,16 @@ impl Table {
         body: &Function,
         marks: &[Mark],
         encoding: &Encoding,
-        plan: &Plan,
-        options: &Options<'_>,
+        symbols: &Symbols<'_>,
     ) {
-        let entry = plan.entry(function);
+        let entry = symbols.plan.entry(function);
         // Who calls a preemptible function, be it itself, calls whoever takes its place.
         let own = (entry.attributes.linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
         for (column, (place, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
-            let value = value_at(body, place, &options.target, &addressed);
-            let value = value.map(|value| value.near(plan));
+            let value = symbols.value_at(body, place, &addressed);
             let mut key = Vec::new();
             match &value {
                 Some(Value::Constant { ty, bits }) => {

@@ -9,12 +9,14 @@ use crate::canon::Place;
 use crate::options::Linkage;
 use crate::plan::Plan;
 use crate::target::Target;
+use crate::unit::FunctionIndex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     Block, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
     UserExternalName, types,
 };
+use cranelift_entity::SecondaryMap;
 
 /// What a function has at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +40,12 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The same, `colocated` only if no other definition can take the symbol's place when libraries are
-    /// linked: a call of what others see as well goes to the unit's own definition where it is near, and
-    /// its address is whatever the linker finds.
-    pub fn near(mut self, plan: &Plan) -> Value {
+    /// The same, of a function that `symbols` know: `colocated` only if no other definition can take the
+    /// symbol's place when libraries are linked. A call of what others see as well goes to the unit's own
+    /// definition where it is near, and where others were merged into that: its address is whatever the linker
+    /// finds.
+    fn near(mut self, symbols: &Symbols<'_>) -> Value {
+        let plan = symbols.plan;
         let is_own = |symbol: &UserExternalName| {
             let function = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
             let data = plan.data(symbol).map(|at| plan.data_entry(at).attributes.linkage);
@@ -49,7 +53,7 @@ impl Value {
         };
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
-                *direct = *colocated && !is_own(symbol);
+                *direct = !is_own(symbol) && (*colocated || symbols.stands_for_others(symbol));
                 *colocated &= !*direct;
             }
             Value::Function { symbol, colocated, .. }
@@ -96,6 +100,29 @@ impl Value {
     }
 }
 
+/// What symbols mean where functions are compared.
+pub(super) struct Symbols<'a> {
+    pub plan: &'a Plan,
+    /// What identical merging merged into each function.
+    pub merged_into: &'a SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    pub target: &'a Target,
+}
+
+impl Symbols<'_> {
+    /// Whether who names this function can mean another one, which is equal: one of this unit or, of what an
+    /// earlier one emitted, of any.
+    fn stands_for_others(&self, symbol: &UserExternalName) -> bool {
+        self.plan.function(symbol).is_some_and(|function| {
+            self.plan.is_emitted(function) || !self.merged_into[function].is_empty()
+        })
+    }
+
+    /// What stands at a place, as [`value_at`] says, if something else could stand there.
+    pub fn value_at(&self, func: &Function, place: Place, addressed: &[Block]) -> Option<Value> {
+        Some(value_at(func, place, self.target, addressed)?.near(self))
+    }
+}
+
 /// The blocks of which the address of a handler is taken, ascending: it is that of the one call at the end, so
 /// the calls of these blocks stay what and where they are.
 pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
@@ -111,12 +138,7 @@ pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
 
 /// What stands at a place, if something else could stand there. `addressed` is what
 /// [`blocks_with_addresses`] finds. The function may be one that the verifier refuses.
-pub(super) fn value_at(
-    func: &Function,
-    place: Place,
-    target: &Target,
-    addressed: &[Block],
-) -> Option<Value> {
+fn value_at(func: &Function, place: Place, target: &Target, addressed: &[Block]) -> Option<Value> {
     use InstructionData as I;
     let Place::Inst(inst) = place else {
         return None;

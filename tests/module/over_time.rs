@@ -9,7 +9,7 @@ use cranelift_codegen::isa;
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_mergefunc::{
-    BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Reason, Similar,
+    Addresses, BackEnd, Callees, Disposition, MergingModule, ModuleOptions, Policy, Reason, Similar,
 };
 use cranelift_module::{Linkage, Module};
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
@@ -476,7 +476,7 @@ fn a_thunk_behind_a_local_name_is_passed_what_the_function_takes() {
         + &mixes_call("export", "e", "g");
     let main = "#include <stdio.h>\nlong d(long), e(long);
         int main(void) { printf(\"%ld %ld\\n\", d(5), e(6)); }";
-    let functions = cranelift_mergefunc::Addresses::Significant;
+    let functions = Addresses::Significant;
     let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
     let mut outcomes = Vec::new();
     let printed = [options, unmerged(options)].map(|options| {
@@ -501,7 +501,7 @@ fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
     // Not `d`, which calls `f`: without merging it gets the other one.
     let main = "#include <stdio.h>\nlong e(long); long f(long x) { return 4242; }
         int main(void) { printf(\"%ld\\n\", e(7)); }";
-    let functions = cranelift_mergefunc::Addresses::Significant;
+    let functions = Addresses::Significant;
     let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
     let mut merged_into = None;
     let printed = [options, unmerged(options)].map(|options| {
@@ -516,4 +516,43 @@ fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
     });
     assert_eq!(merged_into, Some(true), "nothing is shown");
     assert_eq!(printed[0], printed[1]);
+}
+
+/// A function whose callee was merged into an exported function passed the address of that by its symbol, and ran
+/// whatever took its place.
+#[test]
+fn what_is_passed_for_a_merged_callee_is_not_interposed() {
+    let function = |name: &str, k: i64, callee: &str| {
+        let call = mixes_call("export", name, callee).replace("call fn0(v0)", "call fn0(v60)");
+        call.replace(
+            "    v1 =",
+            &format!("    v61 = iconst.i64 {k}\n    v60 = iadd v0, v61\n    v1 ="),
+        )
+    };
+    // `f` is interposed: not `d`, which calls it, but `e`, which calls an equal function.
+    let program = plus("export", "f", 5)
+        + &plus("export", "g", 5)
+        + &plus("export", "h", 6)
+        + &function("d", 1, "f")
+        + &function("e", 2, "g")
+        + &function("c", 3, "h");
+    let main = "#include <stdio.h>\nlong e(long), c(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld %ld\\n\", e(7), c(7)); }";
+    let mut merged = 0;
+    for callees in [Callees::Indirect, Callees::Switch] {
+        for addresses in [Addresses::Significant, Addresses::Insignificant] {
+            let options = for_size(BackEnd::Object);
+            let similar = Similar { callees, ..options.similar };
+            let options = ModuleOptions { functions: addresses, similar, ..options };
+            let printed = [options, unmerged(options)].map(|options| {
+                let mut module = MergingModule::with_options(object(), options);
+                define_all(&mut module, &program);
+                module.flush().unwrap();
+                merged += usize::from(module.body_of(id(&module, "e")) != id(&module, "e"));
+                interposed(module.finish().unwrap(), main)
+            });
+            assert_eq!(printed[0], printed[1], "{callees:?}, {addresses:?}");
+        }
+    }
+    assert_eq!(merged, 4, "nothing is shown");
 }
