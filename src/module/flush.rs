@@ -100,15 +100,15 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let Flush { back_end, last: _, remember } = flush;
+        let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, back_end);
         let plan = self.plan(&pending, &unit, flush)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, flush)?;
         self.place_data(&plan, &unit, flush)?;
-        if remember && back_end == BackEnd::Object {
-            self.prepare_for_later_ones(&plan, &pending, &unit, flush)?;
+        if back_end == BackEnd::Object {
+            self.name_shared_references(&plan, &pending, &unit, flush)?;
         }
         self.emit_functions(&plan, &mut pending, &unit, back_end, context)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
@@ -464,9 +464,9 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// What is emitted now may stand for what comes later, which would call equal functions, each its
-    /// own. So it calls by names that reach those and nothing else.
-    fn prepare_for_later_ones(
+    /// What stands for several functions or data objects, each of which refers to one of its own that is equal, refers
+    /// to what it does by names that nothing else can take. What is remembered may come to stand for others.
+    fn name_shared_references(
         &mut self,
         plan: &Plan,
         pending: &Pending,
@@ -478,31 +478,45 @@ impl<M: Module> MergingModule<M> {
             unit.functions.iter().enumerate()
         {
             let index = FunctionIndex::new(index);
-            if plan.entry(index).disposition() == Disposition::Keep && !pinned && !no_merge {
-                self.functions[*function].stands_for_others = true;
+            if plan.entry(index).disposition() != Disposition::Keep {
+                continue;
+            }
+            let stands_for_others = &mut self.functions[*function].stands_for_others;
+            *stands_for_others |= flush.remember && !pinned && !no_merge;
+            if *stands_for_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
+        let mut by_class: Vec<DataId> = Vec::new();
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() && !attributes.pinned {
-                self.data[*data].stands_for_others = true;
-                used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
+                by_class.push(*data);
+                let stands_for_others = &mut self.data[*data].stands_for_others;
+                *stands_for_others |= flush.remember;
+                if *stands_for_others {
+                    used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
+                }
             }
         }
-        for UserExternalName { namespace, index } in used {
-            match namespace {
+        by_class.sort_unstable();
+        for symbol in used {
+            match symbol.namespace {
                 0 => {
-                    let function = FuncId::from_u32(index);
+                    let function = FuncId::from_u32(symbol.index);
                     let FunctionState { defined, became, .. } = self.functions[function];
+                    let has_equals = plan.function(&symbol).is_some_and(|function| {
+                        plan.entry(function).has_equals || plan.is_emitted(function)
+                    });
                     // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
-                    if defined && !became.has_no_code() {
+                    if defined && !became.has_no_code() && (flush.remember || has_equals) {
                         self.give_local_name(function, flush)?;
                     }
                 }
                 1 => {
-                    let data = DataId::from_u32(index);
-                    let DataState { defined, body, .. } = self.data[data];
-                    if defined && body.is_none() && self.data[data].stands_for_others {
+                    let data = DataId::from_u32(symbol.index);
+                    let DataState { defined, body, stands_for_others, .. } = self.data[data];
+                    let shared = stands_for_others || by_class.binary_search(&data).is_ok();
+                    if defined && body.is_none() && shared {
                         self.give_local_data_name(data, flush)?;
                     }
                 }

@@ -556,3 +556,62 @@ fn what_is_passed_for_a_merged_callee_is_not_interposed() {
     }
     assert_eq!(merged, 4, "nothing is shown");
 }
+
+/// A function that calls what it takes the address of.
+fn calls_address(name: &str, callee: &str) -> String {
+    format!(
+        "export function %{name}(i64) -> i64 system_v {{
+    sig0 = (i64) -> i64 system_v
+    fn0 = %{callee} sig0
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = call_indirect sig0, v1(v0)
+    return v2
+}}
+"
+    )
+}
+
+/// A body that stands for two functions, each of which refers to one of two equal functions, referred to an alias by its
+/// symbol, or to what was kept beside its equal.
+#[test]
+fn what_stands_for_several_refers_to_nothing_that_is_interposed() {
+    for callee in [calls, |_: &str, name: &str, callee: &str| calls_address(name, callee)] {
+        for flushed in [false, true] {
+            for aliases in [false, true] {
+                let (mut merged, mut interposes) = (0, Vec::new());
+                for (first, second, other, own) in [
+                    ("f", "g", "f", "e"),
+                    ("f", "g", "g", "d"),
+                    ("g", "f", "f", "d"),
+                    ("g", "f", "g", "e"),
+                ] {
+                    let program = plus("export", "f", 5)
+                        + &plus("export", "g", 5)
+                        + &callee("export", "d", first)
+                        + &callee("export", "e", second);
+                    let main = format!(
+                        "#include <stdio.h>\nlong {own}(long); long {other}(long x) {{ return 4242; }}
+                        int main(void) {{ printf(\"%ld\\n\", {own}(7)); }}"
+                    );
+                    let options =
+                        ModuleOptions { back_end: BackEnd::Object, aliases, ..insignificant() };
+                    let printed = [options, unmerged(options)].map(|options| {
+                        let mut module = MergingModule::with_options(object(), options);
+                        define_all(&mut module, &program);
+                        if flushed {
+                            module.flush().unwrap();
+                            merged += module.stats().thunks + module.stats().aliases;
+                        }
+                        interposed(module.finish().unwrap(), &main)
+                    });
+                    interposes.push(printed);
+                }
+                for [merged, plain] in &interposes {
+                    assert_eq!(merged, plain, "flushed: {flushed}, aliases: {aliases}");
+                }
+                assert!(merged > 0 || !flushed, "nothing is shown");
+            }
+        }
+    }
+}
