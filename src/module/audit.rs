@@ -12,7 +12,6 @@ use super::{FunctionState, MergingModule};
 use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::options::Prove;
-use crate::summary::address_uses;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -162,41 +161,27 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Looks at what is passed to the body of `function`, which was `func`. What others were merged into and can be
-    /// interposed is not what a callee meant, unless it is found by the name that nobody else can see. By its
-    /// symbol goes only an address that `func`, or what it calls, takes itself.
-    pub(super) fn check_told(
-        &self,
-        function: &UserExternalName,
-        func: &Function,
-    ) -> Result<(), String> {
-        let told = self.told(function);
-        let interposed = |argument: &&Argument| {
-            argument.symbol().is_some_and(|symbol| {
-                let id = (symbol.namespace == 0).then(|| FuncId::from_u32(symbol.index));
-                id.is_some_and(|id| self.local_names.contains_key(&id))
-            })
-        };
-        let mut found = told.iter().filter(interposed).filter_map(Argument::symbol);
-        let taken = |symbol: &UserExternalName| {
-            let used = address_uses(func).filter_map(|used| func.dfg.ext_funcs.get(used));
-            let named = func.global_values.values().filter_map(|gv| match gv {
-                GlobalValueData::Symbol { name, .. } => Some(name),
-                _ => None,
+    /// Looks at what is passed to the body of `function`, which was `func`. What others were merged into, or may be, is
+    /// not what `func` meant by another symbol, if it can be interposed: it is passed by the name that nobody else can
+    /// see, unless `func` itself, or what it calls, names it.
+    pub(super) fn check_passed(&self, function: FuncId, func: &Function) -> Result<(), String> {
+        let passed = self.passed(self.reached(function).1);
+        let interposed = passed.iter().filter_map(Argument::symbol).filter(|symbol| {
+            let id = (symbol.namespace == 0).then(|| FuncId::from_u32(symbol.index));
+            id.is_some_and(|id| self.local_names.contains_key(&id))
+        });
+        for symbol in interposed {
+            let mut names = func.params.user_named_funcs().values();
+            let is_meant = names.any(|name| {
+                let called = (name.namespace == 0).then(|| FuncId::from_u32(name.index));
+                let passed = called.map_or(&[][..], |called| self.reached(called).1);
+                name == symbol || passed.iter().any(|argument| argument.symbol() == Some(symbol))
             });
-            let mut names = used.map(|callee| &callee.name).chain(named);
-            let mut passed = func.dfg.ext_funcs.values().filter_map(|callee| {
-                let callee = user_symbol(func, &callee.name)?;
-                let called = (callee.namespace == 0).then(|| FuncId::from_u32(callee.index))?;
-                Some(self.reached(called).1)
-            });
-            names.any(|name| user_symbol(func, name) == Some(symbol))
-                || passed.any(|passed| passed.iter().any(|one| one.symbol() == Some(symbol)))
-        };
-        match found.find(|symbol| !taken(symbol)) {
-            None => Ok(()),
-            Some(symbol) => Err(format!("{symbol}, which is passed, can be interposed")),
+            if !is_meant {
+                return Err(format!("{symbol}, which is passed, can be interposed"));
+            }
         }
+        Ok(())
     }
 
     /// Looks at a reference that was not there before.

@@ -229,26 +229,19 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// The name of a function that nobody else can see, by which its address is near whatever is declared later.
-    fn near_name(&self, name: &UserExternalName) -> Option<UserExternalName> {
-        use cranelift_module::Linkage::{Hidden, Local};
-        let function = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
-        let linkage = self.inner.declarations().get_function_decl(function).linkage;
-        let local = self.local_names.get(&function).filter(|_| matches!(linkage, Local | Hidden));
-        local.copied().map(symbol)
+    /// Extra arguments as they are passed now. Which functions pass them, and by what names those meant them, is not
+    /// known any more: they may have meant what was merged into what an argument names.
+    pub(super) fn passed(&self, arguments: &[Argument]) -> Vec<Argument> {
+        let address = |name: &UserExternalName| self.addressed(name, Referrer::Several);
+        arguments.iter().map(|argument| argument.redirected(&address)).collect()
     }
 
-    /// What the body of a function is told behind the function's own arguments. Which functions pass an argument, and
-    /// as what they name it, is not known any more: it may be one that was merged into what the argument names.
-    pub(super) fn told(&self, name: &UserExternalName) -> Vec<Argument> {
+    /// What the body of a function is told behind the function's own arguments.
+    fn told(&self, name: &UserExternalName) -> Vec<Argument> {
         if name.namespace != 0 {
             return Vec::new();
         }
-        let address = |name: &UserExternalName| {
-            self.addressed(name, Referrer::Several).or_else(|| self.near_name(name))
-        };
-        let told = &self.functions[FuncId::from_u32(name.index)].told;
-        told.iter().map(|told| told.redirected(&address)).collect()
+        self.passed(&self.functions[FuncId::from_u32(name.index)].told)
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its

@@ -6,18 +6,15 @@
 //! that functions were merged into may be missing.
 
 use super::{
-    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
-    linkage, symbol,
+    BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
+    symbol,
 };
 use crate::argument::Argument;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
 use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -370,32 +367,13 @@ impl<M: Module> MergingModule<M> {
         }
         if back_end == BackEnd::Object {
             for (function, _) in &unit.functions {
-                let told = self.functions[*function].told.clone();
-                self.name_passed_functions(&told, flush)?;
+                self.name_passed_functions(plan, *function, flush)?;
             }
         }
         if self.audits() {
             for (index, (function, _)) in unit.functions.iter().enumerate() {
                 let func = pending.func(unit, FunctionIndex::new(index));
-                self.audited(&symbol(*function), self.check_told(&symbol(*function), func))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Functions whose near addresses are passed as extra arguments get names that stay near if the functions are
-    /// exported later: their callers needed no more than a call.
-    fn name_passed_functions(&mut self, told: &[Argument], flush: Flush) -> ModuleResult<()> {
-        use cranelift_module::Linkage::{Hidden, Local};
-        for argument in told.iter().filter(|argument| argument.is_near()) {
-            let Some(UserExternalName { namespace: 0, index }) = argument.symbol() else {
-                continue;
-            };
-            let function = FuncId::from_u32(*index);
-            let linkage = self.inner.declarations().get_function_decl(function).linkage;
-            let FunctionState { defined, became, .. } = self.functions[function];
-            if matches!(linkage, Local | Hidden) && defined && !became.has_no_code() {
-                self.give_local_name(function, flush)?;
+                self.audited(&symbol(*function), self.check_passed(*function, func))?;
             }
         }
         Ok(())
@@ -462,128 +440,6 @@ impl<M: Module> MergingModule<M> {
             }
         }
         Ok(())
-    }
-
-    /// What stands for several functions or data objects, each of which refers to one of its own that is equal, refers
-    /// to what it does by names that nothing else can take. What is remembered may come to stand for others.
-    fn name_shared_references(
-        &mut self,
-        plan: &Plan,
-        pending: &Pending,
-        unit: &Unit,
-        flush: Flush,
-    ) -> ModuleResult<()> {
-        let mut used: Vec<UserExternalName> = Vec::new();
-        for (index, (function, Attributes { pinned, no_merge, .. })) in
-            unit.functions.iter().enumerate()
-        {
-            let index = FunctionIndex::new(index);
-            if plan.entry(index).disposition() != Disposition::Keep {
-                continue;
-            }
-            let stands_for_others = &mut self.functions[*function].stands_for_others;
-            *stands_for_others |= flush.remember && !pinned && !no_merge;
-            if *stands_for_others {
-                used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
-            }
-        }
-        let mut by_class: Vec<DataId> = Vec::new();
-        for (data, attributes, object) in &unit.data {
-            if attributes.by_class() && !attributes.pinned {
-                by_class.push(*data);
-                let stands_for_others = &mut self.data[*data].stands_for_others;
-                *stands_for_others |= flush.remember;
-                if *stands_for_others {
-                    used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
-                }
-            }
-        }
-        by_class.sort_unstable();
-        for symbol in used {
-            match symbol.namespace {
-                0 => {
-                    let function = FuncId::from_u32(symbol.index);
-                    let FunctionState { defined, became, .. } = self.functions[function];
-                    let has_equals = plan.function(&symbol).is_some_and(|function| {
-                        plan.entry(function).has_equals || plan.is_emitted(function)
-                    });
-                    // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
-                    if defined && !became.has_no_code() && (flush.remember || has_equals) {
-                        self.give_local_name(function, flush)?;
-                    }
-                }
-                1 => {
-                    let data = DataId::from_u32(symbol.index);
-                    let DataState { defined, body, stands_for_others, .. } = self.data[data];
-                    let shared = stands_for_others || by_class.binary_search(&data).is_ok();
-                    if defined && body.is_none() && shared {
-                        self.give_local_data_name(data, flush)?;
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says:
-    /// calls that were to another function must not go through it. Until the last flush, what is not
-    /// exported yet may be later.
-    fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
-        let declaration = self.inner.declarations().get_function_decl(body);
-        let named = declaration.name.is_some();
-        if !self.can_be_interposed(named, declaration.linkage, flush)
-            || self.local_names.contains_key(&body)
-        {
-            return Ok(());
-        }
-        let signature = declaration.signature.clone();
-        let name = self.inner.declare_anonymous_function(&signature)?;
-        self.functions[name].defined = true;
-        self.inner.define_function_bytes(name, 1, &[], &[])?;
-        self.aliases.functions.push((name, body));
-        self.local_names.insert(body, name);
-        self.named.insert(name, body);
-        Ok(())
-    }
-
-    /// The same for a data object.
-    fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
-        let declaration = self.inner.declarations().get_data_decl(data);
-        let named = declaration.name.is_some();
-        if !self.can_be_interposed(named, declaration.linkage, flush)
-            || self.local_data_names.contains_key(&data)
-        {
-            return Ok(());
-        }
-        let name = self.inner.declare_anonymous_data(false, false)?;
-        self.data[name].defined = true;
-        let mut empty = DataDescription::new();
-        empty.define(Box::new([]));
-        self.inner.define_data(name, &empty)?;
-        self.aliases.data.push((name, data));
-        self.local_data_names.insert(data, name);
-        self.named_data.insert(name, data);
-        Ok(())
-    }
-
-    fn can_be_interposed(
-        &self,
-        named: bool,
-        linkage: cranelift_module::Linkage,
-        flush: Flush,
-    ) -> bool {
-        use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
-        let can_be = match linkage {
-            Export => true,
-            #[cfg(feature = "fuzzing")]
-            Local | Hidden if sabotage::is(Fault::LocalNameForgotten) => false,
-            // Its linkage can widen.
-            Local | Hidden => named && !flush.last,
-            // Whoever defines it is meant.
-            Preemptible | Import => false,
-        };
-        can_be && self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
     }
 
     fn place_data(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {

@@ -22,6 +22,7 @@ mod emit;
 mod flush;
 #[cfg(feature = "jit")]
 mod jit;
+mod names;
 #[cfg(feature = "object")]
 mod object;
 mod options;
@@ -33,7 +34,7 @@ use crate::checker::Refutation;
 use crate::data::DataAttributes;
 use crate::emitted::Emitted;
 use crate::map::{MergeMap, Original};
-use crate::options::{Addresses, Attributes, Linkage};
+use crate::options::{Attributes, Linkage};
 use crate::plan::Disposition;
 use crate::remarks::Reason;
 use crate::stats::Stats;
@@ -386,15 +387,14 @@ impl<M: Module> MergingModule<M> {
                 continue;
             }
             let name = declaration.linkage_name(function).into_owned();
-            let arguments = state.told.clone();
+            let own = |name: &UserExternalName| {
+                let id = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
+                self.named.get(&id).copied().map(symbol)
+            };
+            let arguments = state.told.iter().map(|argument| argument.redirected(&own)).collect();
             map.add(Original { symbol: symbol(function), name, disposition, arguments });
         }
         map
-    }
-
-    /// The name by which references reach the body of `function` and nothing else.
-    fn local_name(&self, function: FuncId) -> FuncId {
-        self.local_names.get(&function).copied().unwrap_or(function)
     }
 
     /// The function that calls to `function` should name, if another one.
@@ -415,34 +415,11 @@ impl<M: Module> MergingModule<M> {
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
     }
 
-    /// The same in what stands for several functions or data objects, each of which names one of its own that is
-    /// equal: nothing that takes the place of one of those may be named. Where addresses matter, all of them name
-    /// this function.
-    fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
-        self.address_target(function).or_else(|| {
-            let FunctionState { body, told, .. } = &self.functions[function];
-            // Where nothing is told, the body does what the function does, wherever its own symbol leads.
-            let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
-            let local = self.local_names.get(&place).copied();
-            local.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
-        })
-    }
-
     /// The data object that references to `data` should name, if another one.
     fn data_target(&self, data: DataId) -> Option<DataId> {
         let DataState { became, gone, body, .. } = &self.data[data];
         let moved = body.expand().filter(|_| *gone || *became == Became::Redirected);
         moved.map(|body| self.local_data_names.get(&body).copied().unwrap_or(body))
-    }
-
-    /// The same in what stands for several functions or data objects: each refers to one of its own that is
-    /// equal, so nothing that takes the place of one of those may be referred to.
-    fn shared_data_target(&self, data: DataId) -> Option<DataId> {
-        self.data_target(data).or_else(|| {
-            // The place of an alias is that of its target.
-            let place = self.data[data].body.expand().unwrap_or(data);
-            self.local_data_names.get(&place).copied()
-        })
     }
 
     fn hold_back(&mut self, function: FuncId, definition: Definition) {

@@ -110,14 +110,20 @@ fn search(
 ) -> bool {
     let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
     let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
+    let mut stand_for_others = Vec::new();
     for (function, entry) in plan.entries() {
         if let Some(to) = entry.disposition().representative() {
             merged_into[to].push(function);
+            let symbol = plan.entry(to).symbol();
+            stand_for_others.push((symbol.namespace, symbol.index));
         }
     }
+    stand_for_others.sort_unstable();
+    stand_for_others.dedup();
     let mut search = Search {
         uses,
         merged_into,
+        stand_for_others,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
         plan,
@@ -171,6 +177,8 @@ struct Search<'a> {
     encoding: Encoding,
     /// What identical merging merged into each function.
     merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    /// The symbols of those into which it merged any, ascending.
+    stand_for_others: Vec<(u32, u32)>,
     /// The number of the next class.
     next_class: u32,
     /// How many more functions may be merged.
@@ -317,7 +325,7 @@ impl Search<'_> {
             let (marks, encoding) = (&self.scratch.marks, &self.encoding);
             let symbols = Symbols {
                 plan: self.plan,
-                merged_into: &self.merged_into,
+                stand_for_others: &self.stand_for_others,
                 target: &self.options.target,
             };
             table.push(function, &body, marks, encoding, &symbols);

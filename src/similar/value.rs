@@ -9,14 +9,12 @@ use crate::canon::Place;
 use crate::options::Linkage;
 use crate::plan::Plan;
 use crate::target::Target;
-use crate::unit::FunctionIndex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     Block, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
     UserExternalName, types,
 };
-use cranelift_entity::SecondaryMap;
 
 /// What a function has at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,18 +101,15 @@ impl Value {
 /// What symbols mean where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
-    /// What identical merging merged into each function.
-    pub merged_into: &'a SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    /// The functions that others were merged into before, of this unit and of earlier ones: who names one of
+    /// these by now may have named another. Ascending, namespaces and indices.
+    pub stand_for_others: &'a [(u32, u32)],
     pub target: &'a Target,
 }
 
 impl Symbols<'_> {
-    /// Whether who names this function can mean another one, which is equal: one of this unit or, of what an
-    /// earlier one emitted, of any.
     fn stands_for_others(&self, symbol: &UserExternalName) -> bool {
-        self.plan.function(symbol).is_some_and(|function| {
-            self.plan.is_emitted(function) || !self.merged_into[function].is_empty()
-        })
+        self.stand_for_others.binary_search(&(symbol.namespace, symbol.index)).is_ok()
     }
 
     /// What stands at a place, as [`value_at`] says, if something else could stand there.

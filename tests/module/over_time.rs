@@ -530,31 +530,34 @@ fn what_is_passed_for_a_merged_callee_is_not_interposed() {
         )
     };
     // `f` is interposed: not `d`, which calls it, but `e`, which calls an equal function.
-    let program = plus("export", "f", 5)
-        + &plus("export", "g", 5)
-        + &plus("export", "h", 6)
-        + &function("d", 1, "f")
-        + &function("e", 2, "g")
-        + &function("c", 3, "h");
+    let callees = plus("export", "g", 5) + &plus("export", "h", 6);
+    let callers = function("d", 1, "f") + &function("e", 2, "g") + &function("c", 3, "h");
     let main = "#include <stdio.h>\nlong e(long), c(long); long f(long x) { return 4242; }
         int main(void) { printf(\"%ld %ld\\n\", e(7), c(7)); }";
     let mut merged = 0;
-    for callees in [Callees::Indirect, Callees::Switch] {
-        for addresses in [Addresses::Significant, Addresses::Insignificant] {
-            let options = for_size(BackEnd::Object);
-            let similar = Similar { callees, ..options.similar };
-            let options = ModuleOptions { functions: addresses, similar, ..options };
-            let printed = [options, unmerged(options)].map(|options| {
-                let mut module = MergingModule::with_options(object(), options);
-                define_all(&mut module, &program);
-                module.flush().unwrap();
-                merged += usize::from(module.body_of(id(&module, "e")) != id(&module, "e"));
-                interposed(module.finish().unwrap(), main)
-            });
-            assert_eq!(printed[0], printed[1], "{callees:?}, {addresses:?}");
+    for first in [None, Some("local"), Some("export")] {
+        for passed in [Callees::Indirect, Callees::Switch] {
+            for addresses in [Addresses::Significant, Addresses::Insignificant] {
+                let options = for_size(BackEnd::Object);
+                let similar = Similar { callees: passed, ..options.similar };
+                let options = ModuleOptions { functions: addresses, similar, ..options };
+                let printed = [options, unmerged(options)].map(|options| {
+                    let mut module = MergingModule::with_options(object(), options);
+                    define_all(&mut module, &plus(first.unwrap_or("export"), "f", 5));
+                    if first.is_some() {
+                        module.flush().unwrap();
+                        declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
+                    }
+                    define_all(&mut module, &(callees.clone() + &callers));
+                    module.flush().unwrap();
+                    merged += usize::from(module.body_of(id(&module, "e")) != id(&module, "e"));
+                    interposed(module.finish().unwrap(), main)
+                });
+                assert_eq!(printed[0], printed[1], "{first:?}, {passed:?}, {addresses:?}");
+            }
         }
     }
-    assert_eq!(merged, 4, "nothing is shown");
+    assert_eq!(merged, 12, "nothing is shown");
 }
 
 /// A function that calls what it takes the address of.

@@ -1,0 +1,203 @@
+//! Names that cannot be interposed.
+//!
+//! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says. References that meant
+//! another function, and references of code that stands for several functions, are not to go through it: they use
+//! local names for the same place. This module says what gets one, and where references go by them. It does *not*
+//! decide what is merged.
+
+use super::flush::{Flush, Unit};
+use super::{DataState, FunctionState, MergingModule, Pending};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
+use crate::options::{Addresses, Attributes};
+use crate::plan::{Disposition, Plan};
+use crate::unit::FunctionIndex;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_entity::EntityRef;
+use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleResult};
+
+impl<M: Module> MergingModule<M> {
+    /// The name by which references reach the body of `function` and nothing else.
+    pub(super) fn local_name(&self, function: FuncId) -> FuncId {
+        self.local_names.get(&function).copied().unwrap_or(function)
+    }
+
+    /// [`address_target`](Self::address_target) in what stands for several functions or data objects, each of which
+    /// names one of its own that is equal: nothing that takes the place of one of those may be named. Where addresses
+    /// matter, all of them name this function.
+    pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
+        self.address_target(function).or_else(|| {
+            let FunctionState { body, told, .. } = &self.functions[function];
+            // Where nothing is told, the body does what the function does, wherever its own symbol leads.
+            let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
+            let local = self.local_names.get(&place).copied();
+            local.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
+        })
+    }
+
+    /// [`data_target`](Self::data_target) in what stands for several functions or data objects: each refers to one of
+    /// its own that is equal, so nothing that takes the place of one of those may be referred to.
+    pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
+        self.data_target(data).or_else(|| {
+            // The place of an alias is that of its target.
+            let place = self.data[data].body.expand().unwrap_or(data);
+            self.local_data_names.get(&place).copied()
+        })
+    }
+
+    /// Functions that nobody else could see when the plan was made, or when they were emitted, are passed as extra
+    /// arguments by names that nobody else can see, if they are near or others were merged into them: they can be
+    /// exported by now or later, and their callers needed no more than a call.
+    pub(super) fn name_passed_functions(
+        &mut self,
+        plan: &Plan,
+        of: FuncId,
+        flush: Flush,
+    ) -> ModuleResult<()> {
+        use crate::Linkage::{Hidden, Local};
+        let mut told = core::mem::take(&mut self.functions[of].told);
+        for argument in &mut told {
+            let Some(symbol) = argument.symbol() else {
+                continue;
+            };
+            let linkage = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
+            if symbol.namespace != 0 || !matches!(linkage, Some(Local | Hidden)) {
+                continue;
+            }
+            let function = FuncId::from_u32(symbol.index);
+            let FunctionState { defined, became, .. } = self.functions[function];
+            if argument.is_near() && defined && !became.has_no_code() {
+                self.give_local_name(function, flush)?;
+            }
+            if let Some(&name) = self.local_names.get(&function) {
+                *argument = argument.redirected(&|_| Some(super::symbol(name)));
+            }
+        }
+        self.functions[of].told = told;
+        Ok(())
+    }
+
+    /// What stands for several functions or data objects, each of which refers to one of its own that is equal, refers
+    /// to what it does by names that nothing else can take. What is remembered may come to stand for others.
+    pub(super) fn name_shared_references(
+        &mut self,
+        plan: &Plan,
+        pending: &Pending,
+        unit: &Unit,
+        flush: Flush,
+    ) -> ModuleResult<()> {
+        let mut used: Vec<UserExternalName> = Vec::new();
+        for (index, (function, Attributes { pinned, no_merge, .. })) in
+            unit.functions.iter().enumerate()
+        {
+            let index = FunctionIndex::new(index);
+            if plan.entry(index).disposition() != Disposition::Keep {
+                continue;
+            }
+            let stands_for_others = &mut self.functions[*function].stands_for_others;
+            *stands_for_others |= flush.remember && !pinned && !no_merge;
+            if *stands_for_others {
+                used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
+            }
+        }
+        let mut by_class: Vec<DataId> = Vec::new();
+        for (data, attributes, object) in &unit.data {
+            if attributes.by_class() && !attributes.pinned {
+                by_class.push(*data);
+                let stands_for_others = &mut self.data[*data].stands_for_others;
+                *stands_for_others |= flush.remember;
+                if *stands_for_others {
+                    used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
+                }
+            }
+        }
+        by_class.sort_unstable();
+        for symbol in used {
+            match symbol.namespace {
+                0 => {
+                    let function = FuncId::from_u32(symbol.index);
+                    let FunctionState { defined, became, .. } = self.functions[function];
+                    let has_equals = plan.function(&symbol).is_some_and(|function| {
+                        plan.entry(function).has_equals || plan.is_emitted(function)
+                    });
+                    // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
+                    if defined && !became.has_no_code() && (flush.remember || has_equals) {
+                        self.give_local_name(function, flush)?;
+                    }
+                }
+                1 => {
+                    let data = DataId::from_u32(symbol.index);
+                    let DataState { defined, body, stands_for_others, .. } = self.data[data];
+                    let shared = stands_for_others || by_class.binary_search(&data).is_ok();
+                    if defined && body.is_none() && shared {
+                        self.give_local_data_name(data, flush)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says:
+    /// calls that were to another function must not go through it. Until the last flush, what is not
+    /// exported yet may be later.
+    pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_function_decl(body);
+        let named = declaration.name.is_some();
+        if !self.can_be_interposed(named, declaration.linkage, flush)
+            || self.local_names.contains_key(&body)
+        {
+            return Ok(());
+        }
+        let signature = declaration.signature.clone();
+        let name = self.inner.declare_anonymous_function(&signature)?;
+        self.functions[name].defined = true;
+        self.inner.define_function_bytes(name, 1, &[], &[])?;
+        self.aliases.functions.push((name, body));
+        self.local_names.insert(body, name);
+        self.named.insert(name, body);
+        Ok(())
+    }
+
+    /// The same for a data object.
+    pub(super) fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        let named = declaration.name.is_some();
+        if !self.can_be_interposed(named, declaration.linkage, flush)
+            || self.local_data_names.contains_key(&data)
+        {
+            return Ok(());
+        }
+        let name = self.inner.declare_anonymous_data(false, false)?;
+        self.data[name].defined = true;
+        let mut empty = DataDescription::new();
+        empty.define(Box::new([]));
+        self.inner.define_data(name, &empty)?;
+        self.aliases.data.push((name, data));
+        self.local_data_names.insert(data, name);
+        self.named_data.insert(name, data);
+        Ok(())
+    }
+
+    fn can_be_interposed(
+        &self,
+        named: bool,
+        linkage: cranelift_module::Linkage,
+        flush: Flush,
+    ) -> bool {
+        use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
+        let can_be = match linkage {
+            Export => true,
+            #[cfg(feature = "fuzzing")]
+            Local | Hidden if sabotage::is(Fault::LocalNameForgotten) => false,
+            // Its linkage can widen.
+            Local | Hidden => named && !flush.last,
+            // Whoever defines it is meant.
+            Preemptible | Import => false,
+        };
+        can_be && self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
+    }
+}
