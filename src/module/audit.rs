@@ -68,6 +68,14 @@ impl<M: Module> MergingModule<M> {
         (at, passed)
     }
 
+    /// What is passed to the code that runs when a symbol is called.
+    pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &[Argument] {
+        match symbol.namespace {
+            0 => self.reached(FuncId::from_u32(symbol.index)).1,
+            _ => &[],
+        }
+    }
+
     fn data_reached(&self, data: DataId) -> DataId {
         let mut at = self.named_data.get(&data).copied().unwrap_or(data);
         while let Some(body) = self.data[at].body.expand() {
@@ -173,9 +181,8 @@ impl<M: Module> MergingModule<M> {
         for symbol in interposed {
             let mut names = func.params.user_named_funcs().values();
             let is_meant = names.any(|name| {
-                let called = (name.namespace == 0).then(|| FuncId::from_u32(name.index));
-                let passed = called.map_or(&[][..], |called| self.reached(called).1);
-                name == symbol || passed.iter().any(|argument| argument.symbol() == Some(symbol))
+                let mut passed = self.passed_to(name).iter();
+                name == symbol || passed.any(|argument| argument.symbol() == Some(symbol))
             });
             if !is_meant {
                 return Err(format!("{symbol}, which is passed, can be interposed"));

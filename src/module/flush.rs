@@ -98,7 +98,7 @@ impl<M: Module> MergingModule<M> {
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         let back_end = flush.back_end;
-        let mut unit = self.unit(&mut pending, back_end);
+        let mut unit = self.unit(&mut pending, flush);
         let plan = self.plan(&pending, &unit, flush)?;
         self.declare_shared_bodies(&plan, &pending, &unit)?;
         self.place_late_thunks(&plan);
@@ -119,7 +119,8 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// What is held back, with what is known of it by now.
-    fn unit(&mut self, pending: &mut Pending, back_end: BackEnd) -> Unit {
+    fn unit(&mut self, pending: &mut Pending, flush: Flush) -> Unit {
+        let back_end = flush.back_end;
         for (function, definition) in &pending.functions {
             if let Definition::Bytes { relocs, .. } = definition {
                 self.observe_relocs(*function, relocs);
@@ -133,6 +134,9 @@ impl<M: Module> MergingModule<M> {
                 let declaration = self.inner.declarations().get_function_decl(*function);
                 // Who comes later and calls it as it is declared does not call it as it is.
                 attributes.symbol_used |= func.signature != declaration.signature;
+                if self.is_meant_by_symbol(*function, flush) {
+                    attributes.linkage = crate::Linkage::Preemptible;
+                }
                 match back_end {
                     // A module of which nothing is known wants code for everything.
                     BackEnd::Any => attributes.symbol_used = true,
@@ -153,6 +157,9 @@ impl<M: Module> MergingModule<M> {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.symbol_used;
+            if self.is_data_meant_by_symbol(*id, flush) {
+                attributes.linkage = crate::Linkage::Preemptible;
+            }
             if !exact || needs_symbol || back_end == BackEnd::Any {
                 attributes.addresses = Addresses::Significant;
             }
@@ -366,8 +373,9 @@ impl<M: Module> MergingModule<M> {
             };
         }
         if back_end == BackEnd::Object {
-            for (function, _) in &unit.functions {
-                self.name_passed_functions(plan, *function, flush)?;
+            for (index, (function, _)) in unit.functions.iter().enumerate() {
+                let func = pending.func(unit, FunctionIndex::new(index));
+                self.name_passed_functions(plan, *function, func, flush)?;
             }
         }
         if self.audits() {

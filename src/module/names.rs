@@ -6,7 +6,7 @@
 //! decide what is merged.
 
 use super::flush::{Flush, Unit};
-use super::{DataState, FunctionState, MergingModule, Pending};
+use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Addresses, Attributes};
@@ -14,7 +14,7 @@ use crate::plan::{Disposition, Plan};
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::UserExternalName;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleResult};
 
@@ -49,30 +49,41 @@ impl<M: Module> MergingModule<M> {
 
     /// Functions that nobody else could see when the plan was made, or when they were emitted, are passed as extra
     /// arguments by names that nobody else can see, if they are near or others were merged into them: they can be
-    /// exported by now or later, and their callers needed no more than a call.
+    /// exported by now or later, and their callers needed no more than a call. So is what is passed on because `func`,
+    /// which is merged, calls who passes it so.
     pub(super) fn name_passed_functions(
         &mut self,
         plan: &Plan,
         of: FuncId,
+        func: &Function,
         flush: Flush,
     ) -> ModuleResult<()> {
         use crate::Linkage::{Hidden, Local};
         let mut told = core::mem::take(&mut self.functions[of].told);
         for argument in &mut told {
-            let Some(symbol) = argument.symbol() else {
+            let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0).cloned()
+            else {
                 continue;
             };
-            let linkage = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
-            if symbol.namespace != 0 || !matches!(linkage, Some(Local | Hidden)) {
-                continue;
-            }
+            let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes.linkage);
+            let is_own = matches!(linkage, Some(Local | Hidden));
             let function = FuncId::from_u32(symbol.index);
             let FunctionState { defined, became, .. } = self.functions[function];
-            if argument.is_near() && defined && !became.has_no_code() {
+            if is_own && argument.is_near() && defined && !became.has_no_code() {
                 self.give_local_name(function, flush)?;
             }
-            if let Some(&name) = self.local_names.get(&function) {
-                *argument = argument.redirected(&|_| Some(super::symbol(name)));
+            let Some(name) = self.local_names.get(&function).map(|&name| super::symbol(name))
+            else {
+                continue;
+            };
+            let is_passed = || {
+                let mut callees = func.params.user_named_funcs().values();
+                callees.any(|callee| {
+                    self.passed_to(callee).iter().any(|other| other.symbol() == Some(&name))
+                })
+            };
+            if is_own || is_passed() {
+                *argument = argument.redirected(&|_| Some(name.clone()));
             }
         }
         self.functions[of].told = told;
@@ -101,6 +112,10 @@ impl<M: Module> MergingModule<M> {
             if *stands_for_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
+        }
+        for shared in plan.shared_bodies() {
+            let func = pending.func(unit, shared.body_of);
+            used.extend(func.params.user_named_funcs().values().cloned());
         }
         let mut by_class: Vec<DataId> = Vec::new();
         for (data, attributes, object) in &unit.data {
@@ -180,6 +195,26 @@ impl<M: Module> MergingModule<M> {
         self.local_data_names.insert(data, name);
         self.named_data.insert(name, data);
         Ok(())
+    }
+
+    /// Whether what was emitted refers to a function by a symbol that can be interposed, because it was not defined
+    /// yet: whatever refers to another one does not mean that, though the two may be equal.
+    pub(super) fn is_meant_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
+        let FunctionState { called, address_held, .. } = self.functions[function];
+        let declaration = self.inner.declarations().get_function_decl(function);
+        let named = declaration.name.is_some();
+        flush.back_end == BackEnd::Object
+            && (called || address_held)
+            && self.can_be_interposed(named, declaration.linkage, flush)
+    }
+
+    /// The same of a data object.
+    pub(super) fn is_data_meant_by_symbol(&self, data: DataId, flush: Flush) -> bool {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        let named = declaration.name.is_some();
+        flush.back_end == BackEnd::Object
+            && self.data[data].used
+            && self.can_be_interposed(named, declaration.linkage, flush)
     }
 
     fn can_be_interposed(

@@ -9,7 +9,8 @@ use cranelift_codegen::isa;
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Callees, Disposition, MergingModule, ModuleOptions, Policy, Reason, Similar,
+    Addresses, BackEnd, Callees, Disposition, MergingModule, Mode, ModuleOptions, Policy, Reason,
+    Similar,
 };
 use cranelift_module::{Linkage, Module};
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
@@ -614,6 +615,33 @@ fn what_stands_for_several_refers_to_nothing_that_is_interposed() {
                     assert_eq!(merged, plain, "flushed: {flushed}, aliases: {aliases}");
                 }
                 assert!(merged > 0 || !flushed, "nothing is shown");
+            }
+        }
+    }
+}
+
+/// What was emitted called a function by its symbol, because it was not defined yet; a caller of an equal one was merged
+/// into it, and ran whatever took the place of the first.
+#[test]
+fn what_is_called_before_it_is_defined_can_be_interposed() {
+    let main = "#include <stdio.h>\nlong e(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", e(7)); }";
+    for mode in [Mode::Eager, Mode::Deferred] {
+        for linkage in ["local", "export"] {
+            for caller in [calls, |_: &str, name: &str, f: &str| calls_address(name, f)] {
+                let options = ModuleOptions { mode, ..for_size(BackEnd::Object) };
+                let printed = [options, unmerged(options)].map(|options| {
+                    let mut module = MergingModule::with_options(object(), options);
+                    declare(&mut module, "f", Linkage::Local, "(i64) -> i64 system_v");
+                    define_all(&mut module, &caller("export", "d", "f"));
+                    module.flush().unwrap();
+                    define_all(&mut module, &(plus(linkage, "f", 5) + &plus("local", "g", 5)));
+                    define_all(&mut module, &caller("export", "e", "g"));
+                    module.flush().unwrap();
+                    declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
+                    interposed(module.finish().unwrap(), main)
+                });
+                assert_eq!(printed[0], printed[1], "{mode:?}, {linkage}");
             }
         }
     }
