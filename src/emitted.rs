@@ -321,6 +321,11 @@ impl Emitted {
         }
     }
 
+    /// Whether an earlier unit had a function or data object of this symbol.
+    pub(crate) fn had(&self, symbol: &UserExternalName) -> bool {
+        self.symbols.contains_key(symbol)
+    }
+
     /// By what an address behind that of `symbol` is compared.
     pub(crate) fn atom_inside(&self, symbol: &UserExternalName) -> Atom {
         match self.symbols.get(symbol) {

@@ -40,6 +40,12 @@ pub struct Options<'a> {
     /// What becomes of functions that differ only in constants and callees. Default: nothing.
     pub similar: Similar,
 
+    /// Whether an exported function can be interposed where its address is used, as in a shared library of ELF, though
+    /// references that meant another one must not reach what takes its place. Then its address is never passed in
+    /// place of a callee: where several callees are chosen by number, they are called directly, and the embedder
+    /// sees which calls were redirected. Default: `false`.
+    pub interposition: bool,
+
     /// Whether every plan is proved by the independent checker before it is handed out. Default:
     /// in builds with debug assertions.
     pub prove: Prove,
@@ -59,6 +65,7 @@ impl Default for Options<'_> {
             aliases: false,
             call_thunks: None,
             similar: Similar::default(),
+            interposition: false,
             prove: Prove::default(),
             merge_limit: None,
         }
@@ -75,6 +82,7 @@ impl fmt::Debug for Options<'_> {
             aliases,
             call_thunks,
             similar,
+            interposition,
             prove,
             merge_limit,
         } = self;
@@ -86,6 +94,7 @@ impl fmt::Debug for Options<'_> {
             .field("aliases", aliases)
             .field("call_thunks", call_thunks)
             .field("similar", similar)
+            .field("interposition", interposition)
             .field("prove", prove)
             .field("merge_limit", merge_limit)
             .finish()

@@ -439,7 +439,7 @@ impl<'a> Merger<'a> {
         if let Some(eliminated) = eliminated {
             plan.add_eliminated(eliminated, &referred_to);
         }
-        merge_similar(&mut plan, &observed, bodies, &options);
+        merge_similar(&mut plan, &observed, before, bodies, &options);
         plan.add_late_thunks();
         #[cfg(feature = "fuzzing")]
         let plan = sabotage::planned(plan, given);

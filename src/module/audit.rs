@@ -8,14 +8,16 @@
 //!
 //! It does *not* look into machine code.
 
-use super::{FunctionState, MergingModule};
+use super::flush::Flush;
+use super::{DataState, FunctionState, MergingModule};
 use crate::apply::user_symbol;
 use crate::argument::Argument;
-use crate::options::Prove;
+use crate::options::{Addresses, Prove};
+use crate::summary::address_uses;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{FuncRef, Function, GlobalValueData, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleRelocTarget, ModuleResult};
 
@@ -189,6 +191,70 @@ impl<M: Module> MergingModule<M> {
             }
         }
         Ok(())
+    }
+
+    /// Looks at code as it is compiled that stands for several functions: each of them refers to one of its own that is
+    /// equal, so nothing that takes the place of one of those may be referred to. `remembered` if later functions may
+    /// be merged into it as well.
+    pub(super) fn check_shared(
+        &self,
+        func: &Function,
+        flush: Flush,
+        remembered: bool,
+    ) -> Result<(), String> {
+        let addresses: Vec<FuncRef> = address_uses(func).collect();
+        for (func_ref, callee) in func.dfg.ext_funcs.iter() {
+            if let Some(symbol) = user_symbol(func, &callee.name).filter(|_| !callee.patchable) {
+                let address = addresses.contains(&func_ref);
+                self.check_shared_symbol(symbol, address, flush, remembered)?;
+            }
+        }
+        for data in func.global_values.values() {
+            if let GlobalValueData::Symbol { name, .. } = data
+                && let Some(symbol) = user_symbol(func, name)
+            {
+                self.check_shared_symbol(symbol, true, flush, remembered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one reference of what stands for several functions or data objects.
+    pub(super) fn check_shared_symbol(
+        &self,
+        symbol: &UserExternalName,
+        address: bool,
+        flush: Flush,
+        remembered: bool,
+    ) -> Result<(), String> {
+        // An equal one may be meant, by a name that nobody else can see.
+        let interposed = match symbol.namespace {
+            0 => {
+                let function = FuncId::from_u32(symbol.index);
+                let FunctionState { defined, body, told, .. } = &self.functions[function];
+                let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
+                let insignificant =
+                    self.attributes_of(function).addresses == Addresses::Insignificant;
+                *defined
+                    && (!address || insignificant)
+                    && self.function_can_be_interposed(function, flush)
+                    && (remembered || self.local_names.contains_key(&place))
+            }
+            1 => {
+                let data = DataId::from_u32(symbol.index);
+                let DataState { defined, body, stands_for_others, .. } = self.data[data];
+                let place = body.expand().unwrap_or(data);
+                defined
+                    && self.data_can_be_interposed(data, flush)
+                    && (remembered && stands_for_others
+                        || self.local_data_names.contains_key(&place))
+            }
+            _ => false,
+        };
+        match interposed {
+            true => Err(format!("{symbol}, which others mean as well, can be interposed")),
+            false => Ok(()),
+        }
     }
 
     /// Looks at a reference that was not there before.

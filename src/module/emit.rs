@@ -5,7 +5,7 @@
 //! they are now. Nothing is decided here.
 
 use super::audit::Names;
-use super::flush::{SHARED, Unit};
+use super::flush::{Flush, SHARED, Unit};
 use super::{
     BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
     symbol,
@@ -51,7 +51,7 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         pending: &mut Pending,
         unit: &Unit,
-        back_end: BackEnd,
+        flush: Flush,
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         let shared = plan
@@ -74,7 +74,7 @@ impl<M: Module> MergingModule<M> {
                     let index = FunctionIndex::new(next);
                     next += 1;
                     let with = With { context: context.as_deref_mut(), want_disasm, control_plane };
-                    self.emit_function(plan, index, function, *func, back_end, with)
+                    self.emit_function(plan, index, function, *func, flush, with)
                 }
             };
             emitted.inspect_err(|_| self.failed = Some(function))?;
@@ -84,7 +84,7 @@ impl<M: Module> MergingModule<M> {
             let function = self.id_of(plan.entry(index).symbol());
             let with =
                 With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
-            self.emit_body(plan, index, function, func, back_end, with)
+            self.emit_body(plan, index, function, func, flush, with)
                 .inspect_err(|_| self.failed = Some(function))?;
             added += i64::from(self.functions[function].size);
         }
@@ -106,13 +106,13 @@ impl<M: Module> MergingModule<M> {
         index: FunctionIndex,
         function: FuncId,
         func: Function,
-        back_end: BackEnd,
+        flush: Flush,
         with: With<'_>,
     ) -> ModuleResult<()> {
         self.stats.functions += 1;
         let FunctionState { became, body, .. } = self.functions[function];
         let Some(body) = body.expand() else {
-            return self.emit_body(plan, index, function, func, back_end, with);
+            return self.emit_body(plan, index, function, func, flush, with);
         };
         let signature = func.signature.clone();
         if let Some(context) = with.context {
@@ -145,16 +145,20 @@ impl<M: Module> MergingModule<M> {
         index: FunctionIndex,
         function: FuncId,
         mut func: Function,
-        back_end: BackEnd,
+        flush: Flush,
         with: With<'_>,
     ) -> ModuleResult<()> {
-        plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), back_end));
+        plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), flush.back_end));
         let referrer = Referrer::of(self.functions[function].stands_for_others);
         let names = self.audits().then(|| Names::of(&func));
         let call = |name: &UserExternalName| self.called(name, referrer);
         redirect(&mut func, &call, &|symbol| self.addressed(symbol, referrer));
         if let Some(names) = names {
             self.audited(&symbol(function), self.check_body(&names, &func))?;
+            if referrer == Referrer::Several {
+                let remembered = flush.remember && plan.merged_body(index).is_none();
+                self.audited(&symbol(function), self.check_shared(&func, flush, remembered))?;
+            }
         }
         self.observe_references(&func);
         let With { context, want_disasm, mut control_plane } = with;
@@ -392,13 +396,13 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         data: Vec<(DataId, DataDescription)>,
         unit: &mut Unit,
-        back_end: BackEnd,
+        flush: Flush,
     ) -> ModuleResult<()> {
         for (id, mut description) in data {
             let index = unit.by_id[&id];
             let entry = plan.data_entry(index);
             if let Some(to) = self.data[id].body.expand() {
-                if back_end == BackEnd::Object {
+                if flush.back_end == BackEnd::Object {
                     self.aliases.data.push((id, to));
                     let mut empty = DataDescription::new();
                     empty.define(Box::new([]));
@@ -419,6 +423,14 @@ impl<M: Module> MergingModule<M> {
                 let before = core::mem::replace(target, self.retargeted(target, referrer));
                 if self.audits() {
                     self.audited(&data_symbol(id), self.check_pointer(&before, target))?;
+                    if let ModuleRelocTarget::User { namespace, index } = *target
+                        && referrer == Referrer::Several
+                    {
+                        let target = UserExternalName::new(namespace, index);
+                        let checked =
+                            self.check_shared_symbol(&target, true, flush, flush.remember);
+                        self.audited(&data_symbol(id), checked)?;
+                    }
                 }
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());

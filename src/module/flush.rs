@@ -107,8 +107,8 @@ impl<M: Module> MergingModule<M> {
         if back_end == BackEnd::Object {
             self.name_shared_references(&plan, &pending, &unit, flush)?;
         }
-        self.emit_functions(&plan, &mut pending, &unit, back_end, context)?;
-        self.emit_data(&plan, pending.data, &mut unit, back_end)?;
+        self.emit_functions(&plan, &mut pending, &unit, flush, context)?;
+        self.emit_data(&plan, pending.data, &mut unit, flush)?;
         self.emitted.extend(&plan);
         self.pass_stats = *plan.stats();
         if let Some(Err(refutation)) = plan.proof() {
@@ -283,6 +283,7 @@ impl<M: Module> MergingModule<M> {
                 keep_symbols: self.options.similar.keep_symbols || back_end == BackEnd::Jit,
                 ..self.options.similar
             },
+            interposition: back_end == BackEnd::Object && self.is_elf(),
             prove: self.options.prove,
             merge_limit: self
                 .options

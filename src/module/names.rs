@@ -7,6 +7,7 @@
 
 use super::flush::{Flush, Unit};
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
+use crate::argument::Argument;
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Addresses, Attributes};
@@ -129,7 +130,9 @@ impl<M: Module> MergingModule<M> {
             }
         }
         by_class.sort_unstable();
-        for symbol in used {
+        let passed = used.iter().flat_map(|symbol| self.passed_to(symbol));
+        let passed: Vec<_> = passed.filter_map(Argument::symbol).cloned().collect();
+        for symbol in used.into_iter().chain(passed) {
             match symbol.namespace {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
@@ -160,14 +163,10 @@ impl<M: Module> MergingModule<M> {
     /// calls that were to another function must not go through it. Until the last flush, what is not
     /// exported yet may be later.
     pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
-        let declaration = self.inner.declarations().get_function_decl(body);
-        let named = declaration.name.is_some();
-        if !self.can_be_interposed(named, declaration.linkage, flush)
-            || self.local_names.contains_key(&body)
-        {
+        if !self.function_can_be_interposed(body, flush) || self.local_names.contains_key(&body) {
             return Ok(());
         }
-        let signature = declaration.signature.clone();
+        let signature = self.inner.declarations().get_function_decl(body).signature.clone();
         let name = self.inner.declare_anonymous_function(&signature)?;
         self.functions[name].defined = true;
         self.inner.define_function_bytes(name, 1, &[], &[])?;
@@ -179,11 +178,7 @@ impl<M: Module> MergingModule<M> {
 
     /// The same for a data object.
     pub(super) fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
-        let declaration = self.inner.declarations().get_data_decl(data);
-        let named = declaration.name.is_some();
-        if !self.can_be_interposed(named, declaration.linkage, flush)
-            || self.local_data_names.contains_key(&data)
-        {
+        if !self.data_can_be_interposed(data, flush) || self.local_data_names.contains_key(&data) {
             return Ok(());
         }
         let name = self.inner.declare_anonymous_data(false, false)?;
@@ -201,20 +196,22 @@ impl<M: Module> MergingModule<M> {
     /// yet: whatever refers to another one does not mean that, though the two may be equal.
     pub(super) fn is_meant_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
         let FunctionState { called, address_held, .. } = self.functions[function];
-        let declaration = self.inner.declarations().get_function_decl(function);
-        let named = declaration.name.is_some();
-        flush.back_end == BackEnd::Object
-            && (called || address_held)
-            && self.can_be_interposed(named, declaration.linkage, flush)
+        (called || address_held) && self.function_can_be_interposed(function, flush)
     }
 
     /// The same of a data object.
     pub(super) fn is_data_meant_by_symbol(&self, data: DataId, flush: Flush) -> bool {
+        self.data[data].used && self.data_can_be_interposed(data, flush)
+    }
+
+    pub(super) fn function_can_be_interposed(&self, function: FuncId, flush: Flush) -> bool {
+        let declaration = self.inner.declarations().get_function_decl(function);
+        self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
+    }
+
+    pub(super) fn data_can_be_interposed(&self, data: DataId, flush: Flush) -> bool {
         let declaration = self.inner.declarations().get_data_decl(data);
-        let named = declaration.name.is_some();
-        flush.back_end == BackEnd::Object
-            && self.data[data].used
-            && self.can_be_interposed(named, declaration.linkage, flush)
+        self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
     }
 
     fn can_be_interposed(
@@ -233,6 +230,10 @@ impl<M: Module> MergingModule<M> {
             // Whoever defines it is meant.
             Preemptible | Import => false,
         };
-        can_be && self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
+        can_be && flush.back_end == BackEnd::Object && self.is_elf()
+    }
+
+    pub(super) fn is_elf(&self) -> bool {
+        self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
     }
 }

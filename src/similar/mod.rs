@@ -33,6 +33,7 @@ mod value;
 use crate::canon::{self, Context, NoUnit, Scratch};
 use crate::canonicalize::canonicalized;
 use crate::components::components;
+use crate::emitted::Emitted;
 use crate::encoding::Encoding;
 use crate::options::{Attributes, Options, Policy, Prebucket};
 use crate::plan::{Disposition, Entry, Plan};
@@ -59,19 +60,20 @@ use xxhash_rust::xxh3::xxh3_128;
 pub(crate) fn merge_similar(
     plan: &mut Plan,
     observed: &Observed,
+    earlier: Option<&Emitted>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
     match options.similar.policy {
         Policy::Off => {}
         Policy::Balanced => {
-            search(plan, observed, bodies, options, Demand::Eighth, Vec::new());
+            search(plan, observed, earlier, bodies, options, Demand::Eighth, Vec::new());
         }
         Policy::Size => {
             let before = plan.clone();
             let mut unused = Vec::new();
             for demand in [Demand::Anything, Demand::Eighth] {
-                let surely = search(plan, observed, bodies, options, demand, unused);
+                let surely = search(plan, observed, earlier, bodies, options, demand, unused);
                 if surely || smaller::is_smaller(&before, plan, bodies, options) {
                     return;
                 }
@@ -103,6 +105,7 @@ const CALL_ERROR: i64 = 16;
 fn search(
     plan: &mut Plan,
     observed: &Observed,
+    earlier: Option<&Emitted>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     demand: Demand,
@@ -110,20 +113,15 @@ fn search(
 ) -> bool {
     let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
     let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
-    let mut stand_for_others = Vec::new();
     for (function, entry) in plan.entries() {
         if let Some(to) = entry.disposition().representative() {
             merged_into[to].push(function);
-            let symbol = plan.entry(to).symbol();
-            stand_for_others.push((symbol.namespace, symbol.index));
         }
     }
-    stand_for_others.sort_unstable();
-    stand_for_others.dedup();
     let mut search = Search {
         uses,
         merged_into,
-        stand_for_others,
+        earlier,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
         plan,
@@ -177,8 +175,8 @@ struct Search<'a> {
     encoding: Encoding,
     /// What identical merging merged into each function.
     merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
-    /// The symbols of those into which it merged any, ascending.
-    stand_for_others: Vec<(u32, u32)>,
+    /// What earlier units emitted.
+    earlier: Option<&'a Emitted>,
     /// The number of the next class.
     next_class: u32,
     /// How many more functions may be merged.
@@ -323,11 +321,7 @@ impl Search<'_> {
                 }
             };
             let (marks, encoding) = (&self.scratch.marks, &self.encoding);
-            let symbols = Symbols {
-                plan: self.plan,
-                stand_for_others: &self.stand_for_others,
-                target: &self.options.target,
-            };
+            let symbols = Symbols { plan: self.plan, earlier: self.earlier, options: self.options };
             table.push(function, &body, marks, encoding, &symbols);
         }
         let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();

@@ -6,7 +6,8 @@
 use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::canon::Place;
-use crate::options::Linkage;
+use crate::emitted::Emitted;
+use crate::options::{Linkage, Options};
 use crate::plan::Plan;
 use crate::target::Target;
 use alloc::sync::Arc;
@@ -38,25 +39,19 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The same, of a function that `symbols` know: `colocated` only if no other definition can take the
-    /// symbol's place when libraries are linked. A call of what others see as well goes to the unit's own
-    /// definition where it is near, and where others were merged into that: its address is whatever the linker
-    /// finds.
+    /// The same, `colocated` only if no other definition can take the symbol's place when libraries are linked: a
+    /// call of what others see as well goes to the unit's own definition where it is near, or where the plan
+    /// redirected it, and its address is whatever the linker finds.
     fn near(mut self, symbols: &Symbols<'_>) -> Value {
-        let plan = symbols.plan;
-        let is_own = |symbol: &UserExternalName| {
-            let function = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
-            let data = plan.data(symbol).map(|at| plan.data_entry(at).attributes.linkage);
-            matches!(function.or(data), Some(Linkage::Local | Linkage::Hidden))
-        };
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
-                *direct = !is_own(symbol) && (*colocated || symbols.stands_for_others(symbol));
+                let interposed = symbols.options.interposition && symbols.is_defined(symbol);
+                *direct = (*colocated || interposed) && !symbols.is_own(symbol);
                 *colocated &= !*direct;
             }
             Value::Function { symbol, colocated, .. }
             | Value::Address { symbol, colocated, .. } => {
-                *colocated = *colocated && is_own(symbol);
+                *colocated = *colocated && symbols.is_own(symbol);
             }
             Value::Constant { .. } | Value::Offset { .. } => {}
         }
@@ -101,20 +96,29 @@ impl Value {
 /// What symbols mean where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
-    /// The functions that others were merged into before, of this unit and of earlier ones: who names one of
-    /// these by now may have named another. Ascending, namespaces and indices.
-    pub stand_for_others: &'a [(u32, u32)],
-    pub target: &'a Target,
+    /// What earlier units emitted.
+    pub earlier: Option<&'a Emitted>,
+    pub options: &'a Options<'a>,
 }
 
 impl Symbols<'_> {
-    fn stands_for_others(&self, symbol: &UserExternalName) -> bool {
-        self.stand_for_others.binary_search(&(symbol.namespace, symbol.index)).is_ok()
+    /// Whether no other definition can take the place of the unit's own.
+    fn is_own(&self, symbol: &UserExternalName) -> bool {
+        let Symbols { plan, .. } = self;
+        let function = plan.function(symbol).map(|at| plan.entry(at).attributes.linkage);
+        let data = plan.data(symbol).map(|at| plan.data_entry(at).attributes.linkage);
+        matches!(function.or(data), Some(Linkage::Local | Linkage::Hidden))
+    }
+
+    /// Whether this unit or an earlier one has a definition.
+    fn is_defined(&self, symbol: &UserExternalName) -> bool {
+        self.plan.function(symbol).is_some()
+            || self.earlier.is_some_and(|earlier| earlier.had(symbol))
     }
 
     /// What stands at a place, as [`value_at`] says, if something else could stand there.
     pub fn value_at(&self, func: &Function, place: Place, addressed: &[Block]) -> Option<Value> {
-        Some(value_at(func, place, self.target, addressed)?.near(self))
+        Some(value_at(func, place, &self.options.target, addressed)?.near(self))
     }
 }
 

@@ -147,6 +147,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         aliases,
         call_thunks: _,
         similar,
+        interposition: _,
         prove,
         merge_limit,
     } = *options;
