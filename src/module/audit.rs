@@ -231,11 +231,13 @@ impl<M: Module> MergingModule<M> {
         let interposed = match symbol.namespace {
             0 => {
                 let function = FuncId::from_u32(symbol.index);
-                let FunctionState { defined, body, told, .. } = &self.functions[function];
+                let FunctionState { defined, body, told, preemptible, .. } =
+                    &self.functions[function];
                 let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
                 let insignificant =
                     self.attributes_of(function).addresses == Addresses::Insignificant;
                 *defined
+                    && !preemptible
                     && (!address || insignificant)
                     && self.function_can_be_interposed(function, flush)
                     && (remembered || self.local_names.contains_key(&place))

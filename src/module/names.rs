@@ -30,11 +30,16 @@ impl<M: Module> MergingModule<M> {
     /// matter, all of them name this function.
     pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
-            let FunctionState { body, told, .. } = &self.functions[function];
+            let FunctionState { body, told, preemptible, .. } = &self.functions[function];
+            if *preemptible {
+                return None;
+            }
             // Where nothing is told, the body does what the function does, wherever its own symbol leads.
-            let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
-            let local = self.local_names.get(&place).copied();
-            local.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
+            let place = match body.expand().filter(|_| told.is_empty()) {
+                Some(body) => Some(self.local_name(body)),
+                None => self.local_names.get(&function).copied(),
+            };
+            place.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
         })
     }
 
@@ -42,9 +47,12 @@ impl<M: Module> MergingModule<M> {
     /// its own that is equal, so nothing that takes the place of one of those may be referred to.
     pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
         self.data_target(data).or_else(|| {
+            let name = |data: DataId| self.local_data_names.get(&data).copied();
             // The place of an alias is that of its target.
-            let place = self.data[data].body.expand().unwrap_or(data);
-            self.local_data_names.get(&place).copied()
+            match self.data[data].body.expand() {
+                Some(body) => Some(name(body).unwrap_or(body)),
+                None => name(data),
+            }
         })
     }
 
