@@ -181,12 +181,7 @@ impl<M: Module> MergingModule<M> {
             id.is_some_and(|id| self.local_names.contains_key(&id))
         });
         for symbol in interposed {
-            let mut names = func.params.user_named_funcs().values();
-            let is_meant = names.any(|name| {
-                let mut passed = self.passed_to(name).iter();
-                name == symbol || passed.any(|argument| argument.symbol() == Some(symbol))
-            });
-            if !is_meant {
+            if !self.is_meant(symbol, func) {
                 return Err(format!("{symbol}, which is passed, can be interposed"));
             }
         }

@@ -56,10 +56,10 @@ impl<M: Module> MergingModule<M> {
         })
     }
 
-    /// Functions that nobody else could see when the plan was made, or when they were emitted, are passed as extra
-    /// arguments by names that nobody else can see, if they are near or others were merged into them: they can be
-    /// exported by now or later, and their callers needed no more than a call. So is what is passed on because `func`,
-    /// which is merged, calls who passes it so.
+    /// Says by which names the body of a function is passed functions. By local names go those that nobody else could
+    /// see when the plan was made, if they are near or others were merged into them, since they can be exported by now
+    /// or later, and a caller needed no more than a call. So do those that `func`, which is merged, meant by another
+    /// name, and what it passes on because it calls who passes that so.
     pub(super) fn name_passed_functions(
         &mut self,
         plan: &Plan,
@@ -76,27 +76,37 @@ impl<M: Module> MergingModule<M> {
             };
             let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes.linkage);
             let is_own = matches!(linkage, Some(Local | Hidden));
+            let means_another = !self.is_meant(&symbol, func);
             let function = FuncId::from_u32(symbol.index);
             let FunctionState { defined, became, .. } = self.functions[function];
-            if is_own && argument.is_near() && defined && !became.has_no_code() {
+            let needs_name = is_own && argument.is_near() || means_another;
+            if needs_name && defined && !became.has_no_code() {
                 self.give_local_name(function, flush)?;
             }
             let Some(name) = self.local_names.get(&function).map(|&name| super::symbol(name))
             else {
                 continue;
             };
-            let is_passed = || {
-                let mut callees = func.params.user_named_funcs().values();
-                callees.any(|callee| {
-                    self.passed_to(callee).iter().any(|other| other.symbol() == Some(&name))
-                })
-            };
-            if is_own || is_passed() {
+            if is_own || means_another || self.is_passed_on(&name, func) {
                 *argument = argument.redirected(&|_| Some(name.clone()));
             }
         }
         self.functions[of].told = told;
         Ok(())
+    }
+
+    /// Whether a function names a symbol, or calls who is passed it.
+    pub(super) fn is_meant(&self, symbol: &UserExternalName, func: &Function) -> bool {
+        let mut names = func.params.user_named_funcs().values();
+        names.any(|name| name == symbol) || self.is_passed_on(symbol, func)
+    }
+
+    /// Whether a function calls who is passed a symbol.
+    fn is_passed_on(&self, symbol: &UserExternalName, func: &Function) -> bool {
+        let mut names = func.params.user_named_funcs().values();
+        names.any(|callee| {
+            self.passed_to(callee).iter().any(|argument| argument.symbol() == Some(symbol))
+        })
     }
 
     /// What stands for several functions or data objects, each of which refers to one of its own that is equal, refers
@@ -109,15 +119,15 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
     ) -> ModuleResult<()> {
         let mut used: Vec<UserExternalName> = Vec::new();
-        for (index, (function, Attributes { pinned, no_merge, .. })) in
-            unit.functions.iter().enumerate()
-        {
+        for (index, (function, Attributes { no_merge, .. })) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
-            if plan.entry(index).disposition() != Disposition::Keep {
+            let entry = plan.entry(index);
+            if entry.disposition() != Disposition::Keep {
                 continue;
             }
+            // Also if nothing is merged into it: a reference to it can stand for one to an equal function.
             let stands_for_others = &mut self.functions[*function].stands_for_others;
-            *stands_for_others |= flush.remember && !pinned && !no_merge;
+            *stands_for_others |= entry.has_equals || flush.remember && !no_merge;
             if *stands_for_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
@@ -126,18 +136,12 @@ impl<M: Module> MergingModule<M> {
             let func = pending.func(unit, shared.body_of);
             used.extend(func.params.user_named_funcs().values().cloned());
         }
-        let mut by_class: Vec<DataId> = Vec::new();
         for (data, attributes, object) in &unit.data {
-            if attributes.by_class() && !attributes.pinned {
-                by_class.push(*data);
-                let stands_for_others = &mut self.data[*data].stands_for_others;
-                *stands_for_others |= flush.remember;
-                if *stands_for_others {
-                    used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
-                }
+            if attributes.by_class() {
+                self.data[*data].stands_for_others = true;
+                used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
             }
         }
-        by_class.sort_unstable();
         let passed = used.iter().flat_map(|symbol| self.passed_to(symbol));
         let passed: Vec<_> = passed.filter_map(Argument::symbol).cloned().collect();
         for symbol in used.into_iter().chain(passed) {
@@ -156,8 +160,7 @@ impl<M: Module> MergingModule<M> {
                 1 => {
                     let data = DataId::from_u32(symbol.index);
                     let DataState { defined, body, stands_for_others, .. } = self.data[data];
-                    let shared = stands_for_others || by_class.binary_search(&data).is_ok();
-                    if defined && body.is_none() && shared {
+                    if defined && body.is_none() && stands_for_others {
                         self.give_local_data_name(data, flush)?;
                     }
                 }
