@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Options with and without merging.
-fn unmerged(options: ModuleOptions) -> ModuleOptions {
+pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
     ModuleOptions { merge_limit: Some(0), ..options }
 }
 
@@ -66,7 +66,7 @@ fn linked(product: ObjectProduct, main: &str) -> String {
 }
 
 /// What a C program prints that loads an object as a shared library and defines symbols of it itself.
-fn interposed(product: ObjectProduct, main: &str) -> String {
+pub fn interposed(product: ObjectProduct, main: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("unit.o"), product.emit().unwrap()).unwrap();
     std::fs::write(directory.path().join("main.c"), main).unwrap();
@@ -562,7 +562,7 @@ fn what_is_passed_for_a_merged_callee_is_not_interposed() {
 }
 
 /// A function that calls what it takes the address of.
-fn calls_address(name: &str, callee: &str) -> String {
+pub fn calls_address(name: &str, callee: &str) -> String {
     format!(
         "export function %{name}(i64) -> i64 system_v {{
     sig0 = (i64) -> i64 system_v
