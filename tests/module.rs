@@ -16,6 +16,8 @@ mod deferred;
 mod eager;
 #[path = "module/errors.rs"]
 mod errors;
+#[path = "module/interposed.rs"]
+mod interposed;
 #[path = "module/later.rs"]
 mod later;
 #[path = "module/memory.rs"]

@@ -217,6 +217,11 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
+    /// Whether a reference to a data object that was defined equals a reference to an equal one.
+    fn is_compared_by_class(&self, data: DataId) -> bool {
+        self.data_attributes_of(data, &DataDescription::new()).by_class()
+    }
+
     /// Whether a data object may be merged or refers to what may be, so that it cannot be defined
     /// before the flush.
     pub(super) fn must_wait(&self, data: DataId, description: &DataDescription) -> bool {
@@ -474,6 +479,12 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
     ) -> ModuleResult<()> {
         let mut used: Vec<UserExternalName> = Vec::new();
+        // What the plan adds stands for several functions from the beginning.
+        let private = plan.shared_bodies().iter().map(|body| pending.func(unit, body.body_of));
+        let parameterised = plan.merged_bodies().iter().map(|merged| &merged.body);
+        for body in private.chain(parameterised) {
+            used.extend(body.params.user_named_funcs().values().cloned());
+        }
         for (index, (function, Attributes { pinned, no_merge, .. })) in
             unit.functions.iter().enumerate()
         {
@@ -487,10 +498,8 @@ impl<M: Module> MergingModule<M> {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        let mut by_class: Vec<DataId> = Vec::new();
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() && !attributes.pinned {
-                by_class.push(*data);
                 let stands_for_others = &mut self.data[*data].stands_for_others;
                 *stands_for_others |= flush.remember;
                 if *stands_for_others {
@@ -498,15 +507,18 @@ impl<M: Module> MergingModule<M> {
                 }
             }
         }
-        by_class.sort_unstable();
         for symbol in used {
             match symbol.namespace {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
                     let FunctionState { defined, became, .. } = self.functions[function];
-                    let has_equals = plan.function(&symbol).is_some_and(|function| {
-                        plan.entry(function).has_equals || plan.is_emitted(function)
-                    });
+                    // Of what earlier flushes emitted, any may have an equal one.
+                    let of_unit = plan.function(&symbol);
+                    let of_unit = of_unit.filter(|function| function.index() < unit.place.len());
+                    let has_equals = match of_unit {
+                        Some(function) => plan.entry(function).has_equals,
+                        None => !self.emitted.is_empty(),
+                    };
                     // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
                     if defined && !became.has_no_code() && (flush.remember || has_equals) {
                         self.give_local_name(function, flush)?;
@@ -514,9 +526,9 @@ impl<M: Module> MergingModule<M> {
                 }
                 1 => {
                     let data = DataId::from_u32(symbol.index);
-                    let DataState { defined, body, stands_for_others, .. } = self.data[data];
-                    let shared = stands_for_others || by_class.binary_search(&data).is_ok();
-                    if defined && body.is_none() && shared {
+                    let DataState { defined, body, .. } = self.data[data];
+                    // A pinned object stands for no other one, and is referred to in place of its equals all the same.
+                    if defined && body.is_none() && self.is_compared_by_class(data) {
                         self.give_local_data_name(data, flush)?;
                     }
                 }
