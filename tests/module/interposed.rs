@@ -163,6 +163,35 @@ fn a_parameterised_body_calls_nothing_that_is_interposed() {
     }
 }
 
+/// The same of a parameterised body of which all functions call the same one, but for what was merged into one of them
+/// before.
+#[test]
+fn a_parameterised_body_of_merged_functions_calls_nothing_that_is_interposed() {
+    let with = |name: &str, k: i64, callee: &str| {
+        let call = mixes_call("export", name, callee).replace("call fn0(v0)", "call fn0(v60)");
+        let sum = format!("    v61 = iconst.i64 {k}\n    v60 = iadd v0, v61\n    v1 =");
+        call.replace("    v1 =", &sum)
+    };
+    let main = "#include <stdio.h>\nlong e(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", e(7)); }";
+    for remember in [false, true] {
+        for pinned in [false, true] {
+            let options = ModuleOptions { remember, ..for_size(BackEnd::Object) };
+            compare(options, main, |module, merges| {
+                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+                if pinned {
+                    pin(module, &["f", "g"]);
+                }
+                define_all(module, &(with("c", 1, "f") + &with("e", 1, "g") + &with("d", 2, "f")));
+                module.flush().unwrap();
+                assert_eq!(module.stats().shared_bodies, usize::from(merges));
+                let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
+                assert_eq!(is_one, merges);
+            });
+        }
+    }
+}
+
 /// The same of a body that preemptible functions share.
 #[test]
 fn a_private_copy_calls_nothing_that_is_interposed() {
@@ -231,6 +260,60 @@ fn what_stands_for_others_reads_nothing_that_is_interposed() {
             }
         }
     }
+}
+
+/// An object that became an alias is referred to by its own symbol, as without merging, by what stands for nothing else:
+/// its address is the one that everybody sees.
+#[test]
+fn an_exported_object_is_referred_to_by_its_symbol() {
+    let main = "#include <stdio.h>\nlong *a(long), *b(long); long t2 = 7, t1 = 8;
+        int main(void) { printf(\"%d %d\\n\", a(0) == &t2, b(0) == &t1); }";
+    let options = ModuleOptions { remember: false, ..insignificant() };
+    for pointed in [false, true] {
+        compare(options, main, |module, merges| {
+            for name in ["t1", "t2"] {
+                let data = module.declare_data(name, Linkage::Export, false, false).unwrap();
+                let description = bytes(module, &[1, 2, 3, 4, 5, 6, 7, 8], &[]);
+                module.define_data(data, &description).unwrap();
+            }
+            let address = |name: &str, of: &str| {
+                reads_symbol(name, of).replace(
+                    "    v2 = load.i64 v1\n    return v2",
+                    if pointed { "    v2 = load.i64 v1\n    return v2" } else { "    return v1" },
+                )
+            };
+            if pointed {
+                for (name, of) in [("p1", "t1"), ("p2", "t2")] {
+                    let data = module.declare_data(name, Linkage::Local, true, false).unwrap();
+                    let description = bytes(module, &[0; 8], &[(0, of, 0)]);
+                    module.define_data(data, &description).unwrap();
+                }
+                define_all(module, &(address("a", "p2") + &address("b", "p1")));
+            } else {
+                define_all(module, &(address("a", "t2") + &address("b", "t1")));
+                for name in ["a", "b"] {
+                    let function = id(module, name);
+                    module.attributes(function).no_merge = true;
+                }
+            }
+            module.flush().unwrap();
+            assert_eq!(module.stats().merged_data_objects, usize::from(merges));
+        });
+    }
+}
+
+/// A function that returns what is found at a symbol.
+fn reads_symbol(name: &str, of: &str) -> String {
+    format!(
+        "export function %{name}(i64) -> i64 system_v {{
+    gv0 = symbol %{of}
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    v2 = load.i64 v1
+    return v2
+}}
+"
+    )
 }
 
 /// What others were merged into cannot be replaced later, whether or not later functions may be merged into it, and

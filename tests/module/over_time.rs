@@ -77,7 +77,7 @@ pub fn interposed(product: ObjectProduct, main: &str) -> String {
 }
 
 /// Some code that no thunk is smaller than.
-fn filling(first: usize, last: usize) -> String {
+pub fn filling(first: usize, last: usize) -> String {
     let line = |v: usize| {
         let operation = ["imul", "bxor"][v % 2];
         format!("    v{v} = {operation} v{}, v{}\n", v - 1, v - 2)
