@@ -5,7 +5,7 @@
 use crate::over_time::{filling, for_size, linked, unmerged};
 use crate::support::*;
 use cranelift_codegen::binemit::Reloc;
-use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
+use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
 use cranelift_module::{DataId, FuncOrDataId, Linkage, Module, ModuleReloc};
 
 /// Functions that an earlier flush eliminated, and code that holds their addresses and comes as bytes: of equal
@@ -126,7 +126,8 @@ fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
         for name in ["d", "e"] {
             // Something of another size comes before each.
             let before = format!("before_{name}");
-            let before = module.declare_data(&before, Linkage::Local, true, false).unwrap();
+            let before = module.declare_data(&before, Linkage::Local, false, false).unwrap();
+            module.data_attributes(before).addresses = Addresses::Significant;
             let description = bytes(&mut module, &[9], &[]);
             module.define_data(before, &description).unwrap();
             let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
@@ -147,6 +148,68 @@ fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
         assert_eq!(call(&module, &own, 0) % 256, 0, "{pinned} is pinned");
         let at = module.get_finalized_data(data_id(&module, aligned)).0;
         assert_eq!(at as usize % 256, 0, "{pinned} is pinned");
+    }
+}
+
+/// Later functions, and tables, that refer to an object that an earlier flush eliminated: to the one that took its place,
+/// which is aligned for both.
+#[test]
+fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
+    for back_end in [BackEnd::Jit, BackEnd::Object] {
+        let options = ModuleOptions { back_end, ..insignificant() };
+        let define = |module: &mut dyn Module, flush: usize| match flush {
+            0 => {
+                for name in ["d", "e", "f"] {
+                    let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
+                    let mut description = bytes(module, &[1, 2, 3, 4, 5, 6, 7, 8], &[]);
+                    if name == "e" {
+                        description.set_align(256);
+                    }
+                    module.define_data(data, &description).unwrap();
+                }
+            }
+            1 => {
+                // Through tables as well.
+                table(module, "t1", &["d"]);
+                table(module, "t2", &["e"]);
+                define_all(module, &(address_of_data("u", "e") + &address_of_data("v", "f")));
+                define_all(module, &(address_of_data("w", "t1") + &address_of_data("x", "t2")));
+            }
+            _ => define_all(module, &address_of_data("y", "d")),
+        };
+        if back_end == BackEnd::Jit {
+            let mut module = MergingModule::with_options(jit(), options);
+            for flush in 0..3 {
+                define(&mut module, flush);
+                module.finalize_definitions().unwrap();
+            }
+            // Two of the objects, and a table.
+            assert_eq!(module.stats().merged_data_objects, 3);
+            let place = call(&module, "u", 0);
+            assert_eq!(place % 256, 0);
+            assert_eq!(["v", "y"].map(|name| call(&module, name, 0)), [place; 2]);
+            let tables = ["w", "x"].map(|name| call(&module, name, 0) as *const i64);
+            // SAFETY: each is the address of a pointer.
+            assert_eq!(tables.map(|table| unsafe { table.read() }), [place; 2]);
+            for name in ["v", "y"] {
+                assert_eq!(module.body_of(id(&module, name)), id(&module, "u"), "{name}");
+            }
+            continue;
+        }
+        let main = "#include <stdio.h>\nlong *u(void), *v(void), **w(void), **x(void), *y(void);
+            int main(void) {
+                printf(\"%lx %lx %lx %lx %lx\\n\", *u(), *v(), **w(), **x(), *y());
+                return (long)u() % 256;
+            }";
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            for flush in 0..3 {
+                define(&mut module, flush);
+                module.flush().unwrap();
+            }
+            linked(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed[0], printed[1]);
     }
 }
 
