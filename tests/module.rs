@@ -8,6 +8,8 @@
 mod addresses;
 #[path = "module/attributes.rs"]
 mod attributes;
+#[path = "module/cycles.rs"]
+mod cycles;
 #[path = "module/data.rs"]
 mod data;
 #[path = "module/deferred.rs"]
@@ -16,8 +18,8 @@ mod deferred;
 mod eager;
 #[path = "module/errors.rs"]
 mod errors;
-#[path = "module/interposition.rs"]
-mod interposition;
+#[path = "module/interposed.rs"]
+mod interposed;
 #[path = "module/later.rs"]
 mod later;
 #[path = "module/memory.rs"]
@@ -26,6 +28,8 @@ mod memory;
 mod objects;
 #[path = "module/over_time.rs"]
 mod over_time;
+#[path = "module/places.rs"]
+mod places;
 #[path = "module/similar.rs"]
 mod similar;
 #[path = "module/support.rs"]

@@ -221,6 +221,11 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
+    /// Whether a reference to a data object that was defined equals a reference to an equal one.
+    pub(super) fn is_compared_by_class(&self, data: DataId) -> bool {
+        self.data_attributes_of(data, &DataDescription::new()).by_class()
+    }
+
     /// Whether a data object may be merged or refers to what may be, so that it cannot be defined
     /// before the flush.
     pub(super) fn must_wait(&self, data: DataId, description: &DataDescription) -> bool {

@@ -132,9 +132,11 @@ impl<M: Module> MergingModule<M> {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        for shared in plan.shared_bodies() {
-            let func = pending.func(unit, shared.body_of);
-            used.extend(func.params.user_named_funcs().values().cloned());
+        // What the plan adds stands for several functions from the beginning.
+        let private = plan.shared_bodies().iter().map(|body| pending.func(unit, body.body_of));
+        let parameterised = plan.merged_bodies().iter().map(|merged| &merged.body);
+        for body in private.chain(parameterised) {
+            used.extend(body.params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() {
@@ -149,9 +151,13 @@ impl<M: Module> MergingModule<M> {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
                     let FunctionState { defined, became, .. } = self.functions[function];
-                    let has_equals = plan.function(&symbol).is_some_and(|function| {
-                        plan.entry(function).has_equals || plan.is_emitted(function)
-                    });
+                    let has_equals = match plan.function(&symbol) {
+                        Some(function) if !plan.is_emitted(function) => {
+                            plan.entry(function).has_equals
+                        }
+                        // Of what earlier flushes emitted, any may have an equal one.
+                        _ => !self.emitted.is_empty(),
+                    };
                     // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
                     if defined && !became.has_no_code() && (flush.remember || has_equals) {
                         self.give_local_name(function, flush)?;
@@ -159,8 +165,9 @@ impl<M: Module> MergingModule<M> {
                 }
                 1 => {
                     let data = DataId::from_u32(symbol.index);
-                    let DataState { defined, body, stands_for_others, .. } = self.data[data];
-                    if defined && body.is_none() && stands_for_others {
+                    let DataState { defined, body, .. } = self.data[data];
+                    // A pinned object stands for no other one, and is referred to in place of its equals all the same.
+                    if defined && body.is_none() && self.is_compared_by_class(data) {
                         self.give_local_data_name(data, flush)?;
                     }
                 }

@@ -270,3 +270,53 @@ block0(v0: {ty}):
         assert_eq!(calls_of(&functions[0]), [("u0:2".to_owned(), passed.len())]);
     }
 }
+
+/// A plan says of what earlier units eliminated how it is aligned: what took its place is aligned for all of it, and a late
+/// thunk as the function was.
+#[test]
+fn alignments_of_what_was_eliminated_are_known_later() {
+    let aligned = |alignment: u32| Attributes { alignment, ..LOCAL };
+    for similar in [Similar::OFF, FOR_SIZE] {
+        for alignments in [[64, 1, 16], [1, 16, 64], [16, 64, 1]] {
+            let constant = |at: usize| if similar == Similar::OFF { 5 } else { at as i64 };
+            let mut program = Program::new(similar);
+            let texts =
+                [0, 1, 2].map(|at| (mixes(1 + at as u32, constant(at)), aligned(alignments[at])));
+            let (first, _) = program.unit(&texts);
+            let redirected: Vec<usize> = (0..3)
+                .filter(|&at| {
+                    let entry = first.entry(FunctionIndex::from_u32(at as u32));
+                    matches!(entry.disposition(), Disposition::Redirect { .. })
+                })
+                .collect();
+            assert!(redirected.len() >= 2, "{alignments:?}");
+            let takers: Vec<(String, Attributes)> = redirected
+                .iter()
+                .map(|&at| (takes_address(10 + at as u32, 1 + at as u32), Attributes::default()))
+                .collect();
+            let (plan, _) = program.unit(&takers);
+            assert_eq!(plan.late_thunks().len(), redirected.len());
+            for (late, &at) in plan.late_thunks().iter().zip(&redirected) {
+                let entry = plan.entry(late.function);
+                assert_eq!(entry.symbol(), &UserExternalName::new(0, 1 + at as u32));
+                assert_eq!(entry.alignment(), alignments[at], "{alignments:?}");
+                let to = entry.disposition().representative().expect("a thunk");
+                let largest = redirected.iter().map(|&at| alignments[at]).max();
+                assert_eq!(Some(plan.entry(to).alignment()), largest, "{alignments:?}");
+            }
+        }
+    }
+}
+
+/// What is known is counted: what was emitted, and what was eliminated.
+#[test]
+fn functions_of_all_units_are_counted() {
+    for similar in [Similar::OFF, FOR_SIZE] {
+        let mut program = Program::new(similar);
+        assert_eq!((program.emitted.len(), program.emitted.is_empty()), (0, true));
+        program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 5), LOCAL), (calls(3, 1), LOCAL)]);
+        assert_eq!((program.emitted.len(), program.emitted.is_empty()), (3, false));
+        program.unit(&[(mixes(4, 6), LOCAL), (takes_address(5, 2), LOCAL)]);
+        assert_eq!(program.emitted.len(), 5);
+    }
+}

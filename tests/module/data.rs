@@ -106,14 +106,26 @@ fn data_that_can_be_told_apart_never_merges() {
 
 #[test]
 fn thread_local_data_never_merges() {
-    let mut module = MergingModule::with_options(object(), insignificant());
-    for name in ["d1", "d2"] {
-        let data = module.declare_data(name, Linkage::Local, true, true).unwrap();
-        let description = bytes(&mut module, &[7, 8, 9], &[]);
-        module.define_data(data, &description).unwrap();
+    // Constants as well: each thread has its own.
+    for writable in [false, true] {
+        let mut module = MergingModule::with_options(object(), insignificant());
+        for name in ["d1", "d2"] {
+            let data = module.declare_data(name, Linkage::Local, writable, true).unwrap();
+            let description = bytes(&mut module, &[7, 8, 9], &[]);
+            module.define_data(data, &description).unwrap();
+        }
+        let product = module.finish().unwrap();
+        assert_ne!(place(&product, "d1"), place(&product, "d2"), "writable: {writable}");
     }
-    let product = module.finish().unwrap();
-    assert_ne!(place(&product, "d1"), place(&product, "d2"));
+}
+
+#[test]
+fn what_is_said_of_data_starts_from_the_options() {
+    for options in [ModuleOptions::default(), insignificant()] {
+        let mut module = MergingModule::with_options(object(), options);
+        let data = module.declare_data("d", Linkage::Local, false, false).unwrap();
+        assert_eq!(module.data_attributes(data).addresses, options.data);
+    }
 }
 
 #[test]

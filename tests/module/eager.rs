@@ -2,7 +2,8 @@
 //! that is merged away. Embedders read the compiled code to write debug information.
 
 use crate::support::{
-    call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object, place, plus,
+    address, call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object, place,
+    plus,
 };
 use crate::wrapper::UnwindModule;
 use cranelift_codegen::control::ControlPlane;
@@ -121,4 +122,59 @@ fn an_object_that_was_made_at_once_has_its_aliases() {
     let product = module.finish().unwrap();
     assert_eq!(place(&product, "a"), place(&product, "b"));
     assert_ne!(place(&product, "a"), place(&product, "c"));
+}
+
+/// Emitted code names a function that fails to compile when it comes: when it comes again, it must still be found by its
+/// symbol, and have an address of its own.
+#[test]
+fn what_was_referred_to_before_a_failed_definition_is_found_after_the_next_one() {
+    // The compiler has no such division.
+    let wrong = "local function %x(i64) -> i64 system_v {
+block0(v0: i64):
+    v1 = uextend.i128 v0
+    v2 = udiv v1, v1
+    v3 = ireduce.i64 v2
+    return v3
+}
+";
+    for taken in [false, true] {
+        let mut module = eager_jit();
+        declare(&mut module, "x", Linkage::Local, I64);
+        declare(&mut module, "user", Linkage::Export, I64);
+        declare(&mut module, "a", Linkage::Local, I64);
+        define(&mut module, &plus("local", "a", 5)).unwrap();
+        let user = match taken {
+            false => calls("export", "user", "x"),
+            true => address("export", "user", "x").replace("() -> i64", "(i64) -> i64"),
+        };
+        let user = if taken { user.replace("block0:", "block0(v1: i64):") } else { user };
+        define(&mut module, &user).unwrap();
+        assert!(define(&mut module, wrong).is_err());
+        define(&mut module, &plus("local", "x", 5)).unwrap();
+        module.finalize_definitions().unwrap();
+        match taken {
+            false => assert_eq!(call(&module, "user", 2), 50),
+            true => {
+                let x = call(&module, "user", 2);
+                assert_eq!(crate::support::call_at(x as *const u8, 2), 49);
+            }
+        }
+    }
+
+    // In an object, where an alias is found by its symbol, too.
+    let options =
+        ModuleOptions { back_end: BackEnd::Object, functions: Addresses::Significant, ..eager() };
+    let mut module = MergingModule::with_options(object(), options);
+    for name in ["x", "a"] {
+        declare(&mut module, name, Linkage::Local, I64);
+    }
+    define(&mut module, &plus("local", "a", 5)).unwrap();
+    for (name, of) in [("of_x", "x"), ("of_a", "a")] {
+        declare(&mut module, name, Linkage::Export, "() -> i64 system_v");
+        define(&mut module, &address("export", name, of)).unwrap();
+    }
+    assert!(define(&mut module, wrong).is_err());
+    define(&mut module, &plus("local", "x", 5)).unwrap();
+    let product = module.finish().unwrap();
+    assert_ne!(place(&product, "x"), place(&product, "a"));
 }

@@ -203,3 +203,84 @@ fn a_wrapped_object_module_is_a_module_for_generic_code() {
     nested.flush().unwrap();
     assert_eq!(nested.stats().merged(), 1);
 }
+
+/// A front end calls these of whatever module it has: they did nothing, and what was left of one function was in the
+/// next one.
+#[test]
+fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
+    let mut module = MergingModule::new(UnwindModule::new(object()));
+    define_all(&mut module, &plus("export", "f", 5));
+    let mut context = module.make_context();
+    let fresh = context.func.signature.clone();
+    context.func = crate::support::function(&module, &plus("export", "f", 5));
+    module.clear_context(&mut context);
+    assert_eq!(context.func.layout.blocks().count(), 0);
+    assert_eq!(context.func.signature, fresh);
+    let mut signature = crate::support::signature("(i64) -> i64 fast");
+    module.clear_signature(&mut signature);
+    assert_eq!(signature, module.make_signature());
+    // What is printed of the module names it and what is in it.
+    let text = format!("{module:?}");
+    for part in ["MergingModule", "UnwindModule", "pending: 1"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn there_are_aliases_if_and_only_if_something_became_one() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    for (functions, objects) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        let mut module = MergingModule::with_options(object(), options);
+        for at in 0..=functions {
+            define_all(&mut module, &plus("export", &format!("f{at}"), 5));
+        }
+        for at in 0..=objects {
+            let data = module.declare_data(&format!("d{at}"), Linkage::Export, false, false);
+            let description = crate::support::bytes(&mut module, &[1, 2, 3], &[]);
+            module.define_data(data.unwrap(), &description).unwrap();
+        }
+        let (_, aliases) = module.into_inner().unwrap();
+        // The body of each has a name of its own beside the alias.
+        assert_eq!(aliases.functions().len(), 2 * functions);
+        assert_eq!(aliases.data_objects().len(), 2 * objects);
+        assert_eq!(aliases.is_empty(), functions + objects == 0);
+    }
+}
+
+#[test]
+fn counters_of_the_pass_are_those_of_the_last_flush() {
+    let mut module = MergingModule::with_options(object(), insignificant());
+    define_all(&mut module, &(plus("export", "a", 1) + &plus("export", "b", 2)));
+    module.flush().unwrap();
+    assert_eq!(module.pass_stats().add_functions, 2);
+    define_all(&mut module, &plus("export", "c", 3));
+    module.flush().unwrap();
+    assert_eq!(module.pass_stats().add_functions, 1);
+}
+
+/// What merging adds is code, too: the body that preemptible functions share, and what came as bytes.
+#[test]
+fn bytes_of_added_bodies_are_not_saved() {
+    let program = plus("preemptible", "a", 5) + &plus("preemptible", "b", 5);
+    let code = |module: &mut dyn Module| {
+        define_all(module, &program);
+        let raw = crate::support::declare(module, "raw", Linkage::Export, "() system_v");
+        module.define_function_bytes(raw, 1, &[0xc3; 7], &[]).unwrap();
+    };
+    let options = ModuleOptions {
+        back_end: BackEnd::Object,
+        similar: Similar::OFF,
+        ..ModuleOptions::default()
+    };
+    let counted = [options, ModuleOptions { merge_limit: Some(0), ..options }].map(|options| {
+        let mut module = MergingModule::with_options(object(), options);
+        code(&mut module);
+        module.flush().unwrap();
+        (*module.stats(), module.finish().unwrap().emit().unwrap().len())
+    });
+    let [merged, plain] = counted.map(|(stats, _)| stats);
+    assert_eq!((merged.shared_bodies, plain.shared_bodies), (1, 0));
+    assert!(merged.code_bytes > 7 && plain.code_bytes > 7);
+    assert_eq!(plain.code_bytes as i64 - merged.code_bytes as i64, merged.saved_code_bytes);
+    assert_eq!(plain.saved_code_bytes, 0);
+}

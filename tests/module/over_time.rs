@@ -22,7 +22,7 @@ pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
     ModuleOptions { merge_limit: Some(0), ..options }
 }
 
-fn for_size(back_end: BackEnd) -> ModuleOptions {
+pub fn for_size(back_end: BackEnd) -> ModuleOptions {
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
     ModuleOptions { back_end, similar, ..insignificant() }
 }
@@ -58,7 +58,7 @@ fn run(directory: &Path, command: &str) -> String {
 }
 
 /// What a C program prints that is linked with an object.
-fn linked(product: ObjectProduct, main: &str) -> String {
+pub fn linked(product: ObjectProduct, main: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("unit.o"), product.emit().unwrap()).unwrap();
     std::fs::write(directory.path().join("main.c"), main).unwrap();
@@ -78,7 +78,7 @@ pub fn interposed(product: ObjectProduct, main: &str) -> String {
 }
 
 /// Some code that no thunk is smaller than.
-fn filling(first: usize, last: usize) -> String {
+pub fn filling(first: usize, last: usize) -> String {
     let line = |v: usize| {
         let operation = ["imul", "bxor"][v % 2];
         format!("    v{v} = {operation} v{}, v{}\n", v - 1, v - 2)
@@ -141,7 +141,7 @@ block0(v0: i64, v1: i64):
 }
 
 /// A function that mixes its argument with a constant.
-fn mixes(linkage: &str, name: &str, k: i64) -> String {
+pub fn mixes(linkage: &str, name: &str, k: i64) -> String {
     format!(
         "{linkage} function %{name}(i64) -> i64 system_v {{
 block0(v0: i64):
@@ -155,7 +155,7 @@ block0(v0: i64):
 }
 
 /// A function that mixes its argument with what another one makes of it.
-fn mixes_call(linkage: &str, name: &str, callee: &str) -> String {
+pub fn mixes_call(linkage: &str, name: &str, callee: &str) -> String {
     format!(
         "{linkage} function %{name}(i64) -> i64 system_v {{
     fn0 = %{callee}(i64) -> i64 system_v

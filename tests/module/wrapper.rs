@@ -17,6 +17,12 @@ pub struct UnwindModule<M> {
     pub compiled: Vec<(FuncId, UnwindInfo)>,
 }
 
+impl<M> std::fmt::Debug for UnwindModule<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnwindModule").finish_non_exhaustive()
+    }
+}
+
 impl<M> UnwindModule<M> {
     pub fn new(inner: M) -> Self {
         UnwindModule { inner, compiled: Vec::new() }

@@ -1,0 +1,141 @@
+//! Functions that call each other, and what they call beside that, over several flushes: all of it is compared with what was
+//! emitted.
+
+use crate::support::*;
+use cranelift_jit::JITModule;
+use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions};
+
+/// A function that counts down by calls to `next`, and adds what `leaf` makes of each number.
+fn steps(name: &str, next: &str, leaf: &str) -> String {
+    format!(
+        "local function %{name}(i64) -> i64 system_v {{
+    fn0 = %{next}(i64) -> i64 system_v
+    fn1 = %{leaf}(i64) -> i64 system_v
+block0(v0: i64):
+    brif v0, block1, block2
+block1:
+    v1 = iconst.i64 -1
+    v2 = iadd v0, v1
+    v3 = call fn0(v2)
+    v4 = call fn1(v0)
+    v5 = iadd v3, v4
+    return v5
+block2:
+    return v0
+}}
+"
+    )
+}
+
+/// Two functions that call each other, and each a leaf of its own.
+fn pair(name: &str, leaves: [&str; 2]) -> String {
+    let [a, b] = ["a", "b"].map(|one| format!("{name}_{one}"));
+    steps(&a, &b, leaves[0]) + &steps(&b, &a, leaves[1])
+}
+
+/// Defines programs one after the other and checks what functions return, merged and unmerged.
+fn in_turn(programs: &[String], called: &[&str]) -> MergingModule<JITModule> {
+    let options =
+        [Some(0), None].map(|merge_limit| ModuleOptions { merge_limit, ..insignificant() });
+    let [plain, merged] = options.map(|options| {
+        let mut module = MergingModule::with_options(jit(), options);
+        for program in programs {
+            define_all(&mut module, program);
+            module.finalize_definitions().unwrap();
+        }
+        module
+    });
+    for name in called {
+        for argument in 0..6 {
+            let [plain, merged] = [&plain, &merged].map(|module| call(module, name, argument));
+            assert_eq!(merged, plain, "{name}({argument})");
+        }
+    }
+    merged
+}
+
+/// What a cycle calls outside of itself was of the same flush, and nobody had looked whether it is what the emitted one calls.
+#[test]
+fn a_cycle_is_merged_into_one_that_calls_the_same_beside_it() {
+    let leaf = |name: &str, k: i64| plus("local", name, k);
+    let programs = [
+        leaf("f", 5) + &leaf("g", 6) + &pair("p", ["f", "g"]),
+        leaf("f2", 5) + &leaf("g2", 6) + &pair("equal", ["f2", "g2"]),
+        // Functions that were emitted, too, in another place; and one that was not.
+        leaf("f3", 5) + &leaf("g3", 6) + &pair("other", ["f3", "f3"]),
+        leaf("f4", 5) + &leaf("g4", 6) + &pair("turned", ["g4", "f4"]),
+        leaf("f5", 5) + &leaf("h", 7) + &pair("new", ["f5", "h"]),
+        // Of the same flush, and of earlier ones.
+        leaf("f6", 5) + &pair("mixed", ["f6", "g"]),
+    ];
+    let called =
+        ["p_a", "p_b", "equal_a", "equal_b", "other_a", "turned_a", "turned_b", "new_a", "mixed_a"];
+    let module = in_turn(&programs, &called);
+    let body = |name: &str| module.body_of(id(&module, name));
+    assert_eq!((body("equal_a"), body("equal_b")), (body("p_a"), body("p_b")));
+    assert_eq!((body("turned_a"), body("turned_b")), (body("p_b"), body("p_a")));
+    assert_eq!((body("mixed_a"), body("mixed_b")), (body("p_a"), body("p_b")));
+    for name in ["other_a", "new_a", "new_b"] {
+        assert!(body(name) != body("p_a") && body(name) != body("p_b"), "{name}");
+    }
+}
+
+/// A function that calls itself is walked in step with a function that calls another one, which is like it: it must equal
+/// both of them, and equals the first only.
+#[test]
+fn a_function_equals_all_that_it_meets_in_a_cycle() {
+    for turned in [false, true] {
+        let leaves = if turned { ["g", "f"] } else { ["f", "g"] };
+        let programs = [
+            plus("local", "f", 5) + &plus("local", "g", 6) + &pair("p", leaves),
+            steps("itself", "itself", "f"),
+            steps("other", "other", "g") + &pair("again", ["f", "f"]),
+        ];
+        let module = in_turn(&programs, &["p_a", "p_b", "itself", "other", "again_a", "again_b"]);
+        let body = |name: &str| module.body_of(id(&module, name));
+        for name in ["itself", "other"] {
+            assert_eq!(body(name), id(&module, name));
+        }
+        assert_eq!([body("again_a"), body("again_b")], [body("itself"); 2]);
+    }
+}
+
+/// What calls, or takes the address of, a function that is not defined yet equals what does so when it is.
+#[test]
+fn users_of_what_was_not_defined_are_found_when_it_is() {
+    for taken in [false, true] {
+        for functions in [Addresses::Significant, Addresses::Insignificant] {
+            let user = |name: &str| match taken {
+                false => calls("export", name, "x"),
+                true => through_address(name, "x"),
+            };
+            let options = ModuleOptions { functions, ..insignificant() };
+            let mut module = MergingModule::with_options(jit(), options);
+            let x = plus("local", "x", 5);
+            declare_all(&mut module, &x);
+            define_all(&mut module, &user("early"));
+            module.flush().unwrap();
+            define_all(&mut module, &x);
+            module.finalize_definitions().unwrap();
+            define_all(&mut module, &user("late"));
+            module.finalize_definitions().unwrap();
+            assert_eq!(module.body_of(id(&module, "late")), id(&module, "early"), "{taken}");
+            assert_eq!(call(&module, "early", 2), call(&module, "late", 2));
+        }
+    }
+}
+
+/// A function that calls another one by its address.
+fn through_address(name: &str, of: &str) -> String {
+    format!(
+        "export function %{name}(i64) -> i64 system_v {{
+    sig0 = (i64) -> i64 system_v
+    fn0 = %{of} sig0
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = call_indirect sig0, v1(v0)
+    return v2
+}}
+"
+    )
+}

@@ -1,0 +1,251 @@
+//! Where code and data are found: addresses that bytes hold, and alignments of what merging makes.
+
+#![allow(unsafe_code, reason = "addresses are read from compiled code")]
+
+use crate::over_time::{filling, for_size, linked, unmerged};
+use crate::support::*;
+use cranelift_codegen::binemit::Reloc;
+use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
+use cranelift_module::{DataId, FuncOrDataId, Linkage, Module, ModuleReloc};
+
+/// Functions that an earlier flush eliminated, and code that holds their addresses and comes as bytes: of equal
+/// functions these were the same.
+#[test]
+fn addresses_that_bytes_hold_later_are_their_own() {
+    let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
+    let mut module =
+        MergingModule::with_options(jit(), ModuleOptions { back_end: BackEnd::Jit, ..options });
+    define_all(&mut module, &(plus("local", "f", 5) + &plus("local", "g", 5)));
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().redirects, 1);
+    let raw = declare(&mut module, "raw", Linkage::Export, "() -> i64 system_v");
+    let relocs = ["f", "g"].into_iter().zip([8, 16]).map(|(name, offset)| ModuleReloc {
+        offset,
+        kind: Reloc::Abs8,
+        name: id(&module, name).into(),
+        addend: 0,
+    });
+    let relocs: Vec<ModuleReloc> = relocs.collect();
+    module.define_function_bytes(raw, 8, &[0xc3; 24], &relocs).unwrap();
+    module.finalize_definitions().unwrap();
+    let code = module.get_finalized_function(raw).cast::<*const u8>();
+    // SAFETY: 24 bytes were defined at a multiple of 8.
+    let [f, g] = [1, 2].map(|at| unsafe { code.add(at).read() });
+    assert_ne!(f, g);
+    for (name, address) in [("f", f), ("g", g)] {
+        assert_eq!(address, module.get_finalized_function(id(&module, name)), "{name}");
+        assert_eq!(call_at(address, 2), 49, "{name}");
+    }
+}
+
+/// A function of so many parameters that no register is left for what its thunk passes.
+fn takes_six(linkage: &str, name: &str, k: i64) -> String {
+    format!(
+        "{linkage} function %{name}(i64, i64, i64, i64, i64, i64) -> i64 system_v {{
+block0(v0: i64, v100: i64, v101: i64, v102: i64, v103: i64, v104: i64):
+    v105 = iadd v100, v101
+    v106 = isub v102, v103
+    v107 = bxor v105, v106
+    v108 = iadd v107, v104
+    v1 = iconst.i64 {k}
+    v2 = iadd v108, v1
+    v3 = imul v2, v0
+{}    return v39
+}}
+",
+        filling(4, 39)
+    )
+}
+
+/// In machine code that is the same for all, what passes something is a thunk that calls; it had no alignment but that of
+/// any function. Now and when the function was eliminated before.
+#[test]
+fn thunks_that_call_have_the_alignment_that_was_asked_for() {
+    for late in [false, true] {
+        let mut module = MergingModule::with_options(object(), for_size(BackEnd::Object));
+        let linkage = if late { "local" } else { "export" };
+        for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
+            define_all(&mut module, &takes_six(linkage, name, at as i64));
+            // Something of another size comes before each.
+            let before = format!("before_{name}");
+            define_all(&mut module, &plus("export", &before, at as i64));
+            let before = id(&module, &before);
+            module.attributes(before).no_merge = true;
+            let function = id(&module, name);
+            module.attributes(function).alignment = 256;
+        }
+        module.flush().unwrap();
+        let outcome = |module: &MergingModule<_>, name: &str| {
+            module.outcome(id(module, name)).map(|(outcome, _)| outcome).unwrap()
+        };
+        assert_eq!(module.stats().shared_bodies, 1);
+        if late {
+            assert!(matches!(outcome(&module, "b"), Disposition::Redirect { .. }));
+            for name in ["a", "b", "c"] {
+                let takes = address("export", &format!("takes_{name}"), name);
+                let own = "(i64, i64, i64, i64, i64, i64) -> i64";
+                define_all(&mut module, &takes.replace("(i64) -> i64", own));
+            }
+            module.flush().unwrap();
+        }
+        assert!(matches!(outcome(&module, "b"), Disposition::Thunk { .. }));
+        let product = module.finish().unwrap();
+        for name in ["a", "b", "c"] {
+            assert_eq!(place(&product, name).1 % 256, 0, "{name}, late: {late}");
+        }
+    }
+}
+
+fn data_id(module: &dyn Module, name: &str) -> DataId {
+    match module.get_name(name) {
+        Some(FuncOrDataId::Data(id)) => id,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// A function that returns the address of a data object.
+fn address_of_data(name: &str, of: &str) -> String {
+    format!(
+        "export function %{name}(i64) -> i64 system_v {{
+    gv0 = symbol %{of}
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    return v1
+}}
+"
+    )
+}
+
+/// A function that refers to an object that is aligned was merged into one that refers to its equal, which stays because it
+/// is pinned and is not. The one may be anything.
+#[test]
+fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
+    for [pinned, aligned] in [["d", "e"], ["e", "d"]] {
+        let options = ModuleOptions { back_end: BackEnd::Jit, ..insignificant() };
+        let mut module = MergingModule::with_options(jit(), options);
+        for name in ["d", "e"] {
+            // Something of another size comes before each.
+            let before = format!("before_{name}");
+            let before = module.declare_data(&before, Linkage::Local, false, false).unwrap();
+            module.data_attributes(before).addresses = Addresses::Significant;
+            let description = bytes(&mut module, &[9], &[]);
+            module.define_data(before, &description).unwrap();
+            let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
+            module.data_attributes(data).pinned = name == pinned;
+            let mut description = bytes(&mut module, &[1, 2, 3], &[]);
+            if name == aligned {
+                description.set_align(256);
+            }
+            module.define_data(data, &description).unwrap();
+        }
+        define_all(
+            &mut module,
+            &(address_of_data("user_d", "d") + &address_of_data("user_e", "e")),
+        );
+        module.finalize_definitions().unwrap();
+        let (own, other) = (format!("user_{aligned}"), format!("user_{pinned}"));
+        assert_eq!(module.body_of(id(&module, &own)), module.body_of(id(&module, &other)));
+        assert_eq!(call(&module, &own, 0) % 256, 0, "{pinned} is pinned");
+        let at = module.get_finalized_data(data_id(&module, aligned)).0;
+        assert_eq!(at as usize % 256, 0, "{pinned} is pinned");
+    }
+}
+
+/// Later functions, and tables, that refer to an object that an earlier flush eliminated: to the one that took its place,
+/// which is aligned for both.
+#[test]
+fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
+    for back_end in [BackEnd::Jit, BackEnd::Object] {
+        let options = ModuleOptions { back_end, ..insignificant() };
+        let define = |module: &mut dyn Module, flush: usize| match flush {
+            0 => {
+                for name in ["d", "e", "f"] {
+                    let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
+                    let mut description = bytes(module, &[1, 2, 3, 4, 5, 6, 7, 8], &[]);
+                    if name == "e" {
+                        description.set_align(256);
+                    }
+                    module.define_data(data, &description).unwrap();
+                }
+            }
+            1 => {
+                // Through tables as well.
+                table(module, "t1", &["d"]);
+                table(module, "t2", &["e"]);
+                define_all(module, &(address_of_data("u", "e") + &address_of_data("v", "f")));
+                define_all(module, &(address_of_data("w", "t1") + &address_of_data("x", "t2")));
+            }
+            _ => define_all(module, &address_of_data("y", "d")),
+        };
+        if back_end == BackEnd::Jit {
+            let mut module = MergingModule::with_options(jit(), options);
+            for flush in 0..3 {
+                define(&mut module, flush);
+                module.finalize_definitions().unwrap();
+            }
+            // Two of the objects, and a table.
+            assert_eq!(module.stats().merged_data_objects, 3);
+            let place = call(&module, "u", 0);
+            assert_eq!(place % 256, 0);
+            assert_eq!(["v", "y"].map(|name| call(&module, name, 0)), [place; 2]);
+            let tables = ["w", "x"].map(|name| call(&module, name, 0) as *const i64);
+            // SAFETY: each is the address of a pointer.
+            assert_eq!(tables.map(|table| unsafe { table.read() }), [place; 2]);
+            for name in ["v", "y"] {
+                assert_eq!(module.body_of(id(&module, name)), id(&module, "u"), "{name}");
+            }
+            continue;
+        }
+        let main = "#include <stdio.h>\nlong *u(void), *v(void), **w(void), **x(void), *y(void);
+            int main(void) {
+                printf(\"%lx %lx %lx %lx %lx\\n\", *u(), *v(), **w(), **x(), *y());
+                return (long)u() % 256;
+            }";
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            for flush in 0..3 {
+                define(&mut module, flush);
+                module.flush().unwrap();
+            }
+            linked(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed[0], printed[1]);
+    }
+}
+
+/// Code that comes as bytes takes the address of a function that an earlier flush eliminated, and whose body takes an extra
+/// argument: it found the body.
+#[test]
+fn an_address_in_bytes_is_that_of_the_function_and_not_of_a_body_with_extra_arguments() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let main = "#include <stdio.h>\nlong (*t(void))(long), d(long);
+        int main(void) { printf(\"%ld %ld\\n\", t()(7), d(7)); }";
+    for flushes in [0, 1] {
+        let options = for_size(BackEnd::Object);
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            let mixes = crate::over_time::mixes;
+            define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
+            define_all(&mut module, &calls("export", "d", "a"));
+            if flushes > 0 {
+                module.flush().unwrap();
+                let merges = options.merge_limit.is_none();
+                assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
+            }
+            // lea rax, [rip + b]; ret
+            let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
+            let reloc = ModuleReloc {
+                offset: 3,
+                kind: Reloc::X86PCRel4,
+                name: id(&module, "b").into(),
+                addend: -4,
+            };
+            let code = [0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc3];
+            module.define_function_bytes(t, 16, &code, &[reloc]).unwrap();
+            linked(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed[0], printed[1], "{flushes}");
+    }
+}
