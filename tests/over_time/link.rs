@@ -77,6 +77,9 @@ impl Linker {
                 (Ok(()), None) => unreachable!("there are objects or a finding"),
             }
         }
+        if numbers.is_empty() {
+            return findings;
+        }
         let linked: Vec<(&str, &Program)> =
             numbers.iter().map(|(number, prefix)| (prefix.as_str(), programs[*number])).collect();
         self.workshop.write("main.c", main_of(&linked, image));

@@ -55,7 +55,10 @@ impl Drawn {
                                 *callee = function_of(copied(Part::Function(*callee)));
                             }
                             Hole::Data(data) => *data = data_of(copied(Part::Data(*data))),
-                            Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => {}
+                            Hole::Constant(_)
+                            | Hole::Float(_)
+                            | Hole::Offset(..)
+                            | Hole::Item(..) => {}
                         }
                     }
                     let other = self.facts(u)?;
