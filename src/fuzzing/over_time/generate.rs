@@ -437,7 +437,7 @@ impl Drawn {
             };
             self.program.functions.push(function);
             self.program.flushes[flushes[copy]].defined.push(Part::Function(start + copy));
-            if flushes[copy] + 1 < self.style.flushes && u.ratio(1, 10)? {
+            if flushes[copy] + 1 < self.style.flushes && u.ratio(1, 7)? {
                 self.widen(Part::Function(start + copy), flushes[copy] + 1, u)?;
             }
         }

@@ -3,7 +3,7 @@
 use super::define::{Definer, parse, say};
 use super::program::{Call, Part, Program};
 use super::statistics::Statistics;
-use super::{Finding, Host, Run, misaligned};
+use super::{Finding, Host, Run, check_alignment};
 use crate::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_jit::JITModule;
 
@@ -123,9 +123,17 @@ fn run(
         };
         let defined = program.flushes[..=flush].iter().flat_map(|flush| &flush.defined);
         for &part in defined {
-            if let Part::Function(function) = part {
-                misaligned(program, function, merged(function))?;
-            }
+            let place = match part {
+                Part::Function(function) => merged(function),
+                Part::Data(data) => {
+                    let id = merging.ids.data(data);
+                    match program.any_back_end {
+                        true => merging.module.inner().get_finalized_data(id).0,
+                        false => merging.module.get_finalized_data(id).0,
+                    }
+                }
+            };
+            check_alignment(program, part, place)?;
         }
         let results = host.run(&runs(&merged));
         for (at, call) in calls.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::define::{Definer, data_attributes, define_aligned, function_attribute
 use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
 use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
-use super::{Finding, Host, Run, misaligned};
+use super::{Finding, Host, Run, check_alignment};
 use crate::{
     Argument, Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc,
     Disposition, Emitted, FunctionIndex, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
@@ -111,7 +111,7 @@ fn run(
         };
         for (call, id) in &calls {
             let code = embedder.module.get_finalized_function(*id);
-            misaligned(program, call.function, code)?;
+            check_alignment(program, Part::Function(call.function), code)?;
         }
         let (expected, results) = (host.run(&runs(false)), host.run(&runs(true)));
         assert_eq!(expected.len(), calls.len(), "the plain program does not end");

@@ -80,13 +80,13 @@ pub fn buffer() -> [u8; BUFFER] {
     core::array::from_fn(|at| (at * 37 + 11) as u8)
 }
 
-/// Nothing, or that the code of a function is not at a multiple of what it must be at.
-fn misaligned(program: &Program, function: usize, code: *const u8) -> Result<(), Finding> {
-    let alignment = program.alignment(Part::Function(function));
-    match (code as usize).is_multiple_of(alignment as usize) {
+/// Nothing, or that a part of a program is not at a multiple of what it must be at.
+fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {
+    let alignment = program.alignment(part);
+    match (place as usize).is_multiple_of(alignment as usize) {
         true => Ok(()),
         false => Err(Finding::new(format!(
-            "function {function} is at {code:?}, which is no multiple of {alignment}"
+            "the place of {part:?} is {place:?}, which is no multiple of {alignment}"
         ))),
     }
 }
