@@ -615,3 +615,27 @@ fn what_stands_for_several_refers_to_nothing_that_is_interposed() {
         }
     }
 }
+
+/// The address of a preemptible function was that of an equal one, by the name that nothing can take the place of, if
+/// what takes the address may come to stand for others.
+#[test]
+fn the_address_of_a_preemptible_function_is_that_of_what_takes_its_place() {
+    let main = "#include <stdio.h>\nlong d(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", d(7)); }";
+    let program = plus("preemptible", "f", 5) + &plus("hidden", "g", 5) + &calls_address("d", "f");
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    for flushed in [false, true] {
+        let mut merged = 0;
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &program);
+            if flushed {
+                module.flush().unwrap();
+                merged += module.stats().merged();
+            }
+            interposed(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed[0], printed[1], "flushed: {flushed}");
+        assert!(merged > 0 || !flushed, "nothing is shown");
+    }
+}
