@@ -247,8 +247,18 @@ impl<M: Module> MergingModule<M> {
         let address = |name: &UserExternalName| {
             self.addressed(name, Referrer::Several).or_else(|| self.near_name(name))
         };
-        let told = &self.functions[FuncId::from_u32(name.index)].told;
-        told.iter().map(|told| told.redirected(&address)).collect()
+        let callee = |name: &UserExternalName| {
+            self.addressed(name, Referrer::Several).or_else(|| {
+                let function = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
+                self.local_names.get(&function).copied().map(symbol)
+            })
+        };
+        let FunctionState { told, only_called, .. } = &self.functions[FuncId::from_u32(name.index)];
+        let redirected = |(at, told): (usize, &Argument)| match only_called.get(at) {
+            Some(true) => told.redirected(&callee),
+            Some(false) | None => told.redirected(&address),
+        };
+        told.iter().enumerate().map(redirected).collect()
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its

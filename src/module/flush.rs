@@ -369,33 +369,15 @@ impl<M: Module> MergingModule<M> {
             };
         }
         if back_end == BackEnd::Object {
+            self.find_passed_callees(pending, unit);
             for (function, _) in &unit.functions {
-                let told = self.functions[*function].told.clone();
-                self.name_passed_functions(&told, flush)?;
+                self.name_passed_functions(*function, flush)?;
             }
         }
         if self.audits() {
             for (index, (function, _)) in unit.functions.iter().enumerate() {
                 let func = pending.func(unit, FunctionIndex::new(index));
                 self.audited(&symbol(*function), self.check_told(&symbol(*function), func))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Functions whose near addresses are passed as extra arguments get names that stay near if the functions are
-    /// exported later: their callers needed no more than a call.
-    fn name_passed_functions(&mut self, told: &[Argument], flush: Flush) -> ModuleResult<()> {
-        use cranelift_module::Linkage::{Hidden, Local};
-        for argument in told.iter().filter(|argument| argument.is_near()) {
-            let Some(UserExternalName { namespace: 0, index }) = argument.symbol() else {
-                continue;
-            };
-            let function = FuncId::from_u32(*index);
-            let linkage = self.inner.declarations().get_function_decl(function).linkage;
-            let FunctionState { defined, became, .. } = self.functions[function];
-            if matches!(linkage, Local | Hidden) && defined && !became.has_no_code() {
-                self.give_local_name(function, flush)?;
             }
         }
         Ok(())
@@ -529,7 +511,7 @@ impl<M: Module> MergingModule<M> {
     /// In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says:
     /// calls that were to another function must not go through it. Until the last flush, what is not
     /// exported yet may be later.
-    fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
+    pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(body);
         let named = declaration.name.is_some();
         if !self.can_be_interposed(named, declaration.linkage, flush)

@@ -9,6 +9,7 @@
 //! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
 //! * `flush` is the list of phases: plan, place, and `emit`;
 //! * `audit` looks at what is about to be emitted;
+//! * `passed` is how functions are named that are passed as extra arguments;
 //! * `options` is what is decided by the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
@@ -25,6 +26,7 @@ mod jit;
 #[cfg(feature = "object")]
 mod object;
 mod options;
+mod passed;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
@@ -99,6 +101,9 @@ struct FunctionState {
     body: PackedOption<FuncId>,
     /// What that body is told behind the function's own arguments.
     told: Vec<Argument>,
+    /// Whether each of these is only called: it stands for callees, and nobody asks for its address. Where symbols cannot
+    /// be interposed, nothing is known.
+    only_called: Vec<bool>,
     /// Why, once it was flushed.
     reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.

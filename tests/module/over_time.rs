@@ -639,3 +639,34 @@ fn the_address_of_a_preemptible_function_is_that_of_what_takes_its_place() {
         assert!(merged > 0 || !flushed, "nothing is shown");
     }
 }
+
+/// Two callers of equal functions passed the symbol of one of these to their body, which can be interposed, if that was
+/// emitted by an earlier flush; and a caller of the other one ran what took its place.
+#[test]
+fn what_is_passed_for_an_equal_callee_of_an_earlier_flush_is_not_interposed() {
+    let other = |text: String| text.replace("v2 = iadd", "v2 = bxor");
+    let later = mixes("export", "g", 1)
+        + &other(mixes("export", "k", 2))
+        + &mixes_call("export", "d", "f")
+        + &mixes_call("export", "e", "g")
+        + &mixes_call("export", "c", "k");
+    // Not `d`, which calls `f`: without merging it gets the other one.
+    let main = "#include <stdio.h>\nlong e(long), c(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld %ld\\n\", e(7), c(7)); }";
+    for functions in Addresses::ALL {
+        let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+        let mut merged = None;
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &mixes("export", "f", 1));
+            module.flush().unwrap();
+            define_all(&mut module, &later);
+            module.flush().unwrap();
+            let bodies = ["c", "e"].map(|name| module.body_of(id(&module, name)));
+            merged.get_or_insert(bodies[0] == bodies[1]);
+            interposed(module.finish().unwrap(), main)
+        });
+        assert_eq!(merged, Some(true), "nothing is shown");
+        assert_eq!(printed[0], printed[1], "{functions:?}");
+    }
+}

@@ -121,7 +121,7 @@ impl Style {
             flushes: *u.choose(&[1, 2, 2, 2, 3, 3, 4, 5])?,
             attributes: u.ratio(1, 3)?,
             forward: u.ratio(1, 4)?,
-            bytes: u.ratio(1, 5)?,
+            bytes: u.ratio(1, 4)?,
             linkage: *u.choose(&[
                 Linkages::Local,
                 Linkages::Local,
@@ -426,7 +426,7 @@ impl Drawn {
             }
             function.facts = self.facts_of(&strong, flushes[copy], u)?;
             function.attributes = self.attributes(false, u)?;
-            function.bytes = self.style.bytes && u.ratio(1, 4)?;
+            function.bytes = self.style.bytes && u.ratio(1, 3)?;
             function.linkage = match self.style.linkage {
                 Linkages::Any if u.ratio(1, 3)? => self.draw_linkage(u)?,
                 _ => linkage,
@@ -565,7 +565,7 @@ impl Drawn {
                 declared: linkage,
                 linkage,
                 attributes: self.attributes(false, u)?,
-                bytes: self.style.bytes && u.ratio(1, 4)?,
+                bytes: self.style.bytes && u.ratio(1, 3)?,
             };
             let shape = self.program.functions[function].shape.clone();
             let mut passes = self.passes(&own, &shape, u)?;
