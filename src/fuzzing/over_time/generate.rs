@@ -41,6 +41,10 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
         data_families: vec![vec![0]],
     };
     drawn.program.flushes[0].defined.push(Part::Data(0));
+    if drawn.style.data {
+        drawn.program.options.data = Addresses::Insignificant;
+        drawn.data_family(u)?;
+    }
     for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
         while u.ratio(2, 5)? && drawn.data_families.len() < 4 {
             drawn.data_family(u)?;
@@ -51,7 +55,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     if drawn.style.flushes > 1 && u.ratio(3, 4)? {
         drawn.echo(u)?;
     }
-    let Drawn { mut program, .. } = drawn;
+    let Drawn { mut program, style, .. } = drawn;
     let contracts = settle(&mut program);
     order(&mut program, u)?;
     for (function, contract) in contracts.iter().enumerate() {
@@ -64,7 +68,12 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     }
     let functions = (0..program.functions.len()).map(Part::Function);
     for part in functions.chain((0..program.data.len()).map(Part::Data)) {
-        if can_be_interposed(&program, part) && u.ratio(1, 4)? {
+        let is_drawn = match part {
+            Part::Function(_) if style.data => u.ratio(1, 16)?,
+            Part::Data(_) if style.data => u.ratio(1, 2)?,
+            Part::Function(_) | Part::Data(_) => u.ratio(1, 4)?,
+        };
+        if is_drawn && can_be_interposed(&program, part) {
             program.interposed.push(part);
         }
     }
@@ -93,6 +102,8 @@ pub(super) struct Style {
     forward: bool,
     /// Whether some functions are defined by their code.
     bytes: bool,
+    /// Whether much is about data objects that are equal and that others see.
+    pub(super) data: bool,
     linkage: Linkages,
     facts: FactsOverTime,
 }
@@ -122,6 +133,7 @@ impl Style {
             attributes: u.ratio(1, 3)?,
             forward: u.ratio(1, 4)?,
             bytes: u.ratio(1, 4)?,
+            data: u.ratio(1, 4)?,
             linkage: *u.choose(&[
                 Linkages::Local,
                 Linkages::Local,
@@ -285,8 +297,9 @@ impl Drawn {
         let (length, writable) = (u.int_in_range(1..=3)?, of.is_none() && u.ratio(1, 3)?);
         let tables = of.filter(|_| u.ratio(2, 3).unwrap_or(false));
         let mut members = Vec::new();
-        for copy in 0..u.int_in_range(1..=3)? {
-            let other = u.ratio(1, 2)?;
+        let copies = u.int_in_range(if self.style.data { 2 } else { 1 }..=3)?;
+        for copy in 0..copies {
+            let other = u.ratio(1, if self.style.data { 6 } else { 2 })?;
             let mut items = Vec::new();
             for slot in 0..length {
                 items.push(match (tables, pointed) {
@@ -307,7 +320,10 @@ impl Drawn {
                 });
             }
             let attributes = self.attributes(true, u)?;
-            let linkage = self.draw_linkage(u)?;
+            let linkage = match self.style.data && u.ratio(3, 4)? {
+                true => Linkage::Export,
+                false => self.draw_linkage(u)?,
+            };
             members.push(self.program.data.len());
             let part = Part::Data(self.program.data.len());
             self.program.data.push(Data { family, items, writable, linkage, attributes });

@@ -183,6 +183,9 @@ impl Drawn {
         u: &mut Unstructured<'_>,
     ) -> Result<Statement> {
         let value = *u.choose(&[1, 5, 0x1234, 1 << 40])?;
+        if self.style.data && u.ratio(1, 3)? {
+            return self.of_data(value, u);
+        }
         let offset = 8 * u.int_in_range(0..=4)?;
         Ok(match u.int_in_range(0..=23)? {
             0..=2 => {
