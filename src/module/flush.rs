@@ -461,6 +461,9 @@ impl<M: Module> MergingModule<M> {
         {
             let index = FunctionIndex::new(index);
             if plan.entry(index).disposition() != Disposition::Keep {
+                // What it passes is also passed by those that were merged into it before it was merged itself.
+                let told = &self.functions[*function].told;
+                used.extend(told.iter().filter_map(Argument::symbol).cloned());
                 continue;
             }
             let stands_for_others = &mut self.functions[*function].stands_for_others;

@@ -670,3 +670,45 @@ fn what_is_passed_for_an_equal_callee_of_an_earlier_flush_is_not_interposed() {
         assert_eq!(printed[0], printed[1], "{functions:?}");
     }
 }
+
+/// Of two equal data objects that both stay, functions that read them passed the address of one to their body, by a
+/// symbol that can be interposed.
+#[test]
+fn data_that_is_passed_for_an_equal_one_is_not_interposed() {
+    let reads = |name: &str, table: &str| {
+        let read =
+            reads_table(name, table).replace("load.i64 v1", "load.i64 v1\n    v3 = iadd v2, v2");
+        read.replace("    return v2\n", &format!("{}    return v19\n", filling(4, 19)))
+    };
+    for (other, own) in [("t", "e"), ("u", "d")] {
+        // Not the one that refers to what is interposed: without merging it gets the other one.
+        let main = format!(
+            "#include <stdio.h>\nlong {own}(long), c(long); long {other} = 4242;
+            int main(void) {{ printf(\"%ld %ld\\n\", {own}(7), c(7)); }}"
+        );
+        for flushed in [false, true] {
+            let mut merged = None;
+            let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
+            let printed = [options, unmerged(options)].map(|options| {
+                let mut module = MergingModule::with_options(object(), options);
+                for (name, linkage, last) in
+                    [("t", Linkage::Export, 8), ("u", Linkage::Export, 8), ("w", Linkage::Local, 9)]
+                {
+                    let id = module.declare_data(name, linkage, false, false).unwrap();
+                    let description = bytes(&mut module, &[1, 2, 3, 4, 5, 6, 7, last], &[]);
+                    module.define_data(id, &description).unwrap();
+                }
+                if flushed {
+                    module.flush().unwrap();
+                }
+                define_all(&mut module, &(reads("d", "t") + &reads("e", "u") + &reads("c", "w")));
+                module.flush().unwrap();
+                let bodies = ["c", own].map(|name| module.body_of(id(&module, name)));
+                merged.get_or_insert(bodies[0] == bodies[1]);
+                interposed(module.finish().unwrap(), &main)
+            });
+            assert_eq!(merged, Some(true), "nothing is shown");
+            assert_eq!(printed[0], printed[1], "{other}, {flushed}");
+        }
+    }
+}
