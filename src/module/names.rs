@@ -123,6 +123,9 @@ impl<M: Module> MergingModule<M> {
             let index = FunctionIndex::new(index);
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
+                // What it passes is also passed by those that were merged into it before it was merged itself.
+                let told = &self.functions[*function].told;
+                used.extend(told.iter().filter_map(Argument::symbol).cloned());
                 continue;
             }
             // Also if nothing is merged into it: a reference to it can stand for one to an equal function.

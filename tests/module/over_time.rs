@@ -646,3 +646,100 @@ fn what_is_called_before_it_is_defined_can_be_interposed() {
         }
     }
 }
+
+/// The address of a preemptible function was that of an equal one, by the name that nothing can take the place of, if
+/// what takes the address may come to stand for others.
+#[test]
+fn the_address_of_a_preemptible_function_is_that_of_what_takes_its_place() {
+    let main = "#include <stdio.h>\nlong d(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld\\n\", d(7)); }";
+    let program = plus("preemptible", "f", 5) + &plus("hidden", "g", 5) + &calls_address("d", "f");
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    for flushed in [false, true] {
+        let mut merged = 0;
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &program);
+            if flushed {
+                module.flush().unwrap();
+                merged += module.stats().merged();
+            }
+            interposed(module.finish().unwrap(), main)
+        });
+        assert_eq!(printed[0], printed[1], "flushed: {flushed}");
+        assert!(merged > 0 || !flushed, "nothing is shown");
+    }
+}
+
+/// Two callers of equal functions passed the symbol of one of these to their body, which can be interposed, if that was
+/// emitted by an earlier flush; and a caller of the other one ran what took its place.
+#[test]
+fn what_is_passed_for_an_equal_callee_of_an_earlier_flush_is_not_interposed() {
+    let other = |text: String| text.replace("v2 = iadd", "v2 = bxor");
+    let later = mixes("export", "g", 1)
+        + &other(mixes("export", "k", 2))
+        + &mixes_call("export", "d", "f")
+        + &mixes_call("export", "e", "g")
+        + &mixes_call("export", "c", "k");
+    // Not `d`, which calls `f`: without merging it gets the other one.
+    let main = "#include <stdio.h>\nlong e(long), c(long); long f(long x) { return 4242; }
+        int main(void) { printf(\"%ld %ld\\n\", e(7), c(7)); }";
+    for functions in Addresses::ALL {
+        let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+        let mut merged = None;
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &mixes("export", "f", 1));
+            module.flush().unwrap();
+            define_all(&mut module, &later);
+            module.flush().unwrap();
+            let bodies = ["c", "e"].map(|name| module.body_of(id(&module, name)));
+            merged.get_or_insert(bodies[0] == bodies[1]);
+            interposed(module.finish().unwrap(), main)
+        });
+        assert_eq!(merged, Some(true), "nothing is shown");
+        assert_eq!(printed[0], printed[1], "{functions:?}");
+    }
+}
+
+/// Of two equal data objects that both stay, functions that read them passed the address of one to their body, by a
+/// symbol that can be interposed.
+#[test]
+fn data_that_is_passed_for_an_equal_one_is_not_interposed() {
+    let reads = |name: &str, table: &str| {
+        let read =
+            reads_table(name, table).replace("load.i64 v1", "load.i64 v1\n    v3 = iadd v2, v2");
+        read.replace("    return v2\n", &format!("{}    return v19\n", filling(4, 19)))
+    };
+    for (other, own) in [("t", "e"), ("u", "d")] {
+        // Not the one that refers to what is interposed: without merging it gets the other one.
+        let main = format!(
+            "#include <stdio.h>\nlong {own}(long), c(long); long {other} = 4242;
+            int main(void) {{ printf(\"%ld %ld\\n\", {own}(7), c(7)); }}"
+        );
+        for flushed in [false, true] {
+            let mut merged = None;
+            let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
+            let printed = [options, unmerged(options)].map(|options| {
+                let mut module = MergingModule::with_options(object(), options);
+                for (name, linkage, last) in
+                    [("t", Linkage::Export, 8), ("u", Linkage::Export, 8), ("w", Linkage::Local, 9)]
+                {
+                    let id = module.declare_data(name, linkage, false, false).unwrap();
+                    let description = bytes(&mut module, &[1, 2, 3, 4, 5, 6, 7, last], &[]);
+                    module.define_data(id, &description).unwrap();
+                }
+                if flushed {
+                    module.flush().unwrap();
+                }
+                define_all(&mut module, &(reads("d", "t") + &reads("e", "u") + &reads("c", "w")));
+                module.flush().unwrap();
+                let bodies = ["c", own].map(|name| module.body_of(id(&module, name)));
+                merged.get_or_insert(bodies[0] == bodies[1]);
+                interposed(module.finish().unwrap(), &main)
+            });
+            assert_eq!(merged, Some(true), "nothing is shown");
+            assert_eq!(printed[0], printed[1], "{other}, {flushed}");
+        }
+    }
+}

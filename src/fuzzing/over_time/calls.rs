@@ -1,8 +1,7 @@
 //! The order of definitions, and the calls from outside.
 
 use super::contract::Contract;
-use super::program::{AREA, Address, Call, Program, Statement};
-use crate::Addresses;
+use super::program::{AREA, Call, Program, Statement};
 use arbitrary::{Result, Unstructured};
 
 /// Takes out comparisons of addresses that do not matter, puts definitions into an order, and says when the
@@ -25,17 +24,12 @@ pub fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
 
 /// Takes out comparisons of addresses of which merging may change the result.
 fn forget_comparisons(program: &mut Program) {
-    let significant: Vec<bool> = program
-        .functions
-        .iter()
-        .map(|function| function.attributes.addresses == Addresses::Significant)
-        .collect();
+    let all = program.clone();
     for function in &mut program.functions {
         function.statements.retain(|statement| match statement {
-            Statement::Compare(addresses) => addresses.iter().all(|address| match address {
-                Address::Code(function) => significant[*function],
-                Address::Slot { .. } => true,
-            }),
+            Statement::Compare(addresses) => {
+                addresses.iter().all(|address| all.has_own_address(all.part_at(*address)))
+            }
             _ => true,
         });
     }

@@ -51,8 +51,9 @@ impl Contract {
                 | Statement::Extra(_)
                 | Statement::Slot { .. }
                 | Statement::Number { .. }
-                | Statement::Through { .. }
+                | Statement::Through(_)
                 | Statement::Compare(_)
+                | Statement::Misaligned(_)
                 | Statement::Switch(_)
                 | Statement::Call { .. } => {}
             }

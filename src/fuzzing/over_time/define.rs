@@ -5,8 +5,11 @@ use super::text::{self, DATA, FUNCTION};
 use crate::fuzzing::support::parse_one;
 use crate::{DataAttributes, MergingModule};
 use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
-use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, ModuleResult};
+use cranelift_module::{
+    DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleResult,
+};
 
 /// Tells a merging module what the program says of a part.
 pub fn say<M: Module>(module: &mut MergingModule<M>, program: &Program, part: Part, ids: &Ids) {
@@ -100,6 +103,40 @@ pub fn name(prefix: &str, part: Part) -> String {
     }
 }
 
+/// Defines a function at a multiple of `alignment`.
+///
+/// # Errors
+///
+/// What the module says.
+pub fn define_aligned(
+    module: &mut impl Module,
+    id: FuncId,
+    context: &mut Context,
+    alignment: u32,
+) -> ModuleResult<()> {
+    match alignment {
+        1 => module.define_function(id, context),
+        _ => define_bytes(module, id, context, alignment),
+    }
+}
+
+/// Defines a function by its code.
+fn define_bytes(
+    module: &mut impl Module,
+    id: FuncId,
+    context: &mut Context,
+    alignment: u32,
+) -> ModuleResult<()> {
+    let minimum = module.isa().function_alignment().minimum;
+    context.compile(module.isa(), &mut ControlPlane::default()).map_err(|error| error.inner)?;
+    let code = context.compiled_code().expect("was compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> =
+        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect();
+    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
+    module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
+}
+
 /// Parsed functions of a program, by number.
 pub fn parse(program: &Program) -> Vec<ir::Function> {
     (0..program.functions.len()).map(|number| parse_one(&text::function(program, number))).collect()
@@ -114,6 +151,8 @@ pub struct Definer<'a, M> {
     program: &'a Program,
     bodies: &'a [ir::Function],
     prefix: &'a str,
+    /// Whether functions get their alignments here, because nobody else knows them.
+    aligns: bool,
 }
 
 impl<'a, M: Module> Definer<'a, M> {
@@ -124,7 +163,17 @@ impl<'a, M: Module> Definer<'a, M> {
         bodies: &'a [ir::Function],
         prefix: &'a str,
     ) -> Self {
-        Definer { module, ids: Ids::new(program), program, bodies, prefix }
+        Definer { module, ids: Ids::new(program), program, bodies, prefix, aligns: false }
+    }
+
+    /// The same for a module to which nobody can say how functions are aligned, except by their code.
+    pub fn plain(
+        module: M,
+        program: &'a Program,
+        bodies: &'a [ir::Function],
+        prefix: &'a str,
+    ) -> Self {
+        Definer { aligns: true, ..Definer::new(module, program, bodies, prefix) }
     }
 
     /// Declares something, with the linkage of its declaration or of its definition.
@@ -206,7 +255,13 @@ impl<'a, M: Module> Definer<'a, M> {
             };
             func.params.reset_user_func_name(reference, UserExternalName { namespace, index });
         }
-        self.module.define_function(id, &mut Context::for_function(func))
+        let mut context = Context::for_function(func);
+        let alignment = self.program.alignment(Part::Function(function));
+        match self.program.functions[function].bytes {
+            true => define_bytes(&mut self.module, id, &mut context, alignment),
+            false if self.aligns => define_aligned(&mut self.module, id, &mut context, alignment),
+            false => self.module.define_function(id, &mut context),
+        }
     }
 
     fn description(&mut self, data: usize) -> DataDescription {

@@ -44,6 +44,7 @@ impl Drawn {
             Part::Function(_) => unreachable!("a data object has another one as its copy"),
         };
         let (changes, facts) = (u.ratio(1, 3)?, u.int_in_range(0..=3)?);
+        let aligns = u.ratio(1, 4)?;
         for &(_, copy) in &copies {
             match copy {
                 Part::Function(number) => {
@@ -55,7 +56,10 @@ impl Drawn {
                                 *callee = function_of(copied(Part::Function(*callee)));
                             }
                             Hole::Data(data) => *data = data_of(copied(Part::Data(*data))),
-                            Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => {}
+                            Hole::Constant(_)
+                            | Hole::Float(_)
+                            | Hole::Offset(..)
+                            | Hole::Item(..) => {}
                         }
                     }
                     let other = self.facts(u)?;
@@ -65,8 +69,14 @@ impl Drawn {
                         _ => self.program.functions[number].facts,
                     };
                     self.program.functions[number].facts = facts;
+                    if aligns && u.arbitrary()? {
+                        self.program.functions[number].attributes.alignment = 64;
+                    }
                 }
                 Part::Data(number) => {
+                    if aligns && u.arbitrary()? {
+                        self.program.data[number].attributes.alignment = 64;
+                    }
                     for item in &mut self.program.data[number].items {
                         match item {
                             Item::Number(_) => {}

@@ -7,10 +7,10 @@
 //! merge: the policies only see to it that much does.
 
 use super::calls::{call, order};
-use super::contract::{fits, settle};
+use super::contract::settle;
 use super::program::{
-    AREA, Address, Argument, Attributes, Callee, Data, End, Extra, Facts, Flush, Function, Hole,
-    Item, MOST_EXTRAS, Operation, Part, Passes, Pointer, Program, Shape, Statement,
+    AREA, Attributes, Callee, Data, End, Facts, Flush, Function, Hole, Item, Part, Pointer,
+    Program, Shape, Statement,
 };
 use crate::fuzzing::recipes::similar;
 use crate::{Addresses, Callees, Mode, ModuleOptions, Policy, Similar};
@@ -34,14 +34,19 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
             flushes: vec![Flush::default(); style.flushes],
             calls: Vec::new(),
             interposed: Vec::new(),
+            any_back_end: u.ratio(1, 8)?,
         },
         style,
         families: Vec::new(),
         data_families: vec![vec![0]],
     };
     drawn.program.flushes[0].defined.push(Part::Data(0));
+    if drawn.style.data {
+        drawn.program.options.data = Addresses::Insignificant;
+        drawn.data_family(u)?;
+    }
     for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
-        while u.ratio(1, 3)? && drawn.data_families.len() < 4 {
+        while u.ratio(2, 5)? && drawn.data_families.len() < 4 {
             drawn.data_family(u)?;
         }
         drawn.family(u)?;
@@ -50,7 +55,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     if drawn.style.flushes > 1 && u.ratio(3, 4)? {
         drawn.echo(u)?;
     }
-    let Drawn { mut program, .. } = drawn;
+    let Drawn { mut program, style, .. } = drawn;
     let contracts = settle(&mut program);
     order(&mut program, u)?;
     for (function, contract) in contracts.iter().enumerate() {
@@ -61,16 +66,31 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
             }
         }
     }
-    let can_be_interposed = |program: &Program, function: usize| {
-        matches!(program.linkage(Part::Function(function)), Linkage::Export | Linkage::Preemptible)
-            && !program.functions[function].shape.tail
-    };
-    for function in 0..program.functions.len() {
-        if can_be_interposed(&program, function) && u.ratio(1, 4)? {
-            program.interposed.push(function);
+    let functions = (0..program.functions.len()).map(Part::Function);
+    for part in functions.chain((0..program.data.len()).map(Part::Data)) {
+        let is_drawn = match part {
+            Part::Function(_) if style.data => u.ratio(1, 16)?,
+            Part::Data(_) if style.data => u.ratio(1, 2)?,
+            Part::Function(_) | Part::Data(_) => u.ratio(1, 4)?,
+        };
+        if is_drawn && can_be_interposed(&program, part) {
+            program.interposed.push(part);
         }
     }
     Ok(program)
+}
+
+/// Whether a program in C can define something in its place. It has no functions for tail calls.
+fn can_be_interposed(program: &Program, part: Part) -> bool {
+    let is_tail = |function: usize| program.functions[function].shape.tail;
+    matches!(program.linkage(part), Linkage::Export | Linkage::Preemptible)
+        && match part {
+            Part::Function(function) => !is_tail(function),
+            Part::Data(data) => program.data[data].items.iter().all(|item| match *item {
+                Item::Function(function) => !is_tail(function),
+                Item::Number(_) | Item::Data { .. } => true,
+            }),
+        }
 }
 
 /// What is the same for all parts of a program.
@@ -80,6 +100,10 @@ pub(super) struct Style {
     attributes: bool,
     /// Whether what comes later is referred to.
     forward: bool,
+    /// Whether some functions are defined by their code.
+    bytes: bool,
+    /// Whether much is about data objects that are equal and that others see.
+    pub(super) data: bool,
     linkage: Linkages,
     facts: FactsOverTime,
 }
@@ -108,6 +132,8 @@ impl Style {
             flushes: *u.choose(&[1, 2, 2, 2, 3, 3, 4, 5])?,
             attributes: u.ratio(1, 3)?,
             forward: u.ratio(1, 4)?,
+            bytes: u.ratio(1, 4)?,
+            data: u.ratio(1, 4)?,
             linkage: *u.choose(&[
                 Linkages::Local,
                 Linkages::Local,
@@ -172,9 +198,11 @@ fn frozen() -> Data {
 
 /// Whom a hole for a function names in the copy of a number.
 #[derive(Clone, Copy)]
-enum Choice {
+pub(super) enum Choice {
     /// A function of a family.
     Of(usize),
+    /// The one behind it.
+    Next(usize),
     /// The function itself.
     Itself,
     /// The one before it or behind it.
@@ -191,8 +219,8 @@ enum Variation {
     Few(usize),
     /// In one hole.
     One(usize),
-    /// One copy in one hole.
-    OneOfAll { copy: usize, hole: usize },
+    /// One copy in one hole, and perhaps another one in another one.
+    OneOfAll([(usize, usize); 2]),
     /// Each hole for itself.
     Random(usize),
 }
@@ -201,16 +229,16 @@ pub(super) struct Drawn {
     pub(super) program: Program,
     pub(super) style: Style,
     /// Functions, by family.
-    families: Vec<Vec<usize>>,
+    pub(super) families: Vec<Vec<usize>>,
     /// Data objects, by family.
-    data_families: Vec<Vec<usize>>,
+    pub(super) data_families: Vec<Vec<usize>>,
 }
 
 /// Another constant for each number. Some need more bytes than others.
 const STEPS: [i64; 8] = [0, 1, 2, -1, 0x101, 1 << 33, -77, 0x7fff_ffff];
 
 impl Drawn {
-    fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
+    pub(super) fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
         let ModuleOptions { functions, data: objects, .. } = &self.program.options;
         let addresses = if data { *objects } else { *functions };
         let mut attributes = Attributes {
@@ -269,8 +297,9 @@ impl Drawn {
         let (length, writable) = (u.int_in_range(1..=3)?, of.is_none() && u.ratio(1, 3)?);
         let tables = of.filter(|_| u.ratio(2, 3).unwrap_or(false));
         let mut members = Vec::new();
-        for copy in 0..u.int_in_range(1..=3)? {
-            let other = u.ratio(1, 2)?;
+        let copies = u.int_in_range(if self.style.data { 2 } else { 1 }..=3)?;
+        for copy in 0..copies {
+            let other = u.ratio(1, if self.style.data { 6 } else { 2 })?;
             let mut items = Vec::new();
             for slot in 0..length {
                 items.push(match (tables, pointed) {
@@ -291,7 +320,10 @@ impl Drawn {
                 });
             }
             let attributes = self.attributes(true, u)?;
-            let linkage = self.draw_linkage(u)?;
+            let linkage = match self.style.data && u.ratio(3, 4)? {
+                true => Linkage::Export,
+                false => self.draw_linkage(u)?,
+            };
             members.push(self.program.data.len());
             let part = Part::Data(self.program.data.len());
             self.program.data.push(Data { family, items, writable, linkage, attributes });
@@ -300,6 +332,9 @@ impl Drawn {
                 false => 0,
             };
             self.program.flushes[flush].defined.push(part);
+            if flush + 1 < self.style.flushes && u.ratio(1, 8)? {
+                self.widen(part, flush + 1, u)?;
+            }
         }
         self.data_families.push(members);
         Ok(())
@@ -309,7 +344,7 @@ impl Drawn {
     fn family(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let mut choices = Vec::new();
         let first = self.function(&mut choices, u)?;
-        let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 6])?;
+        let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 4, 6, 8])?;
         let holes = first.clone().holes().len().max(1);
         let variation = match u.int_in_range(0..=9)? {
             0 => Variation::None,
@@ -317,7 +352,9 @@ impl Drawn {
             3..=4 => Variation::Few(u.int_in_range(2..=3)?),
             5..=6 => Variation::One(u.choose_index(holes)?),
             7 => {
-                Variation::OneOfAll { copy: u.choose_index(copies)?, hole: u.choose_index(holes)? }
+                let one = (u.choose_index(copies)?, u.choose_index(holes)?);
+                let other = (u.choose_index(copies)?, u.choose_index(holes)?);
+                Variation::OneOfAll([one, if u.arbitrary()? { other } else { one }])
             }
             _ => Variation::Random(u.int_in_range(2..=4)?),
         };
@@ -349,8 +386,8 @@ impl Drawn {
                                     0
                                 }
                             }
-                            Variation::OneOfAll { copy: one, hole: at } => {
-                                usize::from(one == copy && at == hole)
+                            Variation::OneOfAll(places) => {
+                                usize::from(places.contains(&(copy, hole)))
                             }
                             Variation::Random(count) => u.choose_index(count)?,
                         });
@@ -376,15 +413,17 @@ impl Drawn {
                         *offset = (*offset + unit * number as i32) % 48;
                     }
                     Hole::Function(callee) => {
-                        *callee = match choices.next().expect("a choice for each") {
-                            Choice::Of(family) => {
-                                let members = &self.families[*family];
+                        let choice = *choices.next().expect("a choice for each");
+                        *callee = match choice {
+                            Choice::Of(family) | Choice::Next(family) => {
+                                let members = &self.families[family];
                                 let at = match pairing {
                                     0 => number,
                                     1 | 2 => copy,
                                     _ => *callee,
                                 };
-                                members[at % members.len()]
+                                let next = usize::from(matches!(choice, Choice::Next(_)));
+                                members[(at + next) % members.len()]
                             }
                             Choice::Itself => start + copy,
                             Choice::Partner => start + (copy ^ 1).min(copies - 1),
@@ -392,13 +431,18 @@ impl Drawn {
                     }
                     Hole::Data(data) => {
                         let family = &self.data_families[self.program.data[*data].family];
-                        let at = if pairing == 1 { copy } else { number };
+                        let first = family.iter().position(|member| member == data).unwrap_or(0);
+                        let at = first + if pairing == 1 { copy } else { number };
                         *data = family[at % family.len()];
+                    }
+                    Hole::Item(item, data) => {
+                        *item = (*item + number) % self.program.data[data].items.len();
                     }
                 }
             }
             function.facts = self.facts_of(&strong, flushes[copy], u)?;
             function.attributes = self.attributes(false, u)?;
+            function.bytes = self.style.bytes && u.ratio(1, 3)?;
             function.linkage = match self.style.linkage {
                 Linkages::Any if u.ratio(1, 3)? => self.draw_linkage(u)?,
                 _ => linkage,
@@ -409,22 +453,22 @@ impl Drawn {
             };
             self.program.functions.push(function);
             self.program.flushes[flushes[copy]].defined.push(Part::Function(start + copy));
-            if flushes[copy] + 1 < self.style.flushes && u.ratio(1, 10)? {
-                self.widen(start + copy, flushes[copy] + 1, u)?;
+            if flushes[copy] + 1 < self.style.flushes && u.ratio(1, 7)? {
+                self.widen(Part::Function(start + copy), flushes[copy] + 1, u)?;
             }
         }
         self.families.push((start..start + copies).collect());
         Ok(())
     }
 
-    /// Lets a function be seen by more after its flush.
-    fn widen(&mut self, function: usize, flush: usize, u: &mut Unstructured<'_>) -> Result<()> {
-        let linkage = match self.program.functions[function].linkage {
+    /// Lets something be seen by more after its flush.
+    fn widen(&mut self, part: Part, flush: usize, u: &mut Unstructured<'_>) -> Result<()> {
+        let linkage = match self.program.linkage(part) {
             Linkage::Local | Linkage::Hidden => Linkage::Export,
             Linkage::Export | Linkage::Preemptible | Linkage::Import => return Ok(()),
         };
         let flush = u.int_in_range(flush..=self.style.flushes - 1)?;
-        self.program.flushes[flush].widened.push((Part::Function(function), linkage));
+        self.program.flushes[flush].widened.push((part, linkage));
         Ok(())
     }
 
@@ -454,10 +498,11 @@ impl Drawn {
             }
             for choice in choices {
                 match *choice {
-                    Choice::Of(family) => {
+                    Choice::Of(family) | Choice::Next(family) => {
                         // With the callee of the same number, mostly.
                         let members = &self.families[family];
-                        let callee = Part::Function(members[copy % members.len()]);
+                        let next = usize::from(matches!(choice, Choice::Next(_)));
+                        let callee = Part::Function(members[(copy + next) % members.len()]);
                         flushes[copy] = flushes[copy].max(self.program.flush_of(callee));
                     }
                     Choice::Itself => {}
@@ -510,212 +555,6 @@ impl Drawn {
         })
     }
 
-    /// The first function of a family, and what its holes for functions are for.
-    fn function(&self, choices: &mut Vec<Choice>, u: &mut Unstructured<'_>) -> Result<Function> {
-        let tail = u.ratio(1, 6)?;
-        let mut extras = Vec::new();
-        if u.ratio(1, 2)? {
-            let one = *u.choose(&Extra::ALL)?;
-            let mixed = u.ratio(1, 3)?;
-            for _ in 0..u.int_in_range(0..=MOST_EXTRAS - 1)? {
-                extras.push(if mixed { *u.choose(&Extra::ALL)? } else { one });
-            }
-        }
-        let mut function = Function {
-            family: self.families.len(),
-            shape: Shape { extras, tail },
-            statements: Vec::new(),
-            end: End::Return,
-            facts: Facts::default(),
-            declared: Linkage::Local,
-            linkage: Linkage::Local,
-            attributes: self.attributes(false, u)?,
-        };
-        let (mut calls, can_call) = (0, !self.families.is_empty() || u.ratio(1, 3)?);
-        for _ in 0..u.int_in_range(1..=4)? {
-            let call = can_call && calls < 2 && u.ratio(1, 2)?;
-            calls += usize::from(call);
-            let statement = match call {
-                true => self.call(&function, choices, u)?,
-                false => self.statement(&function, choices, u)?,
-            };
-            function.statements.push(statement);
-        }
-        // Few instructions do not pay to be merged unless they are identical.
-        let mix = *u.choose(&[0, 1, 4, 8, 16, 24])?;
-        let at = u.int_in_range(0..=function.statements.len())?;
-        function.statements.insert(at, Statement::Mix(mix));
-        if tail && u.ratio(1, 2)? {
-            let family = self.callee_of(true, u)?;
-            if let Some(choice) = family {
-                let shape = self.shape_of(choice, &function.shape);
-                let mut passes = self.passes(&function, &shape, u)?;
-                for (at, pointer) in passes.pointers.iter_mut().enumerate() {
-                    // Its stack slots are gone by then.
-                    if *pointer == Pointer::Slot {
-                        *pointer = Pointer::Own(at);
-                    }
-                }
-                choices.push(choice);
-                function.end = End::Tail(0, passes);
-            }
-        }
-        Ok(function)
-    }
-
-    /// Whom to call. `tail`: by a tail call.
-    fn callee_of(&self, tail: bool, u: &mut Unstructured<'_>) -> Result<Option<Choice>> {
-        let families: Vec<usize> = (0..self.families.len())
-            .filter(|&family| {
-                let function = self.families[family][0];
-                !tail || self.program.functions[function].shape.tail
-            })
-            .collect();
-        Ok(Some(match u.int_in_range(0..=7)? {
-            0 => Choice::Itself,
-            1 => Choice::Partner,
-            _ if families.is_empty() => Choice::Itself,
-            2..=4 => Choice::Of(*families.last().expect("is not empty")),
-            _ => Choice::Of(*u.choose(&families)?),
-        }))
-    }
-
-    fn shape_of(&self, choice: Choice, own: &Shape) -> Shape {
-        match choice {
-            Choice::Of(family) => self.program.functions[self.families[family][0]].shape.clone(),
-            Choice::Itself | Choice::Partner => own.clone(),
-        }
-    }
-
-    fn passes(&self, own: &Function, callee: &Shape, u: &mut Unstructured<'_>) -> Result<Passes> {
-        let pointers = *u.choose(&[
-            [Pointer::Own(0), Pointer::Own(1)],
-            [Pointer::Own(0), Pointer::Own(1)],
-            [Pointer::Own(0), Pointer::Own(1)],
-            [Pointer::Own(1), Pointer::Own(0)],
-            [Pointer::Own(0), Pointer::Own(0)],
-            [Pointer::Next(0), Pointer::Own(1)],
-            [Pointer::Own(0), Pointer::Slot],
-        ])?;
-        let mut extras = Vec::new();
-        let callee = Function { shape: callee.clone(), ..own.clone() };
-        for at in 0..callee.shape.extras.len() {
-            let argument = match u.int_in_range(0..=5)? {
-                0 => Argument::Current,
-                1 | 2 => Argument::Own(at),
-                _ => Argument::Constant(17 + at as i64),
-            };
-            extras.push(match fits(argument, own, at, &callee) {
-                true => argument,
-                false => Argument::Constant(17 + at as i64),
-            });
-        }
-        Ok(Passes { pointers, extras })
-    }
-
-    fn call(
-        &self,
-        own: &Function,
-        choices: &mut Vec<Choice>,
-        u: &mut Unstructured<'_>,
-    ) -> Result<Statement> {
-        let in_loop = u.ratio(1, 6)?;
-        if u.ratio(1, 5)? {
-            let tables: Vec<usize> = (1..self.data_families.len())
-                .filter(|&family| {
-                    let data = &self.program.data[self.data_families[family][0]];
-                    matches!(data.items[0], Item::Function(_))
-                })
-                .collect();
-            if !tables.is_empty() {
-                let data = self.data_families[*u.choose(&tables)?][0];
-                let slot = u.choose_index(self.program.data[data].items.len())?;
-                let call = Callee::Slot { data, slot };
-                let shape = self.program.functions[self.program.callee(call)].shape.clone();
-                let passes = self.passes(own, &shape, u)?;
-                return Ok(Statement::Call { call, passes, in_loop });
-            }
-        }
-        let choice = self.callee_of(false, u)?.expect("somebody");
-        let shape = self.shape_of(choice, &own.shape);
-        let passes = self.passes(own, &shape, u)?;
-        choices.push(choice);
-        let number = u.choose_index(4)?;
-        let call = *u.choose(&[
-            Callee::Direct(number),
-            Callee::Direct(number),
-            Callee::Direct(number),
-            Callee::Direct(number),
-            Callee::Indirect(number),
-            Callee::Handled(number),
-        ])?;
-        Ok(Statement::Call { call, passes, in_loop })
-    }
-
-    fn statement(
-        &self,
-        own: &Function,
-        choices: &mut Vec<Choice>,
-        u: &mut Unstructured<'_>,
-    ) -> Result<Statement> {
-        let value = *u.choose(&[1, 5, 0x1234, 1 << 40])?;
-        let offset = 8 * u.int_in_range(0..=4)?;
-        Ok(match u.int_in_range(0..=21)? {
-            0..=2 => {
-                let operation =
-                    *u.choose(&[Operation::Add, Operation::Xor, Operation::Multiply])?;
-                Statement::Constant(operation, value)
-            }
-            3 => Statement::Float(0x4009_21fb_5444_2d18),
-            4 if !own.shape.extras.is_empty() => {
-                Statement::Extra(u.choose_index(own.shape.extras.len())?)
-            }
-            4..=8 => self.reload(offset, value, u)?,
-            9..=10 => {
-                Statement::Vector { pointer: u.choose_index(2)?, offset: offset / 16 * 16, value }
-            }
-            11 => Statement::Guarded { offset, in_loop: u.arbitrary()? },
-            12 => Statement::Slot { offset, value },
-            13 => Statement::Switch([value, value + 1, value + 2]),
-            14..=16 => self.of_data(value, u)?,
-            17..=20 => self.reload(offset, value, u)?,
-            _ => self.compare(choices, u)?,
-        })
-    }
-
-    fn reload(&self, offset: i32, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
-        let read = u.choose_index(2)?;
-        let written = if u.ratio(1, 8)? { read } else { 1 - read };
-        let other = if u.ratio(3, 4)? { offset } else { 8 * u.int_in_range(0..=4)? };
-        let extra = *u.choose(&[Extra::I64, Extra::I64, Extra::I32, Extra::I8])?;
-        Ok(Statement::Reload { read, written, offsets: [offset, other], value, extra })
-    }
-
-    fn of_data(&self, value: i64, u: &mut Unstructured<'_>) -> Result<Statement> {
-        let family = u.choose_index(self.data_families.len())?;
-        let members = &self.data_families[family];
-        let data = members[0];
-        let slot = u.choose_index(self.program.data[data].items.len())?;
-        Ok(match self.program.data[data].items[slot] {
-            Item::Number(_) if family > 0 => {
-                let stores = self.program.data[data].writable && u.arbitrary()?;
-                Statement::Number { data, slot, stores }
-            }
-            Item::Data { .. } => Statement::Through { data, slot },
-            Item::Number(_) | Item::Function(_) => Statement::Constant(Operation::Add, value),
-        })
-    }
-
-    /// Compares addresses of functions of a family. What does not matter is taken out later.
-    fn compare(&self, choices: &mut Vec<Choice>, u: &mut Unstructured<'_>) -> Result<Statement> {
-        if self.families.is_empty() {
-            return Ok(Statement::Float(0x3ff0_0000_0000_0000));
-        }
-        let family = u.choose_index(self.families.len())?;
-        choices.extend([Choice::Of(family), Choice::Of(family)]);
-        Ok(Statement::Compare([Address::Code(0), Address::Code(u.choose_index(2)?)]))
-    }
-
     /// Somebody calls every function, and is called from outside.
     fn reach_all(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let seen = |program: &Program, function: usize| {
@@ -742,13 +581,18 @@ impl Drawn {
                 declared: linkage,
                 linkage,
                 attributes: self.attributes(false, u)?,
+                bytes: self.style.bytes && u.ratio(1, 3)?,
             };
             let shape = self.program.functions[function].shape.clone();
             let mut passes = self.passes(&own, &shape, u)?;
             if exact {
                 passes.pointers = [Pointer::Own(0), Pointer::Own(1)];
             }
-            let call = Statement::Call { call: Callee::Direct(function), passes, in_loop: false };
+            let call = match u.ratio(1, 4)? {
+                true => Callee::Indirect(function),
+                false => Callee::Direct(function),
+            };
+            let call = Statement::Call { call, passes, in_loop: false, entries: 0 };
             let number = self.program.functions.len();
             let earliest = self.program.flush_of(Part::Function(function));
             let flush = match u.ratio(1, 3)? {

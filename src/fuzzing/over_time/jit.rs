@@ -3,7 +3,7 @@
 use super::define::{Definer, parse, say};
 use super::program::{Call, Part, Program};
 use super::statistics::Statistics;
-use super::{Finding, Host, Run};
+use super::{Finding, Host, Run, check_alignment};
 use crate::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_jit::JITModule;
 
@@ -23,8 +23,9 @@ pub fn check(
 ) -> Result<(), Finding> {
     let bodies = parse(program);
     let [plain, merging] = [(); 2].map(|()| host.jit(program.speed));
-    let options = ModuleOptions { back_end: BackEnd::Jit, ..program.options };
-    let mut plain = Definer::new(plain, program, &bodies, "");
+    let back_end = if program.any_back_end { BackEnd::Any } else { BackEnd::Jit };
+    let options = ModuleOptions { back_end, ..program.options };
+    let mut plain = Definer::plain(plain, program, &bodies, "");
     let merging = MergingModule::with_options(merging, options);
     let mut merging = Definer::new(merging, program, &bodies, "");
     let result = run(program, host, &mut plain, &mut merging);
@@ -54,7 +55,7 @@ pub fn check_facts(
     let bodies = parse(program);
     let mut left = Vec::new();
     for speed in [false, true] {
-        let mut plain = Definer::new(host.jit(speed), program, &bodies, "");
+        let mut plain = Definer::plain(host.jit(speed), program, &bodies, "");
         for flush in 0..program.flushes.len() {
             plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
         }
@@ -92,7 +93,11 @@ fn run(
             continue;
         }
         plain.module.finalize_definitions().expect("memory can be protected");
-        if let Err(error) = merging.module.finalize_definitions() {
+        let finalized = match program.any_back_end {
+            true => merging.module.inner_mut().finalize_definitions(),
+            false => merging.module.finalize_definitions(),
+        };
+        if let Err(error) = finalized {
             return Err(Finding::new(format!("flush {flush} cannot be made ready: {error}")));
         }
         let calls: Vec<&Call> = program
@@ -109,9 +114,28 @@ fn run(
         let expected = host.run(&runs(&|function| {
             plain.module.get_finalized_function(plain.ids.function(function))
         }));
-        let results = host.run(&runs(&|function| {
-            merging.module.get_finalized_function(merging.ids.function(function))
-        }));
+        let merged = |function| {
+            let id = merging.ids.function(function);
+            match program.any_back_end {
+                true => merging.module.inner().get_finalized_function(id),
+                false => merging.module.get_finalized_function(id),
+            }
+        };
+        let defined = program.flushes[..=flush].iter().flat_map(|flush| &flush.defined);
+        for &part in defined {
+            let place = match part {
+                Part::Function(function) => merged(function),
+                Part::Data(data) => {
+                    let id = merging.ids.data(data);
+                    match program.any_back_end {
+                        true => merging.module.inner().get_finalized_data(id).0,
+                        false => merging.module.get_finalized_data(id).0,
+                    }
+                }
+            };
+            check_alignment(program, part, place)?;
+        }
+        let results = host.run(&runs(&merged));
         for (at, call) in calls.iter().enumerate() {
             let (expected, result) = (expected.get(at), results.get(at));
             assert!(expected.is_some(), "the plain program does not end: {call:?}");

@@ -5,11 +5,11 @@
 //! taken, and one that an earlier unit names has its symbol used. All else a later unit must get right by
 //! itself: whatever is left in it to refer to must be there.
 
-use super::define::{Definer, data_attributes, function_attributes, parse};
+use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
 use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
 use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
-use super::{Finding, Host, Run};
+use super::{Finding, Host, Run, check_alignment};
 use crate::{
     Argument, Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc,
     Disposition, Emitted, FunctionIndex, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
@@ -44,7 +44,7 @@ pub fn check(
     statistics: &mut Statistics,
 ) -> Result<(), Finding> {
     let bodies = parse(program);
-    let mut plain = Definer::new(host.jit(program.speed), program, &bodies, "");
+    let mut plain = Definer::plain(host.jit(program.speed), program, &bodies, "");
     let isa = host.isa(program.speed);
     let mut embedder = Embedder {
         module: host.jit(program.speed),
@@ -109,6 +109,10 @@ fn run(
             });
             runs.collect()
         };
+        for (call, id) in &calls {
+            let code = embedder.module.get_finalized_function(*id);
+            check_alignment(program, Part::Function(call.function), code)?;
+        }
         let (expected, results) = (host.run(&runs(false)), host.run(&runs(true)));
         assert_eq!(expected.len(), calls.len(), "the plain program does not end");
         for (at, (call, _)) in calls.iter().enumerate() {
@@ -173,17 +177,19 @@ fn takes(program: &Program, part: Part) -> Vec<usize> {
             }
         }
         Part::Function(function) => {
+            let code = |address: &Address| match address {
+                Address::Code(function) => Some(*function),
+                Address::Slot(_) | Address::Data(_) => None,
+            };
             for statement in &program.functions[function].statements {
                 match statement {
                     Statement::Call { call: Callee::Indirect(function), .. } => {
                         taken.push(*function);
                     }
                     Statement::Compare(addresses) => {
-                        taken.extend(addresses.iter().filter_map(|address| match address {
-                            Address::Code(function) => Some(*function),
-                            Address::Slot { .. } => None,
-                        }));
+                        taken.extend(addresses.iter().filter_map(code))
                     }
+                    Statement::Misaligned(address) => taken.extend(code(address)),
                     _ => {}
                 }
             }
@@ -318,7 +324,7 @@ impl Embedder<'_> {
                 Disposition::Keep => {
                     let mut func = self.bodies[number].clone();
                     plan.apply(function, &mut func, options);
-                    self.define(entry.symbol(), func)?;
+                    self.define(entry.symbol(), func, entry.alignment())?;
                 }
                 Disposition::Thunk { to } => {
                     let to = plan.entry(to).symbol().clone();
@@ -332,13 +338,15 @@ impl Embedder<'_> {
             let mut func = self.bodies[functions[shared.body_of.index()]].clone();
             func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
             plan.apply(shared.function, &mut func, options);
-            self.define(plan.entry(shared.function).symbol(), func)?;
+            let entry = plan.entry(shared.function);
+            self.define(entry.symbol(), func, entry.alignment())?;
         }
         for merged in plan.merged_bodies() {
             statistics.add("parameterised or private bodies", 1);
             let mut func = merged.body.clone();
             plan.apply(merged.function, &mut func, options);
-            self.define(plan.entry(merged.function).symbol(), func)?;
+            let entry = plan.entry(merged.function);
+            self.define(entry.symbol(), func, entry.alignment())?;
         }
         Ok(())
     }
@@ -386,7 +394,12 @@ impl Embedder<'_> {
         Ok(self.function(symbol, &signature).into())
     }
 
-    fn define(&mut self, own: &UserExternalName, mut func: Function) -> Result<(), Finding> {
+    fn define(
+        &mut self,
+        own: &UserExternalName,
+        mut func: Function,
+        alignment: u32,
+    ) -> Result<(), Finding> {
         let id = self.functions.get(own).expect("has a name");
         let names = func.params.user_named_funcs().iter();
         let names: Vec<_> = names.map(|(reference, symbol)| (reference, symbol.clone())).collect();
@@ -404,8 +417,7 @@ impl Embedder<'_> {
         }
         func.name = UserFuncName::user(0, id.as_u32());
         let mut context = Context::for_function(func);
-        self.module
-            .define_function(id, &mut context)
+        define_aligned(&mut self.module, id, &mut context, alignment)
             .map_err(|error| Finding::new(format!("{own}: {error:?}")))?;
         let code = context.compiled_code().expect("was compiled");
         for reloc in code.buffer.relocs() {
@@ -428,13 +440,16 @@ impl Embedder<'_> {
         to: &UserExternalName,
     ) -> Result<(), Finding> {
         let own = plan.entry(function).symbol().clone();
+        // Where it was to be another name, its own is what counts.
+        let alignment = plan.entry(function).alignment();
+        let alignment = alignment.max(self.program.alignment(Part::Function(number)));
         let signature = &self.bodies[number].signature;
         let arguments: Vec<Argument> = plan.thunk_arguments(function);
         let Some(code) = options.target.thunk_code(signature, &arguments, to) else {
             let call_thunks = CallThunks { tail_calls: true, colocated: true };
             let name = UserFuncName::User(own.clone());
             let func = call_thunk(name, signature, &arguments, to, &call_thunks);
-            return self.define(&own, func);
+            return self.define(&own, func, alignment);
         };
         let mut relocs = Vec::new();
         for ThunkReloc { offset, kind, symbol, addend } in code.relocations {
@@ -442,7 +457,10 @@ impl Embedder<'_> {
             relocs.push(ModuleReloc { offset, kind, name, addend });
         }
         let id = self.functions.get(&own).expect("has a name");
-        self.module.define_function_bytes(id, 16, &code.bytes, &relocs).expect("is defined once");
+        let alignment = u64::from(alignment.max(16));
+        self.module
+            .define_function_bytes(id, alignment, &code.bytes, &relocs)
+            .expect("is defined once");
         self.defined.push(own);
         Ok(())
     }

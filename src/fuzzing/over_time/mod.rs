@@ -7,7 +7,7 @@
 //!
 //! * `program` is what a program consists of; `text` is its CLIF;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `echo` and `calls`;
+//!   with `statements`, `echo` and `calls`;
 //! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
@@ -25,10 +25,11 @@ mod library;
 mod object;
 mod program;
 mod reduce;
+mod statements;
 mod statistics;
 mod text;
 
-use arbitrary::{Result, Unstructured};
+use arbitrary::Unstructured;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::JITModule;
 pub use generate::program;
@@ -79,6 +80,17 @@ pub fn buffer() -> [u8; BUFFER] {
     core::array::from_fn(|at| (at * 37 + 11) as u8)
 }
 
+/// Nothing, or that a part of a program is not at a multiple of what it must be at.
+fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {
+    let alignment = program.alignment(part);
+    match (place as usize).is_multiple_of(alignment as usize) {
+        true => Ok(()),
+        false => Err(Finding::new(format!(
+            "the place of {part:?} is {place:?}, which is no multiple of {alignment}"
+        ))),
+    }
+}
+
 /// A hash of what is left in memory (FNV-1a).
 pub fn hash(buffer: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -121,7 +133,7 @@ impl fmt::Display for Finding {
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
-pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
+pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> arbitrary::Result<()> {
     let is_jit = u.arbitrary()?;
     let program = program(u)?;
     let mut statistics = Statistics::default();
@@ -138,8 +150,21 @@ pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
 /// The program as text: what each flush defines, and the calls.
 pub fn print(program: &Program) -> String {
     let mut text = String::new();
-    let Program { options, speed, colocated, flushes, calls, interposed, .. } = program;
+    let Program {
+        options,
+        speed,
+        colocated,
+        functions,
+        data,
+        flushes,
+        calls,
+        interposed,
+        any_back_end,
+    } = program;
     writeln!(text, "; {options:?}\n; speed: {speed}, colocated: {colocated}").unwrap();
+    if *any_back_end {
+        writeln!(text, "; nothing is known of the module that is wrapped").unwrap();
+    }
     for (number, flush) in flushes.iter().enumerate() {
         writeln!(text, "\n;;;; flush {number}, ready: {}", flush.ready).unwrap();
         for (part, linkage) in &flush.widened {
@@ -148,24 +173,25 @@ pub fn print(program: &Program) -> String {
         for &part in &flush.defined {
             match part {
                 Part::Function(function) => {
-                    let own = &program.functions[function];
+                    let own = &functions[function];
+                    let bytes = if own.bytes { ", defined by its code" } else { "" };
                     writeln!(
                         text,
-                        "\n; {:?} (first {:?}), {:?}",
+                        "\n; {:?} (first {:?}), {:?}{bytes}",
                         own.linkage, own.declared, own.attributes
                     )
                     .unwrap();
                     text += &text::function(program, function);
                 }
-                Part::Data(data) => {
-                    let own = &program.data[data];
-                    let items = match data {
+                Part::Data(number) => {
+                    let own = &data[number];
+                    let items = match number {
                         program::FROZEN => "numbers".to_owned(),
                         _ => format!("{:?}", own.items),
                     };
                     writeln!(
                         text,
-                        "\n; data u1:{data}, {:?}, writable: {}, {:?}: {items}",
+                        "\n; data u1:{number}, {:?}, writable: {}, {:?}: {items}",
                         own.linkage, own.writable, own.attributes
                     )
                     .unwrap();

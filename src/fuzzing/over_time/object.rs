@@ -1,12 +1,12 @@
 //! Two object files, a plain one and a merged one, and a program in C that calls what is in them.
 //!
 //! Whoever links and runs them compares what is printed. In a shared library, the program in C takes the
-//! place of some functions; then what a function does that reaches one of them is only compared if that is
-//! preemptible: calls of others that are seen may go here or there.
+//! place of some functions and data objects; then what a function does that reaches one of them is only compared if
+//! that is preemptible: references to others that are seen may go here or there.
 
 use super::Finding;
 use super::define::{Definer, name, parse, say};
-use super::program::{BUFFER, Call, MOST_EXTRAS, Part, Program};
+use super::program::{AREA, BUFFER, Call, Data, Item, MOST_EXTRAS, Part, Program};
 use super::statistics::Statistics;
 use crate::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
@@ -58,8 +58,9 @@ pub fn objects(
         let isa = isa(triple, program.speed);
         ObjectModule::new(ObjectBuilder::new(isa, "unit", names).expect("an object"))
     };
-    let mut plain = Definer::new(module(), program, &bodies, prefix);
-    let options = ModuleOptions { back_end: BackEnd::Object, ..program.options };
+    let mut plain = Definer::plain(module(), program, &bodies, prefix);
+    let back_end = if program.any_back_end { BackEnd::Any } else { BackEnd::Object };
+    let options = ModuleOptions { back_end, ..program.options };
     let merging = MergingModule::with_options(module(), options);
     let mut merging = Definer::new(merging, program, &bodies, prefix);
     for flush in 0..program.flushes.len() {
@@ -78,7 +79,14 @@ pub fn objects(
         }
     }
     statistics.add_module(program, &merging.module, &merging.ids);
-    let merged = match merging.module.finish() {
+    let merged = match program.any_back_end {
+        true => merging.module.into_inner().map(|(object, aliases)| {
+            assert!(aliases.is_empty(), "symbols for which nothing is known to place them");
+            object.finish()
+        }),
+        false => merging.module.finish(),
+    };
+    let merged = match merged {
         Ok(merged) => merged,
         Err(error) => return Err(Finding::new(format!("the end is refused: {error}"))),
     };
@@ -106,16 +114,23 @@ typedef number function(NUMBERS);
 
 static unsigned char buffer[BUFFER] __attribute__((aligned(64)));
 
-/* Calls a function with a fresh buffer. A negative pointer is null. */
-static void call(int program, int at, function *code, number n, number g, number a, number b, number c,
-                 number d, number e, number f, number h) {
+/* What is in the place of others. */
+static number numbers[ITEMS];
+static number code(number n) {
+    return 3000000 + n;
+}
+
+/* Calls a function with a fresh buffer. A negative pointer is null. Prints what it returned, a hash of its
+   memory, and by how much it misses its alignment. */
+static void call(int program, int at, function *code, number alignment, number n, number g, number a, number b,
+                 number c, number d, number e, number f, number h) {
     unsigned long hash = 0xcbf29ce484222325;
     for (int i = 0; i < BUFFER; i++)
         buffer[i] = i * 37 + 11;
     number result = code(n, g, a < 0 ? 0 : (number)buffer + a, b < 0 ? 0 : (number)buffer + b, c, d, e, f, h);
     for (int i = 0; i < BUFFER; i++)
         hash = (hash ^ buffer[i]) * 0x100000001b3;
-    printf("%d %d %ld %lx\n", program, at, result, hash);
+    printf("%d %d %ld %lx %ld\n", program, at, result, hash, (number)code & (alignment - 1));
     fflush(stdout);
 }
 
@@ -135,27 +150,58 @@ int main(void) {
 }
 "#;
 
+/// The functions and data objects that the program in C defines in the place of others. Where nothing is known of
+/// the module, a function that is merged may name one that can be interposed, as [`BackEnd::Any`] says.
+fn interposed(program: &Program, image: Image) -> impl Iterator<Item = Part> {
+    let is_interposed = move |part: &Part| match part {
+        Part::Function(_) => {
+            !program.any_back_end || program.linkage(*part) == Linkage::Preemptible
+        }
+        Part::Data(_) => true,
+    };
+    let parts = program.interposed.iter().copied().filter(is_interposed);
+    parts.filter(move |_| image == Image::Shared)
+}
+
+/// The definition in C of something in whose place it is: with other results, other numbers, and other addresses.
+fn interposer(program: &Program, prefix: &str, part: Part) -> String {
+    let name = name(prefix, part);
+    match part {
+        Part::Function(function) => {
+            let params: Vec<String> =
+                (0..4 + MOST_EXTRAS).map(|param| format!("number p{param}")).collect();
+            let (params, result) = (params.join(", "), 1_000_000 + function);
+            format!("number {name}({params}) {{ return {result} + p0; }}\n")
+        }
+        Part::Data(data) => {
+            let Data { items, writable, .. } = &program.data[data];
+            let item = |(slot, item): (usize, &Item)| match item {
+                Item::Number(_) => format!("(void *){}L", 2_000_000 + 100 * data + slot),
+                Item::Function(_) => "(void *)code".to_owned(),
+                Item::Data { .. } => "(void *)numbers".to_owned(),
+            };
+            let items: Vec<String> = items.iter().enumerate().map(item).collect();
+            let (writable, items) = (if *writable { "" } else { "const" }, items.join(", "));
+            let alignment = program.alignment(part);
+            format!(
+                "void *{writable} {name}[] __attribute__((aligned({alignment}))) = {{ {items} }};\n"
+            )
+        }
+    }
+}
+
 /// A program in C that makes the calls of these programs, each with its prefix. It prints a line for each:
-/// the numbers of the program and the call, what it returned, and a hash of its memory. A program that does
-/// not end is stopped, and has no further lines.
+/// the numbers of the program and the call, what it returned, a hash of its memory, and by how much the function
+/// misses its alignment. A program that does not end is stopped, and has no further lines.
 pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
-    let mut text = format!("#define BUFFER {BUFFER}\n{BEGINNING}");
+    let items = AREA / 8;
+    let mut text = format!("#define BUFFER {BUFFER}\n#define ITEMS {items}\n{BEGINNING}");
     let mut table = String::new();
     for (number, (prefix, program)) in programs.iter().enumerate() {
         let mut functions: Vec<usize> =
             calls(program, image).map(|(_, call)| call.function).collect();
-        let interposed = program.interposed.iter().filter(|_| image == Image::Shared);
-        for &function in interposed {
-            let name = name(prefix, Part::Function(function));
-            let params: Vec<String> =
-                (0..4 + MOST_EXTRAS).map(|param| format!("number p{param}")).collect();
-            writeln!(
-                text,
-                "number {name}({}) {{ return {} + p0; }}",
-                params.join(", "),
-                1_000_000 + function
-            )
-            .unwrap();
+        for part in interposed(program, image) {
+            text += &interposer(program, prefix, part);
         }
         functions.sort_unstable();
         functions.dedup();
@@ -169,14 +215,38 @@ pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
             numbers.extend(&call.extras);
             numbers.resize(4 + MOST_EXTRAS, 0);
             let numbers: Vec<String> = numbers.iter().map(|number| format!("{number}L")).collect();
-            let name = name(prefix, Part::Function(call.function));
-            writeln!(text, "    call({number}, {at}, {name}, {});", numbers.join(", ")).unwrap();
+            let part = Part::Function(call.function);
+            let (name, alignment) = (name(prefix, part), program.alignment(part));
+            let numbers = numbers.join(", ");
+            writeln!(text, "    call({number}, {at}, {name}, {alignment}, {numbers});").unwrap();
         }
         text += "}\n";
         writeln!(table, "    program{number},").unwrap();
     }
     write!(text, "\nstatic void (*const programs[])(void) = {{\n{table}}};\n{MAIN}").unwrap();
     text
+}
+
+/// Whether each of the calls that a program in C can make may give one result or another: it reaches what is
+/// interposed and not preemptible, or what such a call can have written to before.
+fn undecided(program: &Program, image: Image) -> Vec<bool> {
+    let open: Vec<Part> = interposed(program, image)
+        .filter(|part| program.linkage(*part) != Linkage::Preemptible)
+        .collect();
+    let mut written: Vec<Part> = Vec::new();
+    let is_open = |(_, call): (usize, &Call)| {
+        let reached = program.reached([Part::Function(call.function)]);
+        let is_open = reached.iter().any(|part| open.contains(part) || written.contains(part));
+        if is_open {
+            let is_writable = |part: &Part| match *part {
+                Part::Function(_) => false,
+                Part::Data(data) => program.data[data].writable,
+            };
+            written.extend(reached.into_iter().filter(is_writable));
+        }
+        is_open
+    };
+    calls(program, image).map(is_open).collect()
 }
 
 /// Compares what two runs of [`main_of`] printed, with the plain objects and with the merged ones: what
@@ -197,14 +267,8 @@ pub fn compare(
     };
     let mut findings = Vec::new();
     for (number, (_, program)) in programs.iter().enumerate() {
-        for (at, call) in calls(program, image) {
-            let reached = program.reached([Part::Function(call.function)]);
-            let undecided = image == Image::Shared
-                && program.interposed.iter().any(|&function| {
-                    let part = Part::Function(function);
-                    reached.contains(&part)
-                        && program.functions[function].linkage != Linkage::Preemptible
-                });
+        let undecided = undecided(program, image);
+        for ((at, call), undecided) in calls(program, image).zip(undecided) {
             let [plain, merged] = printed.map(|printed| line(printed, number, at));
             assert!(plain.is_some(), "the plain program {number} does not end: {call:?}");
             if plain != merged && !undecided {

@@ -42,8 +42,10 @@ pub struct Program {
     pub flushes: Vec<Flush>,
     /// From outside, after each flush that made what is called ready.
     pub calls: Vec<Call>,
-    /// Functions in whose place another image defines one, in a shared library.
-    pub interposed: Vec<usize>,
+    /// Functions and data objects in whose place another image defines one, in a shared library.
+    pub interposed: Vec<Part>,
+    /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](crate::BackEnd::Any).
+    pub any_back_end: bool,
 }
 
 /// What is defined at one time.
@@ -137,6 +139,8 @@ pub struct Function {
     pub linkage: Linkage,
     /// What merging is told of it.
     pub attributes: Attributes,
+    /// Whether a module gets its code, in place of its IR.
+    pub bytes: bool,
 }
 
 /// What merging is told of a function or a data object.
@@ -191,15 +195,17 @@ pub enum Statement {
     /// Stores a constant to a stack slot and loads from there.
     Slot { offset: i32, value: i64 },
     /// Loads a number of a data object, and stores to it before if `stores`.
-    Number { data: usize, slot: usize, stores: bool },
+    Number { place: Place, stores: bool },
     /// Loads a number that a pointer in a data object points to.
-    Through { data: usize, slot: usize },
-    /// Whether two functions have one address.
+    Through(Place),
+    /// Whether two functions or data objects have one address.
     Compare([Address; 2]),
+    /// By how much an address misses the alignment of what it is declared to be the address of: by nothing.
+    Misaligned(Address),
     /// One of three constants.
     Switch([i64; 3]),
-    /// A call, if `n` allows one, in a loop at times.
-    Call { call: Callee, passes: Passes, in_loop: bool },
+    /// A call, if `n` allows one, in a loop at times, with so many entries in its stack map.
+    Call { call: Callee, passes: Passes, in_loop: bool, entries: usize },
 }
 
 /// How a callee is known.
@@ -212,16 +218,29 @@ pub enum Callee {
     /// By its address.
     Indirect(usize),
     /// By a pointer in a data object that cannot be written.
-    Slot { data: usize, slot: usize },
+    Slot(Place),
 }
 
-/// The address of a function.
+/// The address of a function or a data object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// As code takes it.
+    /// Of a function, as code takes it.
     Code(usize),
-    /// As a data object holds it.
-    Slot { data: usize, slot: usize },
+    /// Of a function, as a data object holds it.
+    Slot(Place),
+    /// Of a data object.
+    Data(usize),
+}
+
+/// An item of a data object, as code refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The data object.
+    pub data: usize,
+    /// The number of the item.
+    pub slot: usize,
+    /// The number of the item whose address the reference has. What is accessed is behind or before it.
+    pub base: usize,
 }
 
 /// What is passed for a pointer.
@@ -317,6 +336,8 @@ pub enum Hole<'a> {
     Function(&'a mut usize),
     /// A data object of the same family.
     Data(&'a mut usize),
+    /// The number of an item of that data object.
+    Item(&'a mut usize, usize),
 }
 
 impl Function {
@@ -339,25 +360,21 @@ impl Function {
                 Statement::Slot { offset, value } => {
                     holes.extend([Hole::Offset(offset, 8), Hole::Constant(value)]);
                 }
-                Statement::Number { data, .. } | Statement::Through { data, .. } => {
-                    holes.push(Hole::Data(data));
+                Statement::Number { place, .. } | Statement::Through(place) => {
+                    holes.extend(place.holes());
                 }
                 Statement::Compare(addresses) => {
-                    for address in addresses {
-                        holes.push(match address {
-                            Address::Code(function) => Hole::Function(function),
-                            Address::Slot { data, .. } => Hole::Data(data),
-                        });
-                    }
+                    holes.extend(addresses.iter_mut().flat_map(Address::holes));
                 }
+                Statement::Misaligned(address) => holes.extend(address.holes()),
                 Statement::Switch(values) => holes.extend(values.iter_mut().map(Hole::Constant)),
                 Statement::Call { call, passes, .. } => {
-                    holes.push(match call {
+                    match call {
                         Callee::Direct(function)
                         | Callee::Handled(function)
-                        | Callee::Indirect(function) => Hole::Function(function),
-                        Callee::Slot { data, .. } => Hole::Data(data),
-                    });
+                        | Callee::Indirect(function) => holes.push(Hole::Function(function)),
+                        Callee::Slot(place) => holes.extend(place.holes()),
+                    }
                     holes.extend(passes.holes());
                 }
             }
@@ -380,7 +397,7 @@ impl Function {
             .filter_map(|hole| match hole {
                 Hole::Function(function) => Some(Part::Function(*function)),
                 Hole::Data(data) => Some(Part::Data(*data)),
-                Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) => None,
+                Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) | Hole::Item(..) => None,
             })
             .collect();
         if self.passes().any(|passes| passes.pointers.contains(&Pointer::Frozen)) {
@@ -399,6 +416,24 @@ impl Function {
             End::Tail(_, passes) => Some(passes),
             End::Return => None,
         })
+    }
+}
+
+impl Place {
+    fn holes(&mut self) -> [Hole<'_>; 3] {
+        let Place { data, slot, base } = self;
+        let of = *data;
+        [Hole::Data(data), Hole::Item(slot, of), Hole::Item(base, of)]
+    }
+}
+
+impl Address {
+    fn holes(&mut self) -> Vec<Hole<'_>> {
+        match self {
+            Address::Code(function) => vec![Hole::Function(function)],
+            Address::Slot(place) => place.holes().into(),
+            Address::Data(data) => vec![Hole::Data(data)],
+        }
     }
 }
 
@@ -429,10 +464,45 @@ impl Program {
             Callee::Direct(function) | Callee::Handled(function) | Callee::Indirect(function) => {
                 function
             }
-            Callee::Slot { data, slot } => match self.data[data].items[slot] {
-                Item::Function(function) => function,
-                Item::Number(_) | Item::Data { .. } => unreachable!("a table has functions there"),
-            },
+            Callee::Slot(place) => self.function_at(place),
+        }
+    }
+
+    /// The function whose address is there.
+    pub fn function_at(&self, place: Place) -> usize {
+        match self.data[place.data].items[place.slot] {
+            Item::Function(function) => function,
+            Item::Number(_) | Item::Data { .. } => unreachable!("a table has functions there"),
+        }
+    }
+
+    /// What the address is declared to be that of.
+    pub fn part_at(&self, address: Address) -> Part {
+        match address {
+            Address::Code(function) => Part::Function(function),
+            Address::Slot(place) => Part::Function(self.function_at(place)),
+            Address::Data(data) => Part::Data(data),
+        }
+    }
+
+    /// At multiples of what something is, at least.
+    pub fn alignment(&self, part: Part) -> u32 {
+        match part {
+            Part::Function(function) => self.functions[function].attributes.alignment,
+            Part::Data(data) => self.data[data].attributes.alignment.max(8),
+        }
+    }
+
+    /// Whether nothing else can have the address of something. Otherwise merging may change it.
+    pub fn has_own_address(&self, part: Part) -> bool {
+        match part {
+            Part::Function(function) => {
+                self.functions[function].attributes.addresses == Addresses::Significant
+            }
+            Part::Data(data) => {
+                let Data { writable, attributes, .. } = &self.data[data];
+                *writable || attributes.addresses == Addresses::Significant
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Makes a program smaller that shows something.
 
 use super::contract::settle;
-use super::program::{End, Part, Program, Statement};
+use super::program::{Address, Attributes, Callee, End, FROZEN, Part, Program, Statement};
 use crate::{Mode, ModuleOptions, Similar};
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -
     let mut left = tries;
     loop {
         let mut changed = false;
-        let steps: [Step; 6] = [calls, functions, statements, flushes, options, mixes];
+        let steps: [Step; 8] =
+            [calls, functions, statements, flushes, options, interposed, details, mixes];
         for step in steps {
             let mut at = 0;
             while let Some(smaller) = step(&smallest, at) {
@@ -158,19 +159,78 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
         8 => smaller.speed = false,
         9 => smaller.colocated = true,
         10 => smaller.interposed.clear(),
+        11 => smaller.any_back_end = false,
         _ => {
-            let function = smaller.functions.get_mut(at - 11)?;
-            let defined =
-                program.flushes.iter().any(|f| f.defined.contains(&Part::Function(at - 11)));
-            if defined {
-                let own = &mut function.attributes;
+            let at = at - 12;
+            let plain = |own: &mut Attributes| {
                 (own.pinned, own.no_merge, own.symbol_used) = (false, false, false);
                 (own.address_taken, own.hot, own.key, own.alignment) = (false, false, 0, 1);
-                function.declared = function.linkage;
+            };
+            let functions = smaller.functions.len();
+            let part = match at.checked_sub(functions) {
+                None => Part::Function(at),
+                Some(data) => Part::Data(data),
+            };
+            let defined = program.flushes.iter().any(|flush| flush.defined.contains(&part));
+            match part {
+                Part::Function(at) if defined => {
+                    let function = &mut smaller.functions[at];
+                    plain(&mut function.attributes);
+                    function.declared = function.linkage;
+                    function.bytes = false;
+                }
+                Part::Data(at) => {
+                    let data = smaller.data.get_mut(at)?;
+                    // Frozen memory stays aligned.
+                    if defined && at != FROZEN {
+                        plain(&mut data.attributes);
+                    }
+                }
+                Part::Function(_) => {}
             }
         }
     }
     let changed = format!("{program:?}") != format!("{smaller:?}");
+    Some(Some(smaller).filter(|_| changed))
+}
+
+/// Lets the other image define one thing less.
+fn interposed(program: &Program, at: usize) -> Option<Option<Program>> {
+    let mut smaller = program.clone();
+    if at >= program.interposed.len() {
+        return None;
+    }
+    smaller.interposed.remove(at);
+    Some(Some(smaller))
+}
+
+/// Takes what is simpler for all statements: references to data objects have no offsets, calls no stack maps.
+fn details(program: &Program, at: usize) -> Option<Option<Program>> {
+    let mut smaller = program.clone();
+    let mut changed = false;
+    if at > 1 {
+        return None;
+    }
+    for statement in smaller.functions.iter_mut().flat_map(|function| &mut function.statements) {
+        let place = match statement {
+            Statement::Call { entries, .. } if at == 1 => {
+                changed |= *entries > 0;
+                *entries = 0;
+                continue;
+            }
+            Statement::Number { place, .. }
+            | Statement::Through(place)
+            | Statement::Misaligned(Address::Slot(place))
+            | Statement::Call { call: Callee::Slot(place), .. }
+                if at == 0 =>
+            {
+                place
+            }
+            _ => continue,
+        };
+        changed |= place.base > 0;
+        place.base = 0;
+    }
     Some(Some(smaller).filter(|_| changed))
 }
 
@@ -201,7 +261,7 @@ fn forget(program: &mut Program, parts: &[Part]) {
         flush.defined.retain(|part| !parts.contains(part));
         flush.widened.retain(|(part, _)| !parts.contains(part));
     }
-    program.interposed.retain(|function| !parts.contains(&Part::Function(*function)));
+    program.interposed.retain(|part| !parts.contains(part));
     for part in parts {
         // It still has a text, in which nothing is left.
         if let Part::Function(function) = *part {

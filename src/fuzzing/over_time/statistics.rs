@@ -1,7 +1,7 @@
 //! What occurred in programs that were run.
 
 use super::define::Ids;
-use super::program::{Callee, End, Part, Program, Statement};
+use super::program::{Address, Callee, End, Part, Program, Statement};
 use crate::{Disposition, MergingModule, Reason};
 use cranelift_module::Module;
 use std::collections::BTreeMap;
@@ -41,18 +41,32 @@ impl Statistics {
             self.add("functions with parameters on the stack", usize::from(on_the_stack));
             for statement in &function.statements {
                 match statement {
-                    Statement::Call { call, .. } => self.add(
-                        match call {
-                            Callee::Direct(_) => "direct calls",
-                            Callee::Handled(_) => "calls with handlers",
-                            Callee::Indirect(_) => "calls by address",
-                            Callee::Slot { .. } => "calls through tables",
-                        },
-                        1,
-                    ),
-                    Statement::Compare(_) => self.add("comparisons of addresses", 1),
-                    Statement::Number { .. } | Statement::Through { .. } => {
+                    Statement::Call { call, entries, .. } => {
+                        self.add("calls with stack maps", usize::from(*entries > 0));
+                        self.add(
+                            match call {
+                                Callee::Direct(_) => "direct calls",
+                                Callee::Handled(_) => "calls with handlers",
+                                Callee::Indirect(_) => "calls by address",
+                                Callee::Slot(_) => "calls through tables",
+                            },
+                            1,
+                        );
+                    }
+                    Statement::Compare(addresses) => {
+                        let is_data = |address: &Address| matches!(address, Address::Data(_));
+                        self.add(
+                            match addresses.iter().any(is_data) {
+                                true => "comparisons of addresses of data",
+                                false => "comparisons of addresses",
+                            },
+                            1,
+                        );
+                    }
+                    Statement::Misaligned(_) => self.add("alignments that are observed", 1),
+                    Statement::Number { place, .. } | Statement::Through(place) => {
                         self.add("uses of data objects", 1);
+                        self.add("references into data objects", usize::from(place.base > 0));
                     }
                     Statement::Reload { .. }
                     | Statement::Vector { .. }
@@ -66,6 +80,17 @@ impl Statistics {
                 }
             }
             self.add("tail calls", usize::from(matches!(function.end, End::Tail(..))));
+            self.add("functions defined by bytes", usize::from(function.bytes));
+        }
+        self.add("modules of which nothing is known", usize::from(program.any_back_end));
+        for part in &program.interposed {
+            self.add(
+                match part {
+                    Part::Function(_) => "interposed functions",
+                    Part::Data(_) => "interposed data objects",
+                },
+                1,
+            );
         }
         let aliasing = program.calls.iter().filter(|call| match call.pointers {
             [Some(a), Some(b)] => (a - b).abs() < 16,

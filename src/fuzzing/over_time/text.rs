@@ -2,7 +2,7 @@
 
 use super::program::{
     AREA, Address, Argument, Callee, End, Extra, FROZEN, Function, NEXT, Operation, Part, Passes,
-    Pointer, Program, Shape, Statement,
+    Place, Pointer, Program, Shape, Statement,
 };
 use cranelift_codegen::ir::immediates::Ieee64;
 use cranelift_module::Linkage;
@@ -219,23 +219,23 @@ impl Text<'_> {
                 let loaded = self.let_(&format!("load.i64 notrap {address}"));
                 self.absorb(&loaded);
             }
-            Statement::Number { data, slot, stores } => {
-                let address = self.address(*data);
-                let at = 8 * slot;
+            Statement::Number { place, stores } => {
+                let address = self.place(*place);
                 if *stores {
-                    self.line(&format!("store notrap {}, {address}+{at}", self.current));
+                    self.line(&format!("store notrap {}, {address}", self.current));
                 }
-                let flags = match self.own.facts.readonly_data && !self.program.data[*data].writable
-                {
+                let readonly =
+                    self.own.facts.readonly_data && !self.program.data[place.data].writable;
+                let flags = match readonly {
                     true => "notrap aligned readonly can_move",
                     false => "notrap aligned",
                 };
-                let loaded = self.let_(&format!("load.i64 {flags} {address}+{at}"));
+                let loaded = self.let_(&format!("load.i64 {flags} {address}"));
                 self.absorb(&loaded);
             }
-            Statement::Through { data, slot } => {
-                let address = self.address(*data);
-                let pointer = self.let_(&format!("load.i64 notrap aligned {address}+{}", 8 * slot));
+            Statement::Through(place) => {
+                let address = self.place(*place);
+                let pointer = self.let_(&format!("load.i64 notrap aligned {address}"));
                 let loaded = self.let_(&format!("load.i64 notrap aligned {pointer}"));
                 self.absorb(&loaded);
             }
@@ -244,6 +244,13 @@ impl Text<'_> {
                 let equal = self.let_(&format!("icmp eq {one}, {other}"));
                 let equal = self.let_(&format!("uextend.i64 {equal}"));
                 self.absorb(&equal);
+            }
+            Statement::Misaligned(address) => {
+                let alignment = self.program.alignment(self.program.part_at(*address));
+                let address = self.address_of(*address);
+                let below = self.constant(i64::from(alignment) - 1);
+                let misses = self.let_(&format!("band {address}, {below}"));
+                self.absorb(&misses);
             }
             Statement::Switch(values) => {
                 let index = self.let_(&format!("ireduce.i32 {}", self.current));
@@ -263,7 +270,9 @@ impl Text<'_> {
                 self.join(&end);
                 self.change("bxor", &before);
             }
-            Statement::Call { call, passes, in_loop } => self.call(*call, passes, *in_loop),
+            Statement::Call { call, passes, in_loop, entries } => {
+                self.call(*call, passes, *in_loop, *entries);
+            }
         }
     }
 
@@ -367,12 +376,21 @@ impl Text<'_> {
         format!("fn{number}")
     }
 
-    fn address(&mut self, data: usize) -> String {
+    /// The address of an item of a data object.
+    fn address(&mut self, data: usize, item: usize) -> String {
         let near = if self.is_near(Part::Data(data), true) { "colocated " } else { "" };
         let number = self.data;
         self.data += 1;
-        writeln!(self.preamble, "    gv{number} = symbol {near}u{DATA}:{data}").unwrap();
+        let offset = if item > 0 { format!("+{}", 8 * item) } else { String::new() };
+        writeln!(self.preamble, "    gv{number} = symbol {near}u{DATA}:{data}{offset}").unwrap();
         self.let_(&format!("symbol_value.i64 gv{number}"))
+    }
+
+    /// An address and an offset, by which an item is accessed.
+    fn place(&mut self, place: Place) -> String {
+        let Place { data, slot, base } = place;
+        let address = self.address(data, base);
+        format!("{address}{:+}", 8 * (slot as i64 - base as i64))
     }
 
     fn address_of(&mut self, address: Address) -> String {
@@ -381,10 +399,11 @@ impl Text<'_> {
                 let function = self.function(function, Use::Address);
                 self.let_(&format!("func_addr.i64 {function}"))
             }
-            Address::Slot { data, slot } => {
-                let table = self.address(data);
-                self.let_(&format!("load.i64 notrap aligned {table}+{}", 8 * slot))
+            Address::Slot(place) => {
+                let place = self.place(place);
+                self.let_(&format!("load.i64 notrap aligned {place}"))
             }
+            Address::Data(data) => self.address(data, 0),
         }
     }
 
@@ -438,7 +457,7 @@ impl Text<'_> {
                     self.let_(&format!("iadd v{}, {next}", 2 + own))
                 }
                 Pointer::Slot => self.let_(&format!("stack_addr.i64 ss{}", self.filled_slot(at))),
-                Pointer::Frozen => self.address(FROZEN),
+                Pointer::Frozen => self.address(FROZEN, 0),
             });
         }
         let extras = &self.program.functions[callee].shape.extras;
@@ -455,8 +474,23 @@ impl Text<'_> {
         arguments.join(", ")
     }
 
-    fn call(&mut self, call: Callee, passes: &Passes, in_loop: bool) {
+    /// A stack map of so many entries, of which each is another one.
+    fn stack_map(&mut self, entries: usize) -> String {
+        if entries == 0 {
+            return String::new();
+        }
+        let slots = [(); 2].map(|()| self.slot(64, 8));
+        let entry = |at: usize| {
+            let ty = if at % 3 == 2 { "i32" } else { "i64" };
+            format!("{ty} @ {}+{}", slots[at % 2], 8 * at)
+        };
+        let entries: Vec<String> = (0..entries).map(entry).collect();
+        format!(", stack_map=[{}]", entries.join(", "))
+    }
+
+    fn call(&mut self, call: Callee, passes: &Passes, in_loop: bool, entries: usize) {
         self.fill_slots(passes);
+        let map = self.stack_map(entries);
         let [more, _] = self.more.clone().expect("there are calls");
         let [calls, end] = [(); 2].map(|()| self.block());
         let before = self.current.clone();
@@ -472,7 +506,7 @@ impl Text<'_> {
             Callee::Direct(_) => {
                 let function = self.function(callee, Use::Call);
                 let arguments = self.arguments(callee, passes);
-                self.let_(&format!("call {function}({arguments})"))
+                self.let_(&format!("call {function}({arguments}){map}"))
             }
             Callee::Handled(_) => {
                 let function = self.function(callee, Use::Call);
@@ -480,7 +514,7 @@ impl Text<'_> {
                 let arguments = self.arguments(callee, passes);
                 let [returned, thrown] = [(); 2].map(|()| self.block());
                 self.line(&format!(
-                    "try_call {function}({arguments}), sig{signature}, {returned}(ret0), [ default: {thrown} ]"
+                    "try_call {function}({arguments}), sig{signature}, {returned}(ret0), [ default: {thrown} ]{map}"
                 ));
                 self.label(&thrown);
                 self.line("trap user1");
@@ -488,16 +522,16 @@ impl Text<'_> {
                 writeln!(self.body, "{returned}({result}: i64):").unwrap();
                 result
             }
-            Callee::Indirect(_) | Callee::Slot { .. } => {
+            Callee::Indirect(_) | Callee::Slot(_) => {
                 let address = self.address_of(match call {
-                    Callee::Slot { data, slot } => Address::Slot { data, slot },
+                    Callee::Slot(place) => Address::Slot(place),
                     Callee::Direct(_) | Callee::Handled(_) | Callee::Indirect(_) => {
                         Address::Code(callee)
                     }
                 });
                 let signature = self.signature(shape);
                 let arguments = self.arguments(callee, passes);
-                self.let_(&format!("call_indirect sig{signature}, {address}({arguments})"))
+                self.let_(&format!("call_indirect sig{signature}, {address}({arguments}){map}"))
             }
         };
         self.absorb(&result);
