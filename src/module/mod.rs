@@ -8,6 +8,7 @@
 //!
 //! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
 //! * `flush` is the list of phases: plan, place, and `emit`;
+//! * `names` is what symbols that can be interposed are avoided by;
 //! * `audit` looks at what is about to be emitted;
 //! * `options` is what is decided by the embedder;
 //! * `object` and `jit` are what these back ends add.
