@@ -139,6 +139,10 @@ impl<M: Module> MergingModule<M> {
         let private = plan.shared_bodies().iter().map(|body| pending.func(unit, body.body_of));
         let parameterised = plan.merged_bodies().iter().map(|merged| &merged.body);
         for body in private.chain(parameterised) {
+            #[cfg(feature = "fuzzing")]
+            if sabotage::is(Fault::AddedBodyUnnamed) {
+                continue;
+            }
             used.extend(body.params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {
@@ -217,6 +221,8 @@ impl<M: Module> MergingModule<M> {
     /// yet: whatever refers to another one does not mean that, though the two may be equal.
     pub(super) fn is_meant_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
         let FunctionState { called, address_held, .. } = self.functions[function];
+        #[cfg(feature = "fuzzing")]
+        let called = called && !sabotage::is(Fault::NamedBeforeByClass);
         (called || address_held) && self.function_can_be_interposed(function, flush)
     }
 

@@ -7,6 +7,8 @@ use crate::apply::user_symbol;
 use crate::argument::Argument;
 use crate::canon::Place;
 use crate::emitted::Emitted;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::sabotage::{self, Fault};
 use crate::options::{Linkage, Options};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -46,6 +48,8 @@ impl Value {
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
                 let interposed = symbols.options.interposition && symbols.is_defined(symbol);
+                #[cfg(feature = "fuzzing")]
+                let interposed = interposed && !sabotage::is(Fault::InterposedCalleePassed);
                 *direct = (*colocated || interposed) && !symbols.is_own(symbol);
                 *colocated &= !*direct;
             }

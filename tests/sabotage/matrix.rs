@@ -112,6 +112,9 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SymbolValueForgotten, &[Checker]),
     (EliminatedAddressPassed, &[Checker]),
     (LocalNameForgotten, &[Linked]),
+    (InterposedCalleePassed, &[Linked]),
+    (NamedBeforeByClass, &[Linked]),
+    (AddedBodyUnnamed, &[Linked]),
     (ConstantHash, &[]),
 ];
 

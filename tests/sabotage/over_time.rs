@@ -46,11 +46,50 @@ pub fn runs_otherwise(case: u64) -> bool {
     checked(&draw(case), &mut check).is_err()
 }
 
-/// What random programs hardly ever have: a function into which another was merged, and that is exported later. What two
-/// flushes define.
-fn exported_later() -> [String; 2] {
-    let first = plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g");
-    [first, plus("export", "later", 6)]
+/// What random programs hardly ever have: `d` means what is equal to `f`, which is exported in the end. What is declared
+/// first, and what each flush defines.
+fn interposed_programs() -> [Vec<String>; 4] {
+    let mixes = |name: &str, callee: &str, k: i64| {
+        let lines = (3..20)
+            .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2));
+        let lines: String = lines.collect();
+        format!(
+            "export function %{name}(i64) -> i64 system_v {{
+    fn0 = %{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    v20 = iconst.i64 {k}
+    v21 = iadd v0, v20
+    v1 = call fn0(v21)
+    v2 = iadd v0, v1
+{lines}    return v19
+}}
+"
+        )
+    };
+    let preemptible = |name: &str, callee: &str| calls("preemptible", name, callee);
+    [
+        // Merged into it before it is exported.
+        vec![plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g")],
+        // Passed in place of the function that was merged into it.
+        vec![
+            plus("export", "f", 5)
+                + &plus("export", "g", 5)
+                + &plus("export", "h", 6)
+                + &mixes("x", "f", 1)
+                + &mixes("d", "g", 2)
+                + &mixes("y", "h", 3),
+        ],
+        // Called by what is emitted before it is defined.
+        vec![
+            calls("export", "x", "f"),
+            plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g"),
+        ],
+        // Called by the private body of preemptible functions, and of a later one.
+        vec![
+            plus("export", "f", 5) + &preemptible("p", "f") + &preemptible("q", "f"),
+            plus("export", "g", 5) + &preemptible("d", "g"),
+        ],
+    ]
 }
 
 /// Another definition of the function, which may take its place, but not that of what was merged into it.
@@ -60,9 +99,8 @@ long f(long x) { return 4242; }
 int main(void) { printf(\"%ld\\n\", d(7)); }
 ";
 
-/// What that prints, with what was flushed in a shared library, merged or not.
-fn prints(is_merged: bool) -> String {
-    let [first, later] = exported_later();
+/// What that prints, with a program in a shared library, merged or not.
+fn prints(program: &[String], is_merged: bool) -> String {
     let options = ModuleOptions {
         back_end: BackEnd::Object,
         similar: Similar { policy: Policy::Size, ..Similar::default() },
@@ -71,10 +109,13 @@ fn prints(is_merged: bool) -> String {
         ..insignificant()
     };
     let mut module = MergingModule::with_options(object(), options);
-    define_all(&mut module, &first);
-    module.flush().expect("a flush");
+    declare(&mut module, "f", Linkage::Local, "(i64) -> i64 system_v");
+    for part in program {
+        define_all(&mut module, part);
+        module.flush().expect("a flush");
+    }
     declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
-    define_all(&mut module, &later);
+    define_all(&mut module, &plus("export", "later", 6));
     module.flush().expect("a flush");
     let object = module.finish().expect("an object").emit().expect("an object file");
     let workshop = Workshop::new(&format!("sabotage-{is_merged}"));
@@ -95,7 +136,10 @@ pub fn is_linked_otherwise(case: u64) -> bool {
     let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("sabotage")));
     let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(case) = case.checked_sub(1) else {
-        let differs = || prints(true) != prints(false);
+        let differs = || {
+            let programs = interposed_programs();
+            programs.iter().any(|program| prints(program, true) != prints(program, false))
+        };
         return catch_unwind(AssertUnwindSafe(differs)).unwrap_or(true);
     };
     let programs: Vec<Program> = (case * AT_ONCE..(case + 1) * AT_ONCE).map(draw).collect();

@@ -268,6 +268,12 @@ faults! {
     EliminatedAddressPassed = "eliminated-address-passed",
     /// What is exported later has no local name.
     LocalNameForgotten = "local-name-forgotten",
+    /// The addresses of exported functions are passed in place of callees, whatever can take their places.
+    InterposedCalleePassed = "interposed-callee-passed",
+    /// What emitted code names before it is defined equals what it is equal to.
+    NamedBeforeByClass = "named-before-by-class",
+    /// A body that the plan adds refers to functions by symbols that can be interposed.
+    AddedBodyUnnamed = "added-body-unnamed",
 
     // What is no fault.
     /// All functions have one hash: that costs time.
