@@ -182,7 +182,7 @@ impl Drawn {
         choices: &mut Vec<Choice>,
         u: &mut Unstructured<'_>,
     ) -> Result<Statement> {
-        let value = *u.choose(&[1, 5, 0x1234, 1 << 40])?;
+        let value = *u.choose(&[1, 1, 1, 5, 0x1234, 1 << 40])?;
         if self.style.data && u.ratio(1, 3)? {
             return self.of_data(value, u);
         }
