@@ -378,10 +378,15 @@ impl<M: Module> MergingModule<M> {
                 (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
         }
-        if back_end == BackEnd::Object {
-            for (index, (function, _)) in unit.functions.iter().enumerate() {
-                let func = pending.func(unit, FunctionIndex::new(index));
-                self.name_passed_functions(plan, *function, func, flush)?;
+        for (index, (function, _)) in unit.functions.iter().enumerate() {
+            match back_end {
+                BackEnd::Object => {
+                    let func = pending.func(unit, FunctionIndex::new(index));
+                    self.name_passed_functions(plan, *function, func, flush)?;
+                }
+                // There is no other name by which the address of a function could stay near.
+                BackEnd::Any if self.is_elf() && !flush.last => self.pass_from_afar(*function),
+                BackEnd::Any | BackEnd::Jit => {}
             }
         }
         if self.audits() {

@@ -95,6 +95,15 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
+    /// Has the body of a function be passed addresses of functions that stay right if these are exported later.
+    pub(super) fn pass_from_afar(&mut self, function: FuncId) {
+        for argument in &mut self.functions[function].told {
+            if let Argument::Function { colocated, .. } = argument {
+                *colocated = false;
+            }
+        }
+    }
+
     /// Whether a function names a symbol, or calls who is passed it.
     pub(super) fn is_meant(&self, symbol: &UserExternalName, func: &Function) -> bool {
         let mut names = func.params.user_named_funcs().values();

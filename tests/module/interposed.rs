@@ -421,3 +421,30 @@ block2:
     check_parts(&[pair("f", "b"), pair("c", "d")], &["b"], "c");
     check_parts(&[pair("f", "b") + &pair("c", "d")], &["b", "d"], "c");
 }
+
+/// A module of which nothing is known passed the near address of a function that was exported later, and a shared library
+/// could not be linked.
+#[test]
+fn what_an_unknown_module_passes_can_be_exported_later() {
+    let near = |name: &str, callee: &str| {
+        mixes_call("export", name, callee).replace("fn0 = ", "fn0 = colocated ")
+    };
+    let other = mixes("local", "h", 1).replace("v2 = iadd", "v2 = bxor");
+    let program = mixes("local", "f", 1) + &other + &near("d", "f") + &near("e", "h");
+    let main = "#include <stdio.h>\nlong d(long), e(long);
+        int main(void) { printf(\"%ld %ld\\n\", d(7), e(7)); }";
+    let options = ModuleOptions { back_end: BackEnd::Any, ..for_size(BackEnd::Any) };
+    let mut merged = false;
+    let printed = [options, unmerged(options)].map(|options| {
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &program);
+        module.flush().unwrap();
+        let bodies = ["d", "e"].map(|name| module.body_of(id(&module, name)));
+        merged |= bodies[0] == bodies[1];
+        declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
+        let (inner, _) = module.into_inner().unwrap();
+        interposed(inner.finish(), main)
+    });
+    assert!(merged, "nothing is shown");
+    assert_eq!(printed[0], printed[1]);
+}

@@ -467,10 +467,6 @@ impl Drawn {
 
     /// Lets something be seen by more after its flush.
     fn widen(&mut self, part: Part, flush: usize, u: &mut Unstructured<'_>) -> Result<()> {
-        // There is no other name by which the address of a function could stay near.
-        if self.program.any_back_end {
-            return Ok(());
-        }
         let linkage = match self.program.linkage(part) {
             Linkage::Local | Linkage::Hidden => Linkage::Export,
             Linkage::Export | Linkage::Preemptible | Linkage::Import => return Ok(()),
