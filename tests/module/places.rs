@@ -213,6 +213,27 @@ fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
     }
 }
 
+/// A function of which no code was left is declared as exported after the flush, and its body takes an extra argument: its
+/// symbol was at the place of the body.
+#[test]
+fn what_is_exported_later_is_the_function_and_not_a_body_with_extra_arguments() {
+    let main = "#include <stdio.h>\nlong b(long), d(long);
+        int main(void) { printf(\"%ld %ld\\n\", b(7), d(7)); }";
+    let options = for_size(BackEnd::Object);
+    let printed = [options, unmerged(options)].map(|options| {
+        let mut module = MergingModule::with_options(object(), options);
+        let mixes = crate::over_time::mixes;
+        define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
+        define_all(&mut module, &calls("export", "d", "a"));
+        module.flush().unwrap();
+        let merges = options.merge_limit.is_none();
+        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
+        declare(&mut module, "b", Linkage::Export, "(i64) -> i64 system_v");
+        linked(module.finish().unwrap(), main)
+    });
+    assert_eq!(printed[0], printed[1]);
+}
+
 /// Code that comes as bytes takes the address of a function that an earlier flush eliminated, and whose body takes an extra
 /// argument: it found the body.
 #[test]
