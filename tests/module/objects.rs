@@ -284,3 +284,73 @@ fn bytes_of_added_bodies_are_not_saved() {
     assert_eq!(plain.code_bytes as i64 - merged.code_bytes as i64, merged.saved_code_bytes);
     assert_eq!(plain.saved_code_bytes, 0);
 }
+
+/// An option that says that no two symbols get one address counts whatever the back end can do.
+#[test]
+fn without_the_option_no_symbol_is_an_alias() {
+    for back_end in [BackEnd::Any, BackEnd::Object] {
+        let options = ModuleOptions { back_end, aliases: false, ..insignificant() };
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &(plus("export", "a", 5) + &plus("export", "b", 5)));
+        module.flush().unwrap();
+        assert_eq!((module.stats().aliases, module.stats().thunks), (0, 1), "{back_end:?}");
+    }
+}
+
+/// The limit is one of all flushes, and of functions and data objects together: where one kind had no merges yet, those of
+/// the other did not count.
+#[test]
+fn the_limit_of_merges_counts_those_of_earlier_flushes() {
+    let options =
+        ModuleOptions { back_end: BackEnd::Object, merge_limit: Some(2), ..insignificant() };
+    for functions_first in [false, true] {
+        let mut module = MergingModule::with_options(object(), options);
+        for flush in 0..4 {
+            if (flush % 2 == 0) == functions_first {
+                let [a, b] = ["a", "b"].map(|name| format!("{name}{flush}"));
+                define_all(&mut module, &(plus("local", &a, flush) + &plus("local", &b, flush)));
+            } else {
+                for name in ["c", "d"] {
+                    let name = format!("{name}{flush}");
+                    let data = module.declare_data(&name, Linkage::Local, false, false).unwrap();
+                    let description = crate::support::bytes(&mut module, &[flush as u8; 9], &[]);
+                    module.define_data(data, &description).unwrap();
+                }
+            }
+            module.flush().unwrap();
+            let merges = module.stats().merged() + module.stats().merged_data_objects;
+            assert_eq!(merges, (flush as usize + 1).min(2), "{flush}");
+        }
+    }
+}
+
+/// A function of which no code was left is given a thunk when its address is taken: the counters went on to count it as
+/// eliminated, and its code as saved.
+#[test]
+fn counters_follow_a_function_that_needs_code_after_all() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let options = ModuleOptions { similar: Similar::OFF, ..options };
+    let plain = ModuleOptions { merge_limit: Some(0), ..options };
+    let names = ["a", "b", "c", "d"];
+    let mut modules =
+        [options, plain].map(|options| MergingModule::with_options(object(), options));
+    for module in &mut modules {
+        for name in names {
+            define_all(module, &plus("local", name, 5));
+        }
+        module.flush().unwrap();
+    }
+    let first = *modules[0].stats();
+    assert_eq!((first.redirects, first.aliases, first.thunks), (3, 0, 0));
+    for (late, name) in (1..).zip(&names[1..]) {
+        let taker = crate::support::address("export", &format!("of_{name}"), name);
+        for module in &mut modules {
+            define_all(module, &taker);
+            module.flush().unwrap();
+        }
+        let [merged, plain] = [0, 1].map(|at| *modules[at].stats());
+        assert_eq!((merged.redirects, merged.aliases, merged.thunks), (3 - late, 0, late));
+        let saved = plain.code_bytes as i64 - merged.code_bytes as i64;
+        assert_eq!(merged.saved_code_bytes, saved);
+    }
+}
