@@ -420,9 +420,11 @@ impl<M: Module> MergingModule<M> {
     /// this function.
     fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
-            let FunctionState { body, told, .. } = &self.functions[function];
-            // Where nothing is told, the body does what the function does, wherever its own symbol leads.
-            let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
+            let FunctionState { preemptible, body, told, .. } = &self.functions[function];
+            // Where nothing is told, the body does what the function does, wherever its own symbol leads: unless
+            // whatever takes the place of the function is meant.
+            let is_body = told.is_empty() && !preemptible;
+            let place = body.expand().filter(|_| is_body).unwrap_or(function);
             let local = self.local_names.get(&place).copied();
             local.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
         })

@@ -7,7 +7,7 @@ use crate::over_time::{
 };
 use crate::support::{calls, declare, define_all, id, insignificant, object, plus};
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule};
-use cranelift_module::{Linkage, Module};
+use cranelift_module::Linkage;
 
 /// A function equals one of an earlier flush, promises more, and stays, because it is pinned. Its caller is found to equal
 /// one of a later flush, which calls the function that promises less: the code it reaches promised more.
