@@ -18,6 +18,8 @@ mod deferred;
 mod eager;
 #[path = "module/errors.rs"]
 mod errors;
+#[path = "module/flushes.rs"]
+mod flushes;
 #[path = "module/interposed.rs"]
 mod interposed;
 #[path = "module/later.rs"]

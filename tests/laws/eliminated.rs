@@ -1,13 +1,17 @@
 //! Laws: what earlier units eliminated is referred to by later ones where it went.
 
 use crate::support::parse_one;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValue, GlobalValueData, UserExternalName,
+};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::{Context, settings};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Disposition, Emitted, FunctionIndex, LateThunk, Linkage, Merger,
-    Options, Plan, Policy, Similar, Target,
+    Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, Disposition,
+    Emitted, FunctionIndex, LateThunk, Linkage, Merger, Options, Plan, Policy, Reason, Similar,
+    Target,
 };
+use std::collections::BTreeSet;
 
 fn host() -> OwnedTargetIsa {
     let flags = settings::Flags::new(settings::builder());
@@ -319,4 +323,69 @@ fn functions_of_all_units_are_counted() {
         program.unit(&[(mixes(4, 6), LOCAL), (takes_address(5, 2), LOCAL)]);
         assert_eq!(program.emitted.len(), 5);
     }
+}
+
+/// A unit of data objects and no functions.
+struct Objects(Vec<DataObject>);
+
+impl Bodies for Objects {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        unreachable!("there is no {function}")
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.0[data.as_u32() as usize]
+    }
+}
+
+/// Functions of a later unit that refer to a data object that an earlier one eliminated refer to what took its place,
+/// by whichever name, and the plan knows as what.
+#[test]
+fn a_later_unit_refers_to_the_object_that_took_the_place_of_another() {
+    let mut program = Program::new(Similar::OFF);
+    // The first one is another.
+    let object = |byte| {
+        let contents = Contents::Bytes(vec![byte, 2, 3].into());
+        DataObject { contents, relocations: Vec::new(), section: None }
+    };
+    let mut objects = Objects([9, 1, 1, 1].map(object).into());
+    let symbols = [10, 11, 12].map(|index| UserExternalName::new(0, index));
+    let names = [UserExternalName::new(0, 13)].into_iter().chain(symbols.clone());
+    let mut merger = Merger::after(&program.emitted, Options::default());
+    for ((symbol, alignment), object) in names.zip([1, 1, 64, 1]).zip(&objects.0) {
+        let attributes = DataAttributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            alignment,
+            ..DataAttributes::default()
+        };
+        merger.add_data(symbol, object, attributes).expect("is added");
+    }
+    let plan = merger.plan(&mut objects);
+    assert_eq!(plan.stats().plan_merged_data_objects, 2);
+    program.emitted.extend(&plan);
+    let texts = [takes_address_of_symbol(20, 12), takes_address_of_symbol(21, 11)];
+    let (plan, functions) = program.unit(&texts.map(|text| (text, LOCAL)));
+    let [first, eliminated, other] = symbols.each_ref().map(|symbol| plan.data(symbol));
+    let entry = |data: Option<DataIndex>| plan.data_entry(data.expect("is referred to"));
+    let mut classes: BTreeSet<u32> = BTreeSet::new();
+    for eliminated in [eliminated, other] {
+        let to = entry(eliminated).disposition().representative().expect("was eliminated");
+        let kept = plan.data_entry(to);
+        assert_eq!((kept.symbol(), kept.disposition()), (&symbols[0], Disposition::Keep));
+        assert_eq!((kept.reason(), kept.alignment()), (Reason::Representative, 64));
+        classes.extend([kept.class(), entry(eliminated).class()]);
+    }
+    classes.insert(plan.entry(FunctionIndex::from_u32(0)).class());
+    assert_eq!(classes.len(), 4, "each is alone in its class");
+    assert_eq!(first, None, "nothing refers to it by name");
+    let GlobalValueData::Symbol { name: ExternalName::User(name), .. } =
+        &functions[0].global_values[GlobalValue::from_u32(0)]
+    else {
+        panic!("a symbol");
+    };
+    assert_eq!(functions[0].params.user_named_funcs()[*name], symbols[0]);
+    // Functions that refer to one object by two names are equal.
+    let second = plan.entry(FunctionIndex::from_u32(1)).disposition();
+    assert_eq!(second, Disposition::Redirect { to: FunctionIndex::from_u32(0) });
 }

@@ -543,3 +543,25 @@ fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
     });
     assert!(without.iter().all(|&without| without >= 10), "{without:?}");
 }
+
+/// In a JIT on aarch64 a thunk takes what is reserved for its jump as well, so a body may be the smaller one; and a body of
+/// one instruction is never larger than a jump alone.
+#[test]
+fn what_is_reserved_for_a_jump_counts_as_its_size() {
+    let own = Signature::new(CallConv::SystemV);
+    let to = UserExternalName::new(0, 0);
+    let size = |target: Target| {
+        let code = target.thunk_code(&own, &[], &to).expect("a thunk");
+        assert_eq!(code.size(), target.jump_thunk.expect("a jump").size());
+        code.size()
+    };
+    let smaller = |target: Target| [1, 2].map(|count| target.jump_is_smaller(count));
+    let aarch64 = Target::aarch64(false);
+    assert_eq!([aarch64, aarch64.in_jit()].map(size), [4, 28]);
+    assert_eq!(smaller(aarch64), [Some(false), Some(true)]);
+    assert_eq!(smaller(aarch64.in_jit()), [None; 2]);
+    let x86_64 = Target::x86_64();
+    assert_eq!([x86_64, x86_64.in_jit()].map(size), [5; 2]);
+    assert_eq!(smaller(x86_64), [Some(true); 2]);
+    assert_eq!(smaller(Target::generic()), [Some(false); 2]);
+}

@@ -4,10 +4,11 @@
 #![allow(unsafe_code, reason = "data of the JIT is read through pointers")]
 
 use crate::support::{
-    bytes, call, calls, define_all, id, insignificant, jit, object, place, plus, table, through,
+    bytes, call, call_at, calls, define_all, id, insignificant, jit, object, place, plus, table,
+    through,
 };
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
+use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions};
 use cranelift_module::{DataId, FuncOrDataId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
 
 fn data_id(module: &dyn Module, name: &str) -> DataId {
@@ -303,4 +304,33 @@ fn an_object_defines_data_that_was_merged() {
     aliases.place(&mut product);
     assert_eq!(place(&product, "t1"), place(&product, "t2"));
     product.emit().unwrap();
+}
+
+/// Data that can be written never merges, and is held back where it refers to something all the same: it was defined before
+/// the flush, with pointers to what the flush eliminates.
+#[test]
+fn data_that_refers_to_something_waits_for_the_flush() {
+    let mut module = quiet_jit();
+    define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
+    table(&mut module, "t1", &["a"]);
+    table(&mut module, "t2", &["b"]);
+    let pointers = [("to_function", Some("b")), ("to_data", Some("t2")), ("to_nothing", None)];
+    for (name, target) in pointers {
+        let data = module.declare_data(name, Linkage::Local, true, false).unwrap();
+        let target: Vec<(u32, &str, i64)> =
+            target.map(|target| (0, target, 0)).into_iter().collect();
+        let description = bytes(&mut module, &[0; 8], &target);
+        module.define_data(data, &description).unwrap();
+    }
+    module.finalize_definitions().unwrap();
+    let outcome = |name| module.data_outcome(data_id(&module, name));
+    assert_eq!(outcome("t2").unwrap().0, Disposition::Redirect { to: data_id(&module, "t1") });
+    assert_eq!(outcome("to_function").unwrap().0, Disposition::Keep);
+    // What refers to nothing and cannot merge was not held back.
+    assert_eq!(outcome("to_nothing"), None);
+    let data = |name| module.get_finalized_data(data_id(&module, name)).0;
+    // SAFETY: the objects hold one pointer each, at their beginning.
+    let read = |name| unsafe { data(name).cast::<*const u8>().read() };
+    assert_eq!(read("to_data"), data("t1"));
+    assert_eq!(call_at(read("to_function"), 2), 49);
 }

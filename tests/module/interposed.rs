@@ -5,7 +5,9 @@
 
 use crate::over_time::{calls_address, for_size, interposed, mixes, mixes_call, unmerged};
 use crate::support::*;
-use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
+use cranelift_mergefunc::{
+    Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Similar,
+};
 use cranelift_module::{FuncId, FuncOrDataId, Linkage, Module};
 use cranelift_object::ObjectModule;
 
@@ -447,4 +449,28 @@ fn what_an_unknown_module_passes_can_be_exported_later() {
     });
     assert!(merged, "nothing is shown");
     assert_eq!(printed[0], printed[1]);
+}
+
+/// The address of a preemptible function is that of whatever takes its place, also in code that later functions may be merged
+/// into: it was that of the body that the function shares.
+#[test]
+fn an_address_that_is_returned_is_that_of_what_takes_the_place_of_a_preemptible_function() {
+    let main = "#include <stdio.h>\nlong f(long), (*t(void))(long); long g(long x) { return 4242; }
+        int main(void) { printf(\"%ld %ld\\n\", f(7), t()(7)); }";
+    let mode = Mode::Eager;
+    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
+    for options in [options, ModuleOptions { mode, ..options }] {
+        let printed = [options, unmerged(options)].map(|options| {
+            let mut module = MergingModule::with_options(object(), options);
+            define_all(&mut module, &plus("export", "f", 5));
+            define_all(&mut module, &plus("preemptible", "g", 5));
+            define_all(&mut module, &address("export", "t", "g"));
+            module.flush().unwrap();
+            let merges = options.merge_limit.is_none();
+            assert_eq!(module.body_of(id(&module, "g")) == id(&module, "f"), merges);
+            interposed(module.finish().unwrap(), main)
+        });
+        assert!(printed[1].ends_with(" 4242\n"), "{}", printed[1]);
+        assert_eq!(printed[0], printed[1]);
+    }
 }

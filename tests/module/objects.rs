@@ -284,3 +284,15 @@ fn bytes_of_added_bodies_are_not_saved() {
     assert_eq!(plain.code_bytes as i64 - merged.code_bytes as i64, merged.saved_code_bytes);
     assert_eq!(plain.saved_code_bytes, 0);
 }
+
+/// An option that says that no two symbols get one address counts whatever the back end can do.
+#[test]
+fn without_the_option_no_symbol_is_an_alias() {
+    for back_end in [BackEnd::Any, BackEnd::Object] {
+        let options = ModuleOptions { back_end, aliases: false, ..insignificant() };
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &(plus("export", "a", 5) + &plus("export", "b", 5)));
+        module.flush().unwrap();
+        assert_eq!((module.stats().aliases, module.stats().thunks), (0, 1), "{back_end:?}");
+    }
+}

@@ -43,7 +43,7 @@ fn optimising_jit(options: ModuleOptions) -> MergingModule<JITModule> {
     MergingModule::with_options(inner, ModuleOptions { back_end: BackEnd::Jit, ..options })
 }
 
-fn optimising_object(options: ModuleOptions) -> MergingModule<ObjectModule> {
+pub fn optimising_object(options: ModuleOptions) -> MergingModule<ObjectModule> {
     let names = cranelift_module::default_libcall_names();
     let inner = ObjectModule::new(ObjectBuilder::new(optimising(true), "unit", names).unwrap());
     MergingModule::with_options(inner, ModuleOptions { back_end: BackEnd::Object, ..options })
@@ -108,7 +108,7 @@ block0(v0: i64, v1: i64):
 }
 
 /// A function that reads a vector.
-fn reads_vector(name: &str, k: i64, flags: &str) -> String {
+pub fn reads_vector(name: &str, k: i64, flags: &str) -> String {
     format!(
         "local function %{name}(i64, i64) -> i64 system_v {{
 block0(v0: i64, v1: i64):
@@ -126,7 +126,7 @@ block0(v0: i64, v1: i64):
     )
 }
 
-fn calls_with_two(name: &str, callee: &str) -> String {
+pub fn calls_with_two(name: &str, callee: &str) -> String {
     format!(
         "export function %{name}(i64, i64) -> i64 system_v {{
     fn0 = %{callee}(i64, i64) -> i64 system_v
