@@ -345,7 +345,7 @@ fn a_later_unit_refers_to_the_object_that_took_the_place_of_another() {
     let mut program = Program::new(Similar::OFF);
     // The first one is another.
     let object = |byte| {
-        let contents = Contents::Bytes(vec![byte, 2, 3].into());
+        let contents = Contents::Bytes(vec![byte, 2, 3]);
         DataObject { contents, relocations: Vec::new(), section: None }
     };
     let mut objects = Objects([9, 1, 1, 1].map(object).into());
