@@ -83,9 +83,9 @@ impl Plan {
         function: FunctionIndex,
         func: &mut Function,
         options: &Options<'_>,
-    ) -> bool {
-        let changed = self.canonicalize(function, func, options);
-        self.weaken(function, func, options) || changed
+    ) {
+        self.canonicalize(function, func, options);
+        self.weaken(function, func, options);
     }
 
     /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and
