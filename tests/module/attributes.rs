@@ -1,8 +1,9 @@
 //! What an embedder can say of single functions, and options that cut merging short.
 
-use crate::support::{call, calls, define_all, id, insignificant, jit, merging_jit, plus};
+use crate::support::{bytes, call, calls, define_all, id, insignificant, jit, merging_jit, plus};
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Attributes, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module};
 
 fn three() -> String {
     plus("local", "a", 5)
@@ -168,6 +169,32 @@ fn the_limit_counts_merges_over_all_flushes() {
                 assert_eq!(call(&module, &format!("{name}{round}"), 2), 49);
             }
         }
+    }
+}
+
+/// Merges of data objects did not count where functions were merged as well, in the same flush or in an earlier one.
+#[test]
+fn the_limit_counts_functions_and_data() {
+    for limit in 0..6 {
+        let options = ModuleOptions { merge_limit: Some(limit), ..insignificant() };
+        let mut module = MergingModule::with_options(jit(), options);
+        let mut merged = 0;
+        for round in 0..2 {
+            for name in ["d", "e"] {
+                let name = format!("{name}{round}");
+                let data = module.declare_data(&name, Linkage::Local, false, false).unwrap();
+                let description = bytes(&mut module, &[7, 8, 9], &[]);
+                module.define_data(data, &description).unwrap();
+            }
+            for name in ["f", "g"] {
+                define_all(&mut module, &plus("export", &format!("{name}{round}"), 5));
+            }
+            module.finalize_definitions().unwrap();
+            merged = module.stats().merged() + module.stats().merged_data_objects;
+            // Two in the first flush, and all four of the second.
+            assert_eq!(merged, limit.min(2 + 4 * round) as usize, "{limit}");
+        }
+        assert_eq!(merged, limit.min(6) as usize);
     }
 }
 
