@@ -87,7 +87,7 @@ impl Parts<'_> {
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan(&self) -> Plan {
-        self.plan_by(Merger::new(*self.options))
+        self.plan_by(Merger::new(*self.options), 0)
     }
 
     /// The plan for the unit after what was emitted.
@@ -96,17 +96,18 @@ impl Parts<'_> {
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan_after(&self, emitted: &Emitted) -> Plan {
-        self.plan_by(Merger::after(emitted, *self.options))
+        // What was emitted has as many symbols for new functions at most as it knows at all.
+        self.plan_by(Merger::after(emitted, *self.options), emitted.len() as u32)
     }
 
-    fn plan_by(&self, mut merger: Merger<'_>) -> Plan {
+    fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> Plan {
         for member in self.functions {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }
         for DataMember { symbol, attributes, object } in self.data {
             merger.add_data(symbol.clone(), object, *attributes).expect("is added");
         }
-        merger.plan(&mut self.held())
+        merger.plan(&mut Held { added, ..self.held() })
     }
 
     /// What the checker says of a plan for the unit.

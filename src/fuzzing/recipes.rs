@@ -16,6 +16,7 @@ use crate::{
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Functions with their attributes, and the options to plan them with.
@@ -53,6 +54,17 @@ impl Member {
     /// The symbol by which the others refer to it.
     pub fn symbol(&self) -> UserExternalName {
         self.body.name.get_user().expect("named by number").clone()
+    }
+
+    /// What is said of it to a unit that comes after others, which refer to `named`.
+    pub fn attributes_after(&self, named: &HashSet<UserExternalName>) -> Attributes {
+        let symbol_used = self.attributes.symbol_used || named.contains(&self.symbol());
+        Attributes { symbol_used, ..self.attributes }
+    }
+
+    /// The symbols that it refers to.
+    pub fn references(&self) -> impl Iterator<Item = UserExternalName> + '_ {
+        self.body.params.user_named_funcs().values().cloned()
     }
 }
 
@@ -224,6 +236,11 @@ impl<'a> Held<'a> {
     /// Hands out `bodies`, and says of each that its code has that size in bytes.
     pub fn new(bodies: &'a [Function], code_size: Option<u32>) -> Self {
         Held { bodies, code_size, fresh: 0 }
+    }
+
+    /// The same after what was emitted, which has as many symbols for new functions at most as it knows at all.
+    pub fn after(self, emitted: &Emitted) -> Self {
+        Held { fresh: emitted.len() as u32, ..self }
     }
 }
 
