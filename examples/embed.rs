@@ -39,7 +39,9 @@ fn main() {
                 plan.apply(function, func, &options);
                 println!("{func}");
             }
-            gone => println!("; {} is gone: {}, {}\n", func.name, gone.name(), entry.reason()),
+            eliminated => {
+                println!("; {} is gone: {}, {}\n", func.name, eliminated.name(), entry.reason())
+            }
         }
     }
     assert_eq!(plan.stats().plan_merged, 1);

@@ -17,7 +17,7 @@ use cranelift_codegen::isa::{self, TargetIsa};
 use cranelift_codegen::{Context, FinalizedRelocTarget, settings};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, Emitted, JumpThunk, Linkage, MergeMap, Merger, Options,
+    Addresses, Attributes, Disposition, JumpThunk, Linkage, MergeCache, MergeMap, Merger, Options,
     Target,
 };
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ struct Image<'a> {
     /// Where the functions are: bodies, thunks and aliases.
     starts: HashMap<UserExternalName, usize>,
     /// What was emitted, so that functions of later units are merged into it.
-    emitted: Emitted,
+    cache: MergeCache,
     map: MergeMap,
     calls_checked: usize,
 }
@@ -165,7 +165,7 @@ impl Image<'_> {
             aliases: true,
             ..Options::default()
         };
-        let mut merger = Merger::after(&self.emitted, options);
+        let mut merger = Merger::after(&self.cache, options);
         for func in &functions {
             let symbol = symbol_of(func);
             let attributes = attributes_of(&symbol);
@@ -217,7 +217,7 @@ impl Image<'_> {
             self.check(call, meant)?;
         }
         // Only now, because nothing may be merged into what could not be compiled.
-        self.emitted.extend(&plan);
+        self.cache.extend(&plan);
         Ok(bytes_before)
     }
 
@@ -263,8 +263,8 @@ impl Image<'_> {
             _ => call.at as i64 + i64::from(word << 6 >> 6) * 4,
         } as u64;
         let begins_here = self.map.at(reached).is_some_and(|code| code.start == reached);
-        let stands_for = self.map.originals_at(reached).any(|original| original.symbol == *meant);
-        if !begins_here || !stands_for {
+        let may_replace = self.map.originals_at(reached).any(|original| original.symbol == *meant);
+        if !begins_here || !may_replace {
             return Err(format!("at {:#x}, {meant} is not at {reached:#x}", call.at).into());
         }
         self.calls_checked += 1;
@@ -280,7 +280,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             isa: &*isa,
             code: Vec::new(),
             starts: HashMap::new(),
-            emitted: Emitted::new(),
+            cache: MergeCache::new(),
             map: MergeMap::new(),
             calls_checked: 0,
         };
@@ -292,9 +292,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             let after = image.code.len() - start;
             println!("  unit {number}: {count} functions, {before} -> {after} bytes");
         }
-        let Image { map, emitted, calls_checked, .. } = &image;
+        let Image { map, cache, calls_checked, .. } = &image;
         println!("  {calls_checked} calls and jumps lead where they should");
-        println!("  {} bytes to remember {} functions by", emitted.size(), emitted.len());
+        println!("  {} bytes to remember {} functions by", cache.size(), cache.len());
         println!("  start size (hexadecimal) functions");
         for line in map.perf_map().to_string().lines() {
             println!("  {line}");

@@ -8,13 +8,13 @@
 //! It does not drop bodies, emit thunks or define aliases: that is the caller's back end, with
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
-use crate::argument::{Appended, Argument, append, extended_signature};
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
 use crate::canonicalize::canonicalized;
 use crate::encoding::Encoding;
+use crate::extra_argument::{Appended, ExtraArgument, append, extended_signature};
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::options::{CallThunks, Options};
 use crate::plan::Plan;
 use crate::summary::address_uses;
@@ -72,7 +72,7 @@ impl Plan {
         let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
         let changed = redirect(func, &call, &address) || changed;
         #[cfg(feature = "fuzzing")]
-        sabotage::applied(func);
+        fault_injection::applied(func);
         changed
     }
 
@@ -127,7 +127,7 @@ impl Plan {
             Some(function) => self.entry(self.call_target(function)).symbol(),
         };
         #[cfg(feature = "fuzzing")]
-        let right = sabotage::redirected(self, symbol, right, true);
+        let right = fault_injection::redirected(self, symbol, right, true);
         right
     }
 }
@@ -140,7 +140,7 @@ fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExt
 pub(crate) struct CallTarget {
     pub symbol: UserExternalName,
     /// What is passed behind the arguments that there are.
-    pub arguments: Arc<[Argument]>,
+    pub arguments: Arc<[ExtraArgument]>,
 }
 
 /// Sends calls, and uses of addresses, to the symbols that should be used instead, if any.
@@ -292,7 +292,7 @@ fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
         None => data,
         Some((flags, keep_region)) => {
             let region: Option<AliasRegion> = data.alias_region().filter(|_| keep_region);
-            with_promises(data, flags, region)
+            with_facts(data, flags, region)
         }
     };
     if rebuild_flags(func, |func, inst, data| {
@@ -301,13 +301,13 @@ fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
     .is_err()
     {
         // More than 65,535 different flags. Without any promises there are at most 768.
-        rebuild_flags(func, |_, _, data| with_promises(data, 0, None))
+        rebuild_flags(func, |_, _, data| with_facts(data, 0, None))
             .expect("trap codes and byte orders alone fit");
     }
 }
 
 /// `data` with these promises and no others.
-fn with_promises(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> MemFlagsData {
+fn with_facts(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> MemFlagsData {
     let mut new = MemFlagsData::new().with_trap_code(data.trap_code()).with_alias_region(region);
     if let Some(endianness) = data.explicit_endianness() {
         new.set_endianness(endianness);
@@ -375,7 +375,7 @@ pub(crate) fn rebuild_flags(
 pub fn call_thunk(
     name: UserFuncName,
     signature: &Signature,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
     to: &UserExternalName,
     options: &CallThunks,
 ) -> Function {
@@ -391,7 +391,7 @@ pub fn call_thunk(
         args.push(func.dfg.append_block_param(block, param.value_type));
     }
     #[cfg(feature = "fuzzing")]
-    sabotage::passed(&mut args);
+    fault_injection::passed(&mut args);
     let mut cursor = FuncCursor::new(&mut func);
     cursor.insert_block(block);
     args.extend(arguments.iter().map(|argument| argument.insert(&mut cursor)));

@@ -17,7 +17,7 @@
 //! This module knows no IR. It decides nothing about what is merged, only what is equal.
 
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_entity::{EntityRef, entity_impl};
 
@@ -137,7 +137,7 @@ impl Partition {
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
     #[cfg(feature = "fuzzing")]
-    if sabotage::is(Fault::NoRefinement) {
+    if fault_injection::is(Fault::NoRefinement) {
         return;
     }
     // Incoming references of each element: (place, node). Only references from classes of two or
@@ -153,7 +153,7 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
     while let Some(splitter) = waiting.pop() {
         is_waiting[splitter as usize] = false;
         #[cfg(feature = "fuzzing")]
-        if sabotage::is(Fault::OneRound) && splitter as usize >= is_waiting_at_first {
+        if fault_injection::is(Fault::OneRound) && splitter as usize >= is_waiting_at_first {
             continue;
         }
         edges.clear();

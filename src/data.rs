@@ -16,7 +16,7 @@
 use crate::canon::ResolveSymbol;
 use crate::encoding::Encoding;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::options::{Addresses, Linkage};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ pub struct DataAttributes {
     pub pinned: bool,
     /// Something that the pass does not see refers to the symbol by name, such as code that was
     /// emitted before.
-    pub symbol_used: bool,
+    pub externally_used: bool,
     /// Objects with different keys never merge.
     pub key: u64,
     /// Alignment in bytes, a power of two. The representative of a class gets the largest.
@@ -102,7 +102,7 @@ impl Default for DataAttributes {
             writable: false,
             tls: false,
             pinned: false,
-            symbol_used: false,
+            externally_used: false,
             key: 0,
             alignment: 1,
         }
@@ -122,7 +122,7 @@ impl DataAttributes {
 /// A digest of what is constant in a data object: those that differ in it are not compared.
 pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
     #[cfg(feature = "fuzzing")]
-    let data = &*sabotage::blinded_data(data);
+    let data = &*fault_injection::masked_data(data);
     let DataObject { contents, relocations, section } = data;
     let mut hasher = Xxh3::new();
     for number in [DATA as u64, key, contents.size(), relocations.len() as u64] {
@@ -144,7 +144,7 @@ const DATA: u32 = 0xffff;
 /// Writes the encoding of `data` into `out`, which is cleared first. Linear in its size.
 pub(crate) fn encode(data: &DataObject, key: u64, symbols: &dyn ResolveSymbol, out: &mut Encoding) {
     #[cfg(feature = "fuzzing")]
-    let data = &*sabotage::blinded_data(data);
+    let data = &*fault_injection::masked_data(data);
     out.clear();
     let DataObject { contents, relocations, section } = data;
     out.shape_word(DATA);

@@ -3,20 +3,20 @@
 //! [`decide`] chooses the representative of every class and what becomes of the other members, and
 //! writes down why. Plain data in, plain data out: it needs bodies only where a decision hinges on
 //! the size of compiled code. It changes nothing. What concerns units that come one after another is
-//! in `over_time`.
+//! in `incremental`.
 
-mod over_time;
+mod incremental;
 
 use crate::apply::call_thunk;
+use crate::bucket::{Bucketed, Walked};
 use crate::checker::Learned;
 use crate::classes::Node;
-use crate::classify::{Classified, Walked};
 use crate::data::{DataAttributes, DataIndex};
-use crate::emitted::eliminated::EliminatedEntries;
-use crate::emitted::{Emitted, EmittedClass, Graph};
 use crate::facts::meet;
+use crate::incremental::eliminated::EliminatedEntries;
+use crate::incremental::{CachedClass, Graph, MergeCache};
 use crate::options::{Addresses, Attributes, Linkage, Options, Prebucket};
-use crate::plan::{DataEntry, Disposition, Entry, Plan, SharedBody};
+use crate::plan::{DataEntry, Disposition, Entry, Plan, PrivateCopy};
 use crate::remarks::Reason;
 use crate::similar::observes_its_frame;
 use crate::stats::Stats;
@@ -36,15 +36,15 @@ pub(crate) fn decide(
     options: &Options<'_>,
     unit: Unit,
     observed: &Observed,
-    mut classified: Classified,
-    emitted: Option<&Emitted>,
+    mut bucketed: Bucketed,
+    cache: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     stats: Stats,
 ) -> Plan {
-    let beyond = core::mem::take(&mut classified.beyond);
-    let classified = &classified;
+    let beyond = core::mem::take(&mut bucketed.beyond);
+    let bucketed = &bucketed;
     let Unit { functions, data: data_objects, by_symbol } = unit;
-    let numbering = classified.numbering;
+    let numbering = bucketed.numbering;
     let mut entries = PrimaryMap::with_capacity(functions.len());
     for (function, summary) in functions {
         let Summary { symbol, attributes, bucket: _, instructions: _ } = summary;
@@ -52,7 +52,7 @@ pub(crate) fn decide(
             symbol,
             attributes,
             disposition: Disposition::Keep,
-            reason: alone(options, classified, numbering.node(Item::Function(function))),
+            reason: alone(options, bucketed, numbering.node(Item::Function(function))),
             class: 0,
             alignment: attributes.alignment,
             weakened: None,
@@ -64,7 +64,7 @@ pub(crate) fn decide(
     let mut data = PrimaryMap::with_capacity(data_objects.len());
     for (index, summary) in data_objects {
         let DataSummary { symbol, attributes, bucket: _, size } = summary;
-        let alone = || alone(options, classified, numbering.node(Item::Data(index)));
+        let alone = || alone(options, bucketed, numbering.node(Item::Data(index)));
         data.push(DataEntry {
             symbol,
             attributes,
@@ -75,17 +75,17 @@ pub(crate) fn decide(
             size,
         });
     }
-    let alignments = class_alignments(classified, &entries, &data);
-    let graph = emitted.map(|_| Graph::new(classified, &alignments));
-    let found = match (emitted, &graph) {
-        (Some(emitted), Some(graph)) => emitted.find(graph),
+    let alignments = class_alignments(bucketed, &entries, &data);
+    let graph = cache.map(|_| Graph::new(bucketed, &alignments));
+    let found = match (cache, &graph) {
+        (Some(cache), Some(graph)) => cache.find(graph),
         (None, _) | (_, None) => Vec::new(),
     };
     let mut decision = Decision {
         options,
         observed,
-        classified,
-        emitted,
+        bucketed,
+        cache,
         found: &found,
         bodies,
         entries,
@@ -100,7 +100,7 @@ pub(crate) fn decide(
         decision.class(&class);
     }
     decision.limit();
-    let shared = decision.add_shared_bodies();
+    let shared = decision.add_private_copies();
     // Members first: what they get their representatives need.
     decision.align(&alignments);
     decision.align_representatives();
@@ -150,11 +150,11 @@ fn is_used_by_class(attributes: &Attributes) -> bool {
 /// What code that takes the address of a member, whichever it is, relies on: the largest alignment
 /// of those whose addresses do not matter, by class.
 fn class_alignments(
-    classified: &Classified,
+    bucketed: &Bucketed,
     entries: &PrimaryMap<FunctionIndex, Entry>,
     data: &PrimaryMap<DataIndex, DataEntry>,
 ) -> Vec<u64> {
-    let Classified { partition, numbering, .. } = classified;
+    let Bucketed { partition, numbering, .. } = bucketed;
     let mut alignments = alloc::vec![1; partition.len()];
     for node in numbering.nodes() {
         let own = match numbering.item(node) {
@@ -190,14 +190,14 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 }
 
 /// Why a function or data object that turns out to be alone in its class is.
-fn alone(options: &Options<'_>, classified: &Classified, node: Node) -> Reason {
-    match classified.walked.get(node).copied().unwrap_or_default() {
+fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
+    match bucketed.walked.get(node).copied().unwrap_or_default() {
         Walked::No => match options.walks() {
-            Prebucket::Counts => Reason::NothingAlike,
+            Prebucket::Counts => Reason::Prefiltered,
             Prebucket::WalkAll => Reason::Different,
         },
         Walked::Malformed => Reason::Malformed,
-        Walked::Yes { instructions: _ } if classified.alike.contains(node) => {
+        Walked::Yes { instructions: _ } if bucketed.alike.contains(node) => {
             Reason::ReferencesDiffer
         }
         Walked::Yes { instructions: _ } => Reason::Different,
@@ -217,10 +217,10 @@ enum Need {
 struct Decision<'a> {
     options: &'a Options<'a>,
     observed: &'a Observed,
-    classified: &'a Classified,
-    emitted: Option<&'a Emitted>,
+    bucketed: &'a Bucketed,
+    cache: Option<&'a MergeCache>,
     /// What was emitted of each class of the unit; empty if the unit comes after none.
-    found: &'a [Option<EmittedClass>],
+    found: &'a [Option<CachedClass>],
     bodies: &'a mut dyn Bodies,
     entries: PrimaryMap<FunctionIndex, Entry>,
     data: PrimaryMap<DataIndex, DataEntry>,
@@ -246,28 +246,28 @@ impl Decision<'_> {
     }
 
     fn number_classes(&mut self) {
-        let numbering = self.classified.numbering;
+        let numbering = self.bucketed.numbering;
         let mut order: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
         order.sort_unstable_by_key(|&item| self.item_order(item));
-        let mut number = alloc::vec![u32::MAX; self.classified.partition.len()];
+        let mut number = alloc::vec![u32::MAX; self.bucketed.partition.len()];
         let mut next = 0;
         for item in order {
             let node = numbering.node(item);
-            let class = &mut number[self.classified.partition.class_of(node.index())];
+            let class = &mut number[self.bucketed.partition.class_of(node.index())];
             if *class == u32::MAX {
                 *class = next;
                 next += 1;
             }
             match item {
                 Item::Function(function) => {
-                    let partition = &self.classified.partition;
+                    let partition = &self.bucketed.partition;
                     let alone = partition.members(partition.class_of(node.index())).len() < 2;
-                    let walked = matches!(self.classified.walked[node], Walked::Yes { .. });
+                    let walked = matches!(self.bucketed.walked[node], Walked::Yes { .. });
                     let entry = &mut self.entries[function];
                     entry.class = *class;
                     // What is not to be merged keeps its own code.
                     let takes_part = walked && !entry.attributes.no_merge;
-                    entry.has_equals = takes_part && !(alone && self.emitted.is_none());
+                    entry.has_equals = takes_part && !(alone && self.cache.is_none());
                 }
                 Item::Data(data) => self.data[data].class = *class,
             }
@@ -276,7 +276,7 @@ impl Decision<'_> {
 
     /// The classes of two and more, each in the order of symbols, by their smallest symbols.
     fn classes_by_symbol(&mut self) -> Vec<Vec<Item>> {
-        let Classified { partition, numbering, .. } = self.classified;
+        let Bucketed { partition, numbering, .. } = self.bucketed;
         let item = |&node: &u32| numbering.item(Node::new(node as usize));
         let found = |class: &usize| self.found.get(*class).is_some_and(|found| found.is_some());
         let mut classes: Vec<Vec<Item>> = (0..partition.len())
@@ -324,11 +324,11 @@ impl Decision<'_> {
                 true => Reason::Pinned,
                 false => {
                     candidates.push(member);
-                    Reason::EqualsLeftAlone
+                    Reason::EqualsNotMerged
                 }
             };
         }
-        candidates.retain(|&member| match self.emitted_data(member) {
+        candidates.retain(|&member| match self.cached_data(member) {
             None => true,
             Some(to) => {
                 self.data_member(member, to);
@@ -338,9 +338,9 @@ impl Decision<'_> {
         // Whoever must keep a symbol stays, so that the others can go; then by linkage. Of several
         // the first, and that is by symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
-            let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
-            let survives = linkage.is_visible_outside() || symbol_used;
-            (!survives, linkage)
+            let DataAttributes { linkage, externally_used, .. } = self.data[member].attributes;
+            let keeps_symbol = linkage.is_visible_outside() || externally_used;
+            (!keeps_symbol, linkage)
         });
         let Some(to) = best else {
             return;
@@ -355,8 +355,8 @@ impl Decision<'_> {
 
     /// Decides for a data object that is not the representative.
     fn data_member(&mut self, member: DataIndex, to: DataIndex) {
-        let DataAttributes { linkage, symbol_used, .. } = self.data[member].attributes;
-        let (disposition, reason) = if !linkage.is_visible_outside() && !symbol_used {
+        let DataAttributes { linkage, externally_used, .. } = self.data[member].attributes;
+        let (disposition, reason) = if !linkage.is_visible_outside() && !externally_used {
             (Disposition::Redirect { to }, Reason::AddressInsignificant)
         } else if self.options.aliases {
             (Disposition::Alias { to }, Reason::AddressInsignificant)
@@ -371,12 +371,12 @@ impl Decision<'_> {
     /// Those that are kept need it as well: functions that use two of them can merge, and then use
     /// either in the place of the other.
     fn align(&mut self, alignments: &[u64]) {
-        let Classified { partition, numbering, .. } = self.classified;
+        let Bucketed { partition, numbering, .. } = self.bucketed;
         for node in numbering.nodes() {
             let class = partition.class_of(node.index());
-            let emitted = self.found.get(class).copied().flatten().zip(self.emitted);
-            let emitted = emitted.map_or(1, |(class, emitted)| emitted.alignment(class));
-            let alignment = alignments[class].max(emitted);
+            let cache = self.found.get(class).copied().flatten().zip(self.cache);
+            let cache = cache.map_or(1, |(class, cache)| cache.alignment(class));
+            let alignment = alignments[class].max(cache);
             match numbering.item(node) {
                 Item::Function(function) => {
                     let entry = &mut self.entries[function];
@@ -396,9 +396,10 @@ impl Decision<'_> {
     }
 
     /// Whether the symbol must still be there afterwards, and why.
-    fn symbol_survives(&self, function: FunctionIndex) -> Option<Reason> {
+    fn must_keep_symbol(&self, function: FunctionIndex) -> Option<Reason> {
         let entry = &self.entries[function];
-        let Attributes { linkage, addresses, address_taken, symbol_used, .. } = entry.attributes;
+        let Attributes { linkage, addresses, address_taken, externally_called, .. } =
+            entry.attributes;
         let taken = address_taken || self.observed.address_taken(&entry.symbol);
         match linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
@@ -409,7 +410,7 @@ impl Decision<'_> {
             Linkage::Local if taken && addresses == Addresses::Significant => {
                 Some(Reason::AddressTaken)
             }
-            Linkage::Local if symbol_used => Some(Reason::SymbolUsed),
+            Linkage::Local if externally_called => Some(Reason::ExternallyCalled),
             Linkage::Local => None,
         }
     }
@@ -427,10 +428,10 @@ impl Decision<'_> {
                 Reason::NoMerge
             } else {
                 candidates.push(member);
-                Reason::EqualsLeftAlone
+                Reason::EqualsNotMerged
             };
         }
-        candidates.retain(|&member| match self.emitted_function(member) {
+        candidates.retain(|&member| match self.cached_function(member) {
             None => true,
             Some(to) => {
                 self.member(member, to);
@@ -466,10 +467,10 @@ impl Decision<'_> {
     /// What must stay of a function if its body does not.
     fn need(&self, function: FunctionIndex) -> Need {
         let insignificant = self.entries[function].attributes.addresses == Addresses::Insignificant;
-        match self.symbol_survives(function) {
+        match self.must_keep_symbol(function) {
             None => Need::Nothing,
             // Whoever uses the symbol only calls it, or its address would be taken.
-            Some(Reason::SymbolUsed) if self.options.aliases => Need::Symbol,
+            Some(Reason::ExternallyCalled) if self.options.aliases => Need::Symbol,
             Some(_) if insignificant && self.options.aliases => Need::Symbol,
             Some(_) => Need::Address,
         }
@@ -477,16 +478,16 @@ impl Decision<'_> {
 
     /// Decides for a member that is not the representative.
     fn member(&mut self, member: FunctionIndex, to: FunctionIndex) {
-        let survives = self.symbol_survives(member);
+        let keeps_symbol = self.must_keep_symbol(member);
         let addresses = self.entries[member].attributes.addresses;
-        let (disposition, reason) = match (self.need(member), survives) {
+        let (disposition, reason) = match (self.need(member), keeps_symbol) {
             (Need::Nothing, _) => match addresses {
                 Addresses::Significant => (Disposition::Redirect { to }, Reason::OnlyCalled),
                 Addresses::Insignificant => {
                     (Disposition::Redirect { to }, Reason::AddressInsignificant)
                 }
             },
-            (Need::Symbol, Some(reason @ (Reason::Preemptible | Reason::SymbolUsed))) => {
+            (Need::Symbol, Some(reason @ (Reason::Preemptible | Reason::ExternallyCalled))) => {
                 (Disposition::Alias { to }, reason)
             }
             (Need::Symbol, _) => (Disposition::Alias { to }, Reason::AddressInsignificant),
@@ -504,8 +505,8 @@ impl Decision<'_> {
 
     /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
     fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
-        let node = self.classified.numbering.node(Item::Function(function));
-        let Walked::Yes { instructions } = self.classified.walked[node] else {
+        let node = self.bucketed.numbering.node(Item::Function(function));
+        let Walked::Yes { instructions } = self.bucketed.walked[node] else {
             return Some(false);
         };
         let thunk = match self.options.target.jump_thunk {
@@ -566,7 +567,7 @@ impl Decision<'_> {
     }
 
     /// Adds the shared bodies that are still wanted behind the functions of the unit.
-    fn add_shared_bodies(&mut self) -> Vec<SharedBody> {
+    fn add_private_copies(&mut self) -> Vec<PrivateCopy> {
         let mut bodies = Vec::new();
         for (symbol, members) in core::mem::take(&mut self.shared) {
             let kept =
@@ -602,7 +603,7 @@ impl Decision<'_> {
             for member in members {
                 self.entries[member].disposition = Disposition::Thunk { to: function };
             }
-            bodies.push(SharedBody { function, body_of });
+            bodies.push(PrivateCopy { function, body_of });
         }
         bodies
     }
@@ -646,7 +647,7 @@ impl Decision<'_> {
         }
         for (entry, needed) in self.entries.values_mut().zip(needed) {
             if entry.reason == Reason::Representative && !needed {
-                entry.reason = Reason::EqualsLeftAlone;
+                entry.reason = Reason::EqualsNotMerged;
             }
         }
         let mut needed = alloc::vec![false; self.data.len()];
@@ -655,7 +656,7 @@ impl Decision<'_> {
         }
         for (entry, needed) in self.data.values_mut().zip(needed) {
             if entry.reason == Reason::Representative && !needed {
-                entry.reason = Reason::EqualsLeftAlone;
+                entry.reason = Reason::EqualsNotMerged;
             }
         }
     }
@@ -678,16 +679,16 @@ impl Decision<'_> {
     ///
     /// That is not only what becomes of representatives: callers that are equal because they call
     /// two functions of a class share a body that calls one of the two, even if both are kept.
-    fn weaken(&mut self, shared: &[SharedBody]) {
-        let Classified { partition, numbering, facts_of, facts, .. } = self.classified;
+    fn weaken(&mut self, shared: &[PrivateCopy]) {
+        let Bucketed { partition, numbering, facts_of, facts, .. } = self.bucketed;
         let shared_by: BTreeMap<FunctionIndex, FunctionIndex> =
             shared.iter().map(|shared| (shared.body_of, shared.function)).collect();
         let referred_to = self.classes_referred_to();
         for (class, referred_to) in referred_to.into_iter().enumerate() {
-            let emitted = self.found.get(class).copied().flatten().zip(self.emitted);
-            let emitted = emitted.and_then(|(class, emitted)| emitted.promises(class));
+            let cache = self.found.get(class).copied().flatten().zip(self.cache);
+            let cache = cache.and_then(|(class, cache)| cache.facts(class));
             let nodes = partition.members(class);
-            if nodes.len() < 2 && emitted.is_none() {
+            if nodes.len() < 2 && cache.is_none() {
                 continue;
             }
             let mut members: Vec<(FunctionIndex, u32)> = Vec::with_capacity(nodes.len());
@@ -695,7 +696,7 @@ impl Decision<'_> {
                 let node = Node::new(node as usize);
                 if let (Item::Function(function), Some(own)) =
                     (numbering.item(node), facts_of[node])
-                    && self.counts_for_promises(function, referred_to)
+                    && self.counts_for_facts(function, referred_to)
                 {
                     members.push((function, own));
                 }
@@ -706,7 +707,7 @@ impl Decision<'_> {
             let Some((&first, others)) = distinct.split_first() else {
                 continue;
             };
-            if others.is_empty() && emitted.is_none() {
+            if others.is_empty() && cache.is_none() {
                 continue;
             }
             // What all promise is the same from whichever of them it is told, up to the numbers of
@@ -715,8 +716,8 @@ impl Decision<'_> {
             for &other in others {
                 meet(&mut common, &facts[other as usize]);
             }
-            if let Some(emitted) = emitted {
-                meet(&mut common, emitted);
+            if let Some(cache) = cache {
+                meet(&mut common, cache);
             }
             for (function, own) in members {
                 let before = &facts[own as usize];
@@ -734,7 +735,7 @@ impl Decision<'_> {
 
     /// Whether a caller that means `function` may reach the body of another of its class, or the
     /// other way round.
-    fn counts_for_promises(&self, function: FunctionIndex, referred_to: bool) -> bool {
+    fn counts_for_facts(&self, function: FunctionIndex, referred_to: bool) -> bool {
         let Entry { attributes, disposition, reason, .. } = &self.entries[function];
         let by_class = resolved(Node::new(0), attributes).call.is_some();
         *disposition != Disposition::Keep
@@ -744,8 +745,8 @@ impl Decision<'_> {
 
     /// The classes that functions refer to which have equals, or may get some in later units.
     fn classes_referred_to(&self) -> Vec<bool> {
-        let Classified { partition, nodes, references, .. } = self.classified;
-        let mut referred_to = alloc::vec![self.emitted.is_some(); partition.len()];
+        let Bucketed { partition, nodes, references, .. } = self.bucketed;
+        let mut referred_to = alloc::vec![self.cache.is_some(); partition.len()];
         for row in 0..nodes.len() {
             for target in references.of(row) {
                 referred_to[partition.class_of(target.index())] = true;

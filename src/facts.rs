@@ -19,7 +19,7 @@
 //! This module knows no IR; `canon` finds facts, `apply` puts them into a function.
 
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -52,7 +52,7 @@ pub(crate) struct Region {
 /// of regions.
 pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
     assert_eq!(kept.len(), other.len(), "facts of different shapes");
-    let survives = surviving_regions(kept, other);
+    let survives = kept_regions(kept, other);
     for (kept, other) in kept.iter_mut().zip(other) {
         match (kept, other) {
             (Fact::Block { cold }, Fact::Block { cold: other }) => *cold &= *other,
@@ -63,7 +63,7 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
             ) => {
                 *flags &= *other;
                 #[cfg(feature = "fuzzing")]
-                if sabotage::is(Fault::RegionPerAccess) {
+                if fault_injection::is(Fault::RegionPerAccess) {
                     *region = region.filter(|region| {
                         other_region.is_some_and(|other| other.user_id == region.user_id)
                     });
@@ -80,7 +80,7 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
 }
 
 /// Which regions of `kept` survive, by number.
-fn surviving_regions(kept: &[Fact], other: &[Fact]) -> Vec<bool> {
+fn kept_regions(kept: &[Fact], other: &[Fact]) -> Vec<bool> {
     // Nodes are the regions of both sides; number 0 stands for "no region".
     let kept_count = 1 + largest_number(kept);
     let other_count = 1 + largest_number(other);
@@ -160,7 +160,7 @@ impl UnionFind {
 ///
 /// For regions: what `kept` tells apart, `other` must tell apart, and a place that keeps its region
 /// must have that very region in `other`.
-pub(crate) fn promises_hold(kept: &[Fact], other: &[Fact]) -> bool {
+pub(crate) fn facts_allow(kept: &[Fact], other: &[Fact]) -> bool {
     if kept.len() != other.len() {
         return false;
     }

@@ -12,7 +12,7 @@
 
 use crate::encoding::Encoding;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A 128-bit structural hash.
@@ -22,7 +22,7 @@ pub struct StructuralHash(pub u128);
 /// The structural hash of `encoding`. Linear in its size.
 pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
     #[cfg(feature = "fuzzing")]
-    if sabotage::is(Fault::ConstantHash) {
+    if fault_injection::is(Fault::ConstantHash) {
         return StructuralHash(0);
     }
     let mut hasher = Xxh3::new();

@@ -18,7 +18,7 @@
 //! 2. [`Merger::plan`] asks for the bodies again that may have an equal, through [`Bodies`], and
 //!    returns a [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
 //! 3. [`Plan::apply`] rewrites each function that is kept, and each that the plan added
-//!    ([`Plan::shared_bodies`], [`Plan::merged_bodies`]). Emitting thunks ([`Target::thunk_code`],
+//!    ([`Plan::private_copies`], [`Plan::parameterised_bodies`]). Emitting thunks ([`Target::thunk_code`],
 //!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
 //!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
 //!
@@ -41,7 +41,7 @@
 //! # Guarantees
 //!
 //! * Within a unit, a hash decides nothing: functions merge only if their encodings are equal byte by
-//!   byte. Against what earlier units emitted ([`Emitted`]), BLAKE3 digests of 256 bits decide.
+//!   byte. Against what earlier units emitted ([`MergeCache`]), BLAKE3 digests of 256 bits decide.
 //! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
@@ -56,7 +56,7 @@
 //! # What it does not do
 //!
 //! It does not verify its input, and changes nothing that was emitted before: functions that come later
-//! are merged into what is there ([`Emitted`]). Functions of different shapes are not merged, however
+//! are merged into what is there ([`MergeCache`]). Functions of different shapes are not merged, however
 //! alike they are: only constants, callees and addresses may differ ([`Options::similar`]).
 //!
 //! # Features
@@ -90,22 +90,22 @@ struct Readme;
 struct Embedding;
 
 mod apply;
-mod argument;
+mod bucket;
 mod canon;
 mod canonicalize;
 mod checker;
 mod classes;
-mod classify;
 mod components;
 mod data;
 mod decide;
 mod difference;
-mod emitted;
 mod encoding;
+mod extra_argument;
 mod facts;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hash;
+mod incremental;
 mod map;
 #[cfg(feature = "module")]
 mod module;
@@ -119,18 +119,18 @@ mod target;
 mod unit;
 
 pub use apply::call_thunk;
-pub use argument::{Argument, extended_signature};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
-pub use checker::{Mismatch, Place, Proof, Refutation, prove, stands_for};
+pub use checker::{Mismatch, Place, Proof, Refutation, may_replace, prove};
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
-pub use emitted::{Emitted, prove_after};
 pub use encoding::Encoding;
+pub use extra_argument::{ExtraArgument, extended_signature};
 pub use hash::{StructuralHash, structural_hash};
+pub use incremental::{MergeCache, prove_after};
 pub use map::{Code, MergeMap, Original, PerfMap};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
@@ -139,7 +139,7 @@ pub use options::{
     Options, Policy, Prebucket, Prove, Similar,
 };
 pub use plan::{
-    DataEntry, Disposition, Entry, LateThunk, MergedBody, Plan, SharedBody, SimilarSet,
+    DataEntry, Disposition, Entry, LateThunk, ParameterisedBody, Plan, PrivateCopy, SimilarSet,
 };
 pub use remarks::Reason;
 

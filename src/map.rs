@@ -8,7 +8,7 @@
 //! It knows what was merged, not who called: of which of the functions a frame is, only the caller's
 //! source can tell.
 
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -28,7 +28,7 @@ pub struct Original {
     pub disposition: Disposition<UserExternalName>,
     /// What the body is told behind the function's own arguments: none, unless the body does for several
     /// functions that differ in constants and callees.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<ExtraArgument>,
 }
 
 impl Original {
@@ -81,7 +81,7 @@ impl MergeMap {
     pub fn of(plan: &Plan, mut name: impl FnMut(&UserExternalName) -> String) -> Self {
         let mut map = MergeMap::new();
         for (function, entry) in plan.entries() {
-            if function.index() >= plan.added() && plan.is_emitted(function) {
+            if function.index() >= plan.added() && plan.is_cached(function) {
                 continue;
             }
             let symbol = entry.symbol().clone();
@@ -274,10 +274,10 @@ mod tests {
     #[test]
     fn what_leads_to_a_thunk_that_tells_something_is_there_and_behind_the_body() {
         let mut map = map();
-        let mut tells = original(5, "tells", Disposition::Thunk { to: symbol(0) });
+        let mut passes = original(5, "tells", Disposition::Thunk { to: symbol(0) });
         let ty = cranelift_codegen::ir::types::I32;
-        tells.arguments.push(Argument::Constant { ty, bits: 1 });
-        map.add(tells);
+        passes.arguments.push(ExtraArgument::Constant { ty, bits: 1 });
+        map.add(passes);
         map.add(original(6, "equal", Disposition::Redirect { to: symbol(5) }));
         map.place(symbol(5), 0x1040, 10);
         assert_eq!(names(map.originals_at(0x1040)), ["tells", "equal"]);

@@ -333,7 +333,7 @@ pub struct Attributes {
     pub alignment: u32,
     /// Whether something that the pass does not see calls the function by its symbol: code that was
     /// emitted before, assembly. For holders of its address there is `address_taken`.
-    pub symbol_used: bool,
+    pub externally_called: bool,
     /// The function neither takes another's place nor gives up its own. It still counts as equal
     /// where functions that call it are compared, and its own references follow the merges.
     pub pinned: bool,
@@ -351,7 +351,7 @@ impl Default for Attributes {
             linkage: Linkage::Export,
             addresses: Addresses::Significant,
             address_taken: false,
-            symbol_used: false,
+            externally_called: false,
             key: 0,
             alignment: 1,
             pinned: false,

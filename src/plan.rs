@@ -16,16 +16,16 @@
 //! A read-only data object with an insignificant address is redirected if it is local, else an
 //! alias where the back end has aliases, else left alone.
 
-use crate::argument::Argument;
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::checker::{Learned, Proof, Refutation};
 use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
-use crate::emitted::eliminated::{EliminatedEntries, NewlyEliminated};
-use crate::emitted::{Left, Record};
+use crate::extra_argument::ExtraArgument;
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
+use crate::incremental::eliminated::{EliminatedEntries, NewlyEliminated};
+use crate::incremental::{Left, Record};
 use crate::options::{Attributes, Linkage};
 use crate::remarks::Reason;
 use crate::stats::Stats;
@@ -105,7 +105,7 @@ pub struct Entry {
     /// What is left of the promises of a representative, if less than it makes itself.
     pub(crate) weakened: Option<Vec<Fact>>,
     /// What a call to the representative passes behind the function's own arguments.
-    pub(crate) arguments: Arc<[Argument]>,
+    pub(crate) arguments: Arc<[ExtraArgument]>,
     /// The promises of the parameterised body that calls reach, at the places of the function as it was
     /// compared. Later changes of the body only weaken them.
     pub(crate) promised: Option<Arc<[Fact]>>,
@@ -143,7 +143,7 @@ impl Entry {
 
     /// What the function whose place it takes is told behind the function's own arguments: none, unless
     /// the function was merged with others that differ from it in constants and callees.
-    pub fn arguments(&self) -> &[Argument] {
+    pub fn arguments(&self) -> &[ExtraArgument] {
         &self.arguments
     }
 
@@ -205,7 +205,7 @@ impl DataEntry {
 
 /// A new local function, made because all members of a class are preemptible.
 #[derive(Clone, Debug)]
-pub struct SharedBody {
+pub struct PrivateCopy {
     /// Its index, beyond those of the functions that were added.
     pub function: FunctionIndex,
     /// The function whose body it takes: clone it, rename it, and [`apply`](Plan::apply) the plan
@@ -215,7 +215,7 @@ pub struct SharedBody {
 
 /// A new local function that does for several similar ones, each telling it what it has to know.
 #[derive(Clone, Debug)]
-pub struct MergedBody {
+pub struct ParameterisedBody {
     /// Its index, beyond those of the functions that were added.
     pub function: FunctionIndex,
     /// What it does: [`apply`](Plan::apply) the plan to a clone under the index `function`.
@@ -256,8 +256,8 @@ pub struct Plan {
     /// How references are compared, if the unit comes after others.
     pub(crate) beyond: Beyond,
     pub(crate) numbering: Numbering,
-    pub(crate) shared: Vec<SharedBody>,
-    pub(crate) merged: Vec<MergedBody>,
+    pub(crate) shared: Vec<PrivateCopy>,
+    pub(crate) merged: Vec<ParameterisedBody>,
     pub(crate) similar: Vec<SimilarSet>,
     /// What earlier units eliminated and this one refers to.
     pub(crate) eliminated: EliminatedEntries,
@@ -291,7 +291,7 @@ impl Plan {
     }
 
     /// The functions that did not exist before.
-    pub fn shared_bodies(&self) -> &[SharedBody] {
+    pub fn private_copies(&self) -> &[PrivateCopy] {
         &self.shared
     }
 
@@ -300,17 +300,17 @@ impl Plan {
     /// # Panics
     ///
     /// If `function` is not from this plan.
-    pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<Argument> {
+    pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<ExtraArgument> {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entries[function].arguments.iter();
-        let told = arguments.map(|argument| argument.redirected(&address)).collect();
+        let extra = arguments.map(|argument| argument.redirected(&address)).collect();
         #[cfg(feature = "fuzzing")]
-        let told = sabotage::by_thunk(told);
-        told
+        let extra = fault_injection::by_thunk(extra);
+        extra
     }
 
     /// The functions that did not exist before and do for several similar ones.
-    pub fn merged_bodies(&self) -> &[MergedBody] {
+    pub fn parameterised_bodies(&self) -> &[ParameterisedBody] {
         &self.merged
     }
 
@@ -401,7 +401,7 @@ impl Plan {
             },
         };
         #[cfg(feature = "fuzzing")]
-        let right = sabotage::redirected(self, symbol, right, false);
+        let right = fault_injection::redirected(self, symbol, right, false);
         right
     }
 
@@ -412,8 +412,8 @@ impl Plan {
 
     /// Whether an entry is for a function of an earlier unit, one that it emitted or eliminated: unless it is
     /// among the [late thunks](Plan::late_thunks), there is nothing to do for it.
-    pub fn is_emitted(&self, function: FunctionIndex) -> bool {
-        let added = self.body_of(function).is_some() || self.merged_body(function).is_some();
+    pub fn is_cached(&self, function: FunctionIndex) -> bool {
+        let added = self.body_of(function).is_some() || self.parameterised_body(function).is_some();
         function.index() >= self.added() && !added
     }
 
@@ -500,7 +500,7 @@ impl Plan {
     }
 
     /// Leaves to later units only what is still there.
-    pub(crate) fn forget_what_is_gone(&mut self) {
+    pub(crate) fn remove_eliminated(&mut self) {
         let Plan { entries, by_symbol, record, .. } = self;
         if let Some(record) = record {
             record.retain(|symbol| match by_symbol.get(symbol) {
@@ -510,7 +510,7 @@ impl Plan {
                         Disposition::Keep => Left::Body,
                         Disposition::Redirect { to: _ }
                         | Disposition::Alias { to: _ }
-                        | Disposition::Thunk { to: _ } => Left::Promises(promised.as_deref()),
+                        | Disposition::Thunk { to: _ } => Left::Facts(promised.as_deref()),
                     }
                 }
                 Some(Item::Data(_)) | None => Left::Body,
@@ -519,25 +519,25 @@ impl Plan {
     }
 
     /// The body that the plan made for several similar functions, if `function` is one.
-    pub(crate) fn merged_body(&self, function: FunctionIndex) -> Option<&Function> {
+    pub(crate) fn parameterised_body(&self, function: FunctionIndex) -> Option<&Function> {
         let at = self.merged.binary_search_by_key(&function, |merged| merged.function).ok()?;
         Some(&self.merged[at].body)
     }
 
     /// Takes back the bodies of similar functions that were merged away again, to which nothing refers. They
     /// are the last entries, and there are some.
-    pub(crate) fn forget_merged_bodies(&mut self) {
+    pub(crate) fn remove_parameterised_bodies(&mut self) {
         let Plan { entries, by_symbol, merged, similar, .. } = self;
         let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
         let first = merged[0].function;
         let class = entries[first].class;
         let mut left: PrimaryMap<FunctionIndex, Entry> = PrimaryMap::new();
-        let mut gone: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
+        let mut eliminated: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
         for (function, mut entry) in core::mem::take(entries) {
             match entry.disposition.representative() {
                 Some(to) if function >= first => {
                     by_symbol.remove(&entry.symbol);
-                    gone.push((function, to));
+                    eliminated.push((function, to));
                 }
                 _ => {
                     if function >= first {
@@ -547,7 +547,7 @@ impl Plan {
                 }
             }
         }
-        for (function, to) in gone {
+        for (function, to) in eliminated {
             number[function] = number[to];
         }
         let new = |function: FunctionIndex| number[function];
@@ -586,7 +586,7 @@ impl Plan {
 pub(crate) fn body_of(
     function: FunctionIndex,
     added: usize,
-    shared: &[SharedBody],
+    shared: &[PrivateCopy],
 ) -> Option<FunctionIndex> {
     if function.index() < added {
         return Some(function);

@@ -9,7 +9,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// Kept: no other function has this signature and these table sizes.
-    NothingAlike,
+    Prefiltered,
     /// Kept: walked, and no other function has an equal body.
     Different,
     /// Kept: the bodies are equal to others', but they refer to different functions.
@@ -23,7 +23,7 @@ pub enum Reason {
     /// Kept: declared as not to be merged.
     NoMerge,
     /// Kept: all that it equals is left alone, too.
-    EqualsLeftAlone,
+    EqualsNotMerged,
     /// Kept: its symbol must survive, and a thunk would not be smaller than the body.
     ThunkNotSmaller,
     /// Kept: its symbol must survive, and the target has no thunk.
@@ -46,11 +46,11 @@ pub enum Reason {
     /// are kept.
     Preemptible,
     /// Thunk or alias: something that the pass does not see calls it by its symbol.
-    SymbolUsed,
+    ExternallyCalled,
     /// Kept: the independent checker refused the plan.
     NotProved,
     /// Kept: a new body that does for several similar functions, which tell it what they differ in.
-    Parametrized,
+    ParameterisedBody,
     /// Redirected: it differs from others in constants and callees only, and its callers tell their body.
     Similar,
     /// Thunk: it differs from others in constants and callees only, and it is smaller to tell their body
@@ -72,14 +72,14 @@ pub enum Reason {
 impl Reason {
     /// Every reason, in the order of the documentation.
     pub const ALL: [Reason; 28] = [
-        Reason::NothingAlike,
+        Reason::Prefiltered,
         Reason::Different,
         Reason::ReferencesDiffer,
         Reason::Malformed,
         Reason::Representative,
         Reason::Pinned,
         Reason::NoMerge,
-        Reason::EqualsLeftAlone,
+        Reason::EqualsNotMerged,
         Reason::ThunkNotSmaller,
         Reason::NoThunk,
         Reason::AllPreemptible,
@@ -90,9 +90,9 @@ impl Reason {
         Reason::AddressTaken,
         Reason::PatchableCalls,
         Reason::Preemptible,
-        Reason::SymbolUsed,
+        Reason::ExternallyCalled,
         Reason::NotProved,
-        Reason::Parametrized,
+        Reason::ParameterisedBody,
         Reason::Similar,
         Reason::ThunkCheaper,
         Reason::SimilarNotSmaller,
@@ -105,14 +105,14 @@ impl Reason {
     /// The stable kebab-case id.
     pub fn id(self) -> &'static str {
         match self {
-            Reason::NothingAlike => "nothing-alike",
+            Reason::Prefiltered => "prefiltered",
             Reason::Different => "different",
             Reason::ReferencesDiffer => "references-differ",
             Reason::Malformed => "malformed",
             Reason::Representative => "representative",
             Reason::Pinned => "pinned",
             Reason::NoMerge => "no-merge",
-            Reason::EqualsLeftAlone => "equals-left-alone",
+            Reason::EqualsNotMerged => "equals-not-merged",
             Reason::ThunkNotSmaller => "thunk-not-smaller",
             Reason::NoThunk => "no-thunk",
             Reason::AllPreemptible => "all-preemptible",
@@ -123,9 +123,9 @@ impl Reason {
             Reason::AddressTaken => "address-taken",
             Reason::PatchableCalls => "patchable-calls",
             Reason::Preemptible => "preemptible",
-            Reason::SymbolUsed => "symbol-used",
+            Reason::ExternallyCalled => "externally-called",
             Reason::NotProved => "not-proved",
-            Reason::Parametrized => "parametrized",
+            Reason::ParameterisedBody => "parameterised-body",
             Reason::Similar => "similar",
             Reason::ThunkCheaper => "thunk-cheaper",
             Reason::SimilarNotSmaller => "similar-not-smaller",
@@ -139,7 +139,7 @@ impl Reason {
     /// One sentence for a person.
     pub fn explanation(self) -> &'static str {
         match self {
-            Reason::NothingAlike => "no other function has its signature and size",
+            Reason::Prefiltered => "no other function has its signature and size",
             Reason::Different => "no other function has an equal body",
             Reason::ReferencesDiffer => {
                 "its body equals others, but they call or use different functions"
@@ -148,7 +148,7 @@ impl Reason {
             Reason::Representative => "its body stands for its class",
             Reason::Pinned => "pinned: its symbol and body stay untouched",
             Reason::NoMerge => "declared as not to be merged",
-            Reason::EqualsLeftAlone => "everything it equals is left alone, too",
+            Reason::EqualsNotMerged => "everything it equals is left alone, too",
             Reason::ThunkNotSmaller => "its symbol must survive and a thunk is not smaller",
             Reason::NoThunk => "its symbol must survive and the target has no thunk",
             Reason::AllPreemptible => {
@@ -163,9 +163,9 @@ impl Reason {
             Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
             Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",
             Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
-            Reason::SymbolUsed => "something else calls it by its symbol: its symbol jumps",
+            Reason::ExternallyCalled => "something else calls it by its symbol: its symbol jumps",
             Reason::NotProved => "the plan of the unit could not be proved: a bug of this crate",
-            Reason::Parametrized => "does for several similar functions",
+            Reason::ParameterisedBody => "does for several similar functions",
             Reason::Similar => {
                 "differs from others in constants and callees only, and its callers tell their body"
             }

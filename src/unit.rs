@@ -2,24 +2,24 @@
 //!
 //! [`Merger::add`] takes the functions one after the other and keeps a summary of each (64 bytes,
 //! and its symbol in a map); [`Merger::plan`] asks for the bodies of those again that may have an
-//! equal. It reads as the list of the phases: summarise, bucket and compare (`classify`), refine
+//! equal. It reads as the list of the phases: summarise, bucket and compare (`bucket`), refine
 //! (`classes`), decide (`plan`). Applying is left to the caller, function by function
 //! ([`Plan::apply`]).
 //!
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be
 //! accepted by Cranelift's verifier, or they are left alone at best.
 
+use crate::bucket::{Bucketed, bucket};
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::canonicalize::canonicalized;
 use crate::checker::{Memory, Remember, prove_and_learn};
 use crate::classes::{Node, refine};
-use crate::classify::{Classified, classify};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
-use crate::emitted::eliminated::{NewlyEliminated, ReferredTo};
-use crate::emitted::{Atom, Emitted};
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
+use crate::incremental::eliminated::{NewlyEliminated, ReferredTo};
+use crate::incremental::{ExternalNode, MergeCache};
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
 use crate::plan::Plan;
 use crate::similar::merge_similar;
@@ -251,9 +251,9 @@ impl Unit {
 pub struct Merger<'a> {
     options: Options<'a>,
     /// What earlier units emitted, if functions are to be merged into it.
-    emitted: Option<&'a Emitted>,
+    cache: Option<&'a MergeCache>,
     /// The same, also if functions are not merged into it: what it eliminated must be known.
-    before: Option<&'a Emitted>,
+    before: Option<&'a MergeCache>,
     referred_to: ReferredTo,
     unit: Unit,
     observed: Observed,
@@ -262,7 +262,7 @@ pub struct Merger<'a> {
     addresses_matter: bool,
     /// Functions that came before the first such function.
     unscanned: Vec<FunctionIndex>,
-    classifier: crate::classify::Classifier,
+    bucketer: crate::bucket::Bucketer,
     stats: Stats,
 }
 
@@ -271,34 +271,34 @@ impl<'a> Merger<'a> {
     pub fn new(options: Options<'a>) -> Self {
         Merger {
             options,
-            emitted: None,
+            cache: None,
             before: None,
             referred_to: ReferredTo::default(),
             unit: Unit::default(),
             observed: Observed::default(),
             addresses_matter: false,
             unscanned: Vec::new(),
-            classifier: Default::default(),
+            bucketer: Default::default(),
             stats: Stats::default(),
         }
     }
 
     /// An empty unit that comes after others: what equals something that was emitted for them is
-    /// merged into that. When the unit was emitted, [`Emitted::extend`] by its plan.
+    /// merged into that. When the unit was emitted, [`MergeCache::extend`] by its plan.
     ///
     /// Every function is walked, so that later units can find it. Symbols must mean the same in all
     /// units, and options must be the same, [`Options::merge_limit`] excepted. A function that emitted code
-    /// refers to and that comes later needs [`Attributes::symbol_used`], and [`Attributes::address_taken`] if
+    /// refers to and that comes later needs [`Attributes::externally_called`], and [`Attributes::address_taken`] if
     /// that is not only by calls. An offset into a function of an earlier unit is one into the code that took its
     /// place, if it was eliminated.
-    pub fn after(emitted: &'a Emitted, options: Options<'a>) -> Self {
-        Merger { emitted: Some(emitted), ..Merger::after_without_merging(emitted, options) }
+    pub fn after(cache: &'a MergeCache, options: Options<'a>) -> Self {
+        Merger { cache: Some(cache), ..Merger::after_without_merging(cache, options) }
     }
 
     /// The same for a unit of which nothing is merged into what was emitted, and that later units cannot find:
     /// it refers to what earlier units eliminated all the same.
-    pub(crate) fn after_without_merging(emitted: &'a Emitted, options: Options<'a>) -> Self {
-        Merger { before: Some(emitted), ..Merger::new(options) }
+    pub(crate) fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
+        Merger { before: Some(cache), ..Merger::new(options) }
     }
 
     /// The options of this run.
@@ -342,7 +342,7 @@ impl<'a> Merger<'a> {
             Prebucket::Counts => u128::from(summary::counts(&body, attributes.key)),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
-                self.classifier.hash_alone(&body, attributes.key, &self.options)
+                self.bucketer.hash_alone(&body, attributes.key, &self.options)
             }
         };
         self.stats.add_functions += 1;
@@ -426,24 +426,24 @@ impl<'a> Merger<'a> {
     /// In builds with debug assertions, and only with [`Prove::Debug`], if the plan cannot be proved.
     pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
         self.observe(bodies);
-        let mut classified = self.classify(bodies);
-        self.stats.refine_classes_before = classified.partition.len();
-        refine(&mut classified.partition, &classified.nodes, &classified.references);
-        self.stats.refine_classes_after = classified.partition.len();
-        let Merger { options, emitted, before, referred_to, unit, observed, stats, .. } = self;
+        let mut bucketed = self.bucket(bodies);
+        self.stats.refine_classes_before = bucketed.partition.len();
+        refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
+        self.stats.refine_classes_after = bucketed.partition.len();
+        let Merger { options, cache, before, referred_to, unit, observed, stats, .. } = self;
         let eliminated = before.map(|before| &before.eliminated);
         let right = options;
         #[cfg(feature = "fuzzing")]
-        let (given, unit, options) = sabotage::overlooked(unit, options);
-        let mut plan = decide(&options, unit, &observed, classified, emitted, bodies, stats);
+        let (given, unit, options) = fault_injection::overlooked(unit, options);
+        let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);
         if let Some(eliminated) = eliminated {
             plan.add_eliminated(eliminated, &referred_to);
         }
         merge_similar(&mut plan, &observed, before, bodies, &options);
         plan.add_late_thunks();
         #[cfg(feature = "fuzzing")]
-        let plan = sabotage::planned(plan, given);
-        let remember = match (emitted, eliminated) {
+        let plan = fault_injection::planned(plan, given);
+        let remember = match (cache, eliminated) {
             (Some(_), _) => Remember::All,
             (None, Some(_)) => Remember::Eliminated,
             (None, None) => Remember::Nothing,
@@ -467,7 +467,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    fn classify(&mut self, bodies: &mut dyn Bodies) -> Classified {
+    fn bucket(&mut self, bodies: &mut dyn Bodies) -> Bucketed {
         if let Canonicalize::Optimize(_) = self.options.canonicalize {
             // What keeps its own code is not the body that is compared: it equals only itself.
             for summary in self.unit.functions.values_mut() {
@@ -475,15 +475,15 @@ impl<'a> Merger<'a> {
                 attributes.no_merge |= attributes.pinned || self.observed.points_inside(symbol);
             }
         }
-        let symbols = UnitSymbols::new(&self.unit, self.emitted);
-        classify(symbols, &self.options, &mut self.classifier, bodies, &mut self.stats)
+        let symbols = UnitSymbols::new(&self.unit, self.cache);
+        bucket(symbols, &self.options, &mut self.bucketer, bodies, &mut self.stats)
     }
 }
 
 /// The plan, if it holds.
 fn proved(
     mut plan: Plan,
-    before: Option<&Emitted>,
+    before: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     remember: Remember,
@@ -515,15 +515,15 @@ impl fmt::Debug for Merger<'_> {
 /// The symbols of a unit, and what lies beyond it.
 pub(crate) struct UnitSymbols<'a> {
     pub unit: &'a Unit,
-    pub emitted: Option<&'a Emitted>,
-    atoms: RefCell<Atoms>,
+    pub cache: Option<&'a MergeCache>,
+    external_nodes: RefCell<ExternalNodes>,
 }
 
 /// Numbers what references that leave the unit are compared by, in the order of first use.
 #[derive(Default)]
-struct Atoms {
-    number: HashMap<Atom, u32, FxBuildHasher>,
-    atoms: Vec<Atom>,
+struct ExternalNodes {
+    number: HashMap<ExternalNode, u32, FxBuildHasher>,
+    external_nodes: Vec<ExternalNode>,
     resolved: Beyond,
 }
 
@@ -531,16 +531,16 @@ struct Atoms {
 pub(crate) type Beyond = HashMap<UserExternalName, Resolved, FxBuildHasher>;
 
 impl<'a> UnitSymbols<'a> {
-    fn new(unit: &'a Unit, emitted: Option<&'a Emitted>) -> Self {
-        UnitSymbols { unit, emitted, atoms: RefCell::default() }
+    fn new(unit: &'a Unit, cache: Option<&'a MergeCache>) -> Self {
+        UnitSymbols { unit, cache, external_nodes: RefCell::default() }
     }
 
-    fn atom(&self, atom: Atom) -> Node {
-        let mut atoms = self.atoms.borrow_mut();
-        let Atoms { number, atoms, resolved: _ } = &mut *atoms;
-        let index = *number.entry(atom.clone()).or_insert_with(|| {
-            atoms.push(atom);
-            atoms.len() as u32 - 1
+    fn external_node(&self, external_node: ExternalNode) -> Node {
+        let mut external_nodes = self.external_nodes.borrow_mut();
+        let ExternalNodes { number, external_nodes, resolved: _ } = &mut *external_nodes;
+        let index = *number.entry(external_node.clone()).or_insert_with(|| {
+            external_nodes.push(external_node);
+            external_nodes.len() as u32 - 1
         });
         let Numbering { functions, data } = self.unit.numbering();
         Node::new(functions + data + index as usize)
@@ -548,25 +548,26 @@ impl<'a> UnitSymbols<'a> {
 
     /// What was numbered, in the order of its nodes, which come behind those of the unit; and all
     /// symbols that were asked for.
-    pub fn into_atoms(self) -> (Vec<Atom>, Beyond) {
-        let Atoms { number: _, atoms, resolved } = self.atoms.into_inner();
-        (atoms, resolved)
+    pub fn into_external_nodes(self) -> (Vec<ExternalNode>, Beyond) {
+        let ExternalNodes { number: _, external_nodes, resolved } =
+            self.external_nodes.into_inner();
+        (external_nodes, resolved)
     }
 }
 
 impl ResolveSymbol for UnitSymbols<'_> {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let Some(emitted) = self.emitted else {
+        let Some(cache) = self.cache else {
             return self.within(symbol);
         };
-        if let Some(resolved) = self.atoms.borrow().resolved.get(symbol) {
+        if let Some(resolved) = self.external_nodes.borrow().resolved.get(symbol) {
             return Some(*resolved);
         }
         // The encoding must not say what is defined by now and what is not, or it would not be the
         // same in a later unit: every symbol is compared by a node.
         let resolved = match self.within(symbol) {
             Some(Resolved { call, address, inside }) => {
-                let itself = || self.atom(Atom::Symbol(symbol.clone()));
+                let itself = || self.external_node(ExternalNode::Symbol(symbol.clone()));
                 Resolved {
                     call: Some(call.unwrap_or_else(itself)),
                     address: Some(address.unwrap_or_else(itself)),
@@ -574,12 +575,12 @@ impl ResolveSymbol for UnitSymbols<'_> {
                 }
             }
             None => Resolved {
-                call: Some(self.atom(emitted.atom(symbol, true))),
-                address: Some(self.atom(emitted.atom(symbol, false))),
-                inside: Some(self.atom(emitted.atom_inside(symbol))),
+                call: Some(self.external_node(cache.external_node(symbol, true))),
+                address: Some(self.external_node(cache.external_node(symbol, false))),
+                inside: Some(self.external_node(cache.external_node_inside(symbol))),
             },
         };
-        self.atoms.borrow_mut().resolved.insert(symbol.clone(), resolved);
+        self.external_nodes.borrow_mut().resolved.insert(symbol.clone(), resolved);
         Some(resolved)
     }
 }
@@ -602,7 +603,7 @@ pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
     #[cfg(feature = "fuzzing")]
-    let (call, address) = sabotage::by_class(attributes, call, address);
+    let (call, address) = fault_injection::by_class(attributes, call, address);
     Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }
 }
 

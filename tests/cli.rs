@@ -505,7 +505,7 @@ fn the_report_as_json() {
         ("/classes", 4.0),
         ("/members", 8.0),
         ("/merged", 5.0),
-        ("/shared_bodies", 1.0),
+        ("/private_copies", 1.0),
         ("/by_disposition/keep", 6.0),
         ("/by_disposition/redirect", 1.0),
         ("/by_disposition/alias", 1.0),
@@ -709,7 +709,7 @@ fn why_functions_are_merged_that_were_not_equal() {
 #[test]
 fn a_closed_pipe_is_no_bug() {
     let filetest = concat!(env!("CARGO_MANIFEST_DIR"), "/filetests/readme.clif");
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/twins.clif");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/duplicates.clif");
     for arguments in [["test", filetest], ["report", sample], ["merge", sample]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

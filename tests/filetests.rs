@@ -98,7 +98,7 @@ const CASES: &[Case] = &[
     Case {
         name: "what is right passes",
         text: "test merge\ntarget x86_64\n\nfunction %f() system_v {\nblock0:\n    return\n}\n\n\
-               ; keep: nothing-alike\n; function %f() system_v {\n; block0:\n;     return\n; }\n",
+               ; keep: prefiltered\n; function %f() system_v {\n; block0:\n;     return\n; }\n",
         options: &[],
         code: 0,
         says: &["1 passed, 0 failed, 0 skipped; 0 run commands; 0 merged functions"],
@@ -112,7 +112,7 @@ const CASES: &[Case] = &[
         says: &[
             "fail: ",
             "case.clif: merging makes something else of the functions:",
-            "-; keep: representative\n+; keep: nothing-alike\n",
+            "-; keep: representative\n+; keep: prefiltered\n",
             "CRANELIFT_TEST_BLESS=1",
             "0 passed, 1 failed, 0 skipped",
         ],
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
         text: "test merge\ntarget x86_64\n\nfunction %f() system_v {\nblock0:\n    return\n}\n",
         options: &[],
         code: 1,
-        says: &["+; keep: nothing-alike\n", "1 failed"],
+        says: &["+; keep: prefiltered\n", "1 failed"],
     },
     Case {
         name: "a wrong result fails",

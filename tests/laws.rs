@@ -21,24 +21,26 @@ mod data;
 mod differences;
 #[path = "laws/eliminated.rs"]
 mod eliminated;
-#[path = "laws/emitted.rs"]
-mod emitted;
 #[path = "laws/facts.rs"]
 mod facts;
 #[path = "laws/folding.rs"]
 mod folding;
 #[path = "laws/generator.rs"]
 mod generator;
+#[path = "laws/incremental.rs"]
+mod incremental;
 #[path = "laws/irrelevant.rs"]
 mod irrelevant;
 #[path = "laws/limits.rs"]
 mod limits;
 #[path = "laws/malformed.rs"]
 mod malformed;
+#[path = "laws/may_replace.rs"]
+mod may_replace;
+#[path = "laws/merge_cache.rs"]
+mod merge_cache;
 #[path = "laws/order.rs"]
 mod order;
-#[path = "laws/over_time.rs"]
-mod over_time;
 #[path = "laws/permutations.rs"]
 mod permutations;
 #[path = "laws/refused_plans.rs"]
@@ -51,8 +53,6 @@ mod sensitivity;
 mod similar;
 #[path = "laws/sizes.rs"]
 mod sizes;
-#[path = "laws/stand_ins.rs"]
-mod stand_ins;
 #[path = "laws/statistics.rs"]
 mod statistics;
 #[path = "laws/support.rs"]

@@ -20,6 +20,8 @@ mod eager;
 mod errors;
 #[path = "module/flushes.rs"]
 mod flushes;
+#[path = "module/incremental.rs"]
+mod incremental;
 #[path = "module/interposed.rs"]
 mod interposed;
 #[path = "module/later.rs"]
@@ -28,8 +30,6 @@ mod later;
 mod memory;
 #[path = "module/objects.rs"]
 mod objects;
-#[path = "module/over_time.rs"]
-mod over_time;
 #[path = "module/places.rs"]
 mod places;
 #[path = "module/similar.rs"]

@@ -6,7 +6,7 @@
 use super::normalise::{is_commutative, known};
 use super::{Malformed, Place, Walk};
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -37,7 +37,7 @@ impl Walk<'_> {
         let results = func.dfg.inst_results(inst);
         let first = results.first().map_or(0, |&result| func.dfg.value_type(result).index() as u32);
         #[cfg(feature = "fuzzing")]
-        let first = if sabotage::is(Fault::ResultType) { 0 } else { first };
+        let first = if fault_injection::is(Fault::ResultType) { 0 } else { first };
         self.word(opcode as u32 | first << 16);
         // How many there are follows from the opcode, or from a call's signature.
         for &result in results.iter().skip(1) {
@@ -251,7 +251,7 @@ impl Walk<'_> {
     fn stack_map(&mut self, inst: Inst) -> Result<(), Malformed> {
         let entries = self.func.dfg.user_stack_map_entries(inst).unwrap_or(&[]);
         #[cfg(feature = "fuzzing")]
-        let entries = if sabotage::is(Fault::StackMap) { &[] } else { entries };
+        let entries = if fault_injection::is(Fault::StackMap) { &[] } else { entries };
         self.length(entries.len())?;
         for entry in entries {
             let UserStackMapEntry { ty, slot, offset } = entry;

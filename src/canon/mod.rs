@@ -31,7 +31,7 @@ use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
 use alloc::vec::Vec;
@@ -165,11 +165,11 @@ pub(crate) fn encode(
     out: &mut Encoding,
 ) -> Result<(), Malformed> {
     #[cfg(feature = "fuzzing")]
-    let blinded = sabotage::blinded(func);
+    let masked = fault_injection::masked(func);
     #[cfg(feature = "fuzzing")]
     let (func, context) = (
-        &*blinded,
-        &Context { key: if sabotage::is(Fault::Key) { 0 } else { context.key }, ..*context },
+        &*masked,
+        &Context { key: if fault_injection::is(Fault::Key) { 0 } else { context.key }, ..*context },
     );
     out.clear();
     scratch.marks.clear();
@@ -197,7 +197,7 @@ pub(crate) fn encode(
         walk.value_labels()?;
     }
     #[cfg(feature = "fuzzing")]
-    sabotage::encoded(out);
+    fault_injection::encoded(out);
     Ok(())
 }
 

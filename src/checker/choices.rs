@@ -21,10 +21,10 @@ impl Simulation<'_> {
         chose: &mut bool,
     ) -> Result<Option<Block>, Mismatch> {
         use InstructionData as I;
-        let Claim { kept: a, original: b, told, .. } = *self.claim;
+        let Claim { kept: a, original: b, extra, .. } = *self.claim;
         let at_call = matches!(b.dfg.insts[original], I::Call { .. } | I::TryCall { .. });
         match a.dfg.insts[kept] {
-            _ if told.is_none() => Ok(None),
+            _ if extra.is_none() => Ok(None),
             I::Brif { opcode: _, arg, blocks: [then, otherwise] } if at_call => {
                 let Some(&Term::Bits(_, bits)) = self.terms[0].get(a, arg) else {
                     return Ok(None);

@@ -40,8 +40,8 @@ impl Simulation<'_> {
         use InstructionData as I;
         let Claim { kept: a, original: b, .. } = *self.claim;
         let (x, y) = (&a.dfg.insts[kept], &b.dfg.insts[original]);
-        if self.claim.told.is_some()
-            && let Some(result) = self.told_call(kept, original)
+        if self.claim.extra.is_some()
+            && let Some(result) = self.call_with_extra(kept, original)
         {
             return result;
         }
@@ -297,7 +297,7 @@ impl Simulation<'_> {
 
     /// Two calls of which the kept one tells its callee more than the original does, or has its callee told;
     /// `None` if they are not such calls.
-    fn told_call(&mut self, kept: Inst, original: Inst) -> Option<Result<(), Mismatch>> {
+    fn call_with_extra(&mut self, kept: Inst, original: Inst) -> Option<Result<(), Mismatch>> {
         use InstructionData as I;
         use Opcode as O;
         let Claim { kept: a, original: b, .. } = *self.claim;
@@ -327,11 +327,11 @@ impl Simulation<'_> {
             _ => return None,
         };
         let passed = passed.as_slice(lists.1);
-        let (args, told) = args.split_at_checked(passed.len())?;
-        if let (Callee::Direct(_), []) = (&callee, told) {
+        let (args, extra) = args.split_at_checked(passed.len())?;
+        if let (Callee::Direct(_), []) = (&callee, extra) {
             return None;
         }
-        let call = tables::told_callee(self, callee, told, *meant);
+        let call = tables::callee_with_extra(self, callee, extra, *meant);
         let handlers = match (x, y) {
             (
                 I::TryCall { exception: i, .. } | I::TryCallIndirect { exception: i, .. },

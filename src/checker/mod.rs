@@ -30,14 +30,14 @@
 //! | `choices` | where the kept code alone chooses a call |
 //! | `constants` | which branches always go the same way |
 //! | `trace` | what a simulation compares, written down, for functions whose code is gone |
-//! | `over_time` | claims on functions and data of earlier units |
+//! | `incremental` | claims on functions and data of earlier units |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
 //! | `refutation` | how a failure is told |
 
 mod choices;
 mod constants;
+mod incremental;
 mod instruction;
-mod over_time;
 mod refutation;
 mod simulation;
 mod tables;
@@ -45,7 +45,7 @@ mod terms;
 mod trace;
 mod unit;
 
-pub(crate) use over_time::{Learned, Memory, Remember};
+pub(crate) use incremental::{Learned, Memory, Remember};
 pub use refutation::{Mismatch, Place, Refutation};
 pub(crate) use unit::prove_and_learn;
 pub use unit::{Proof, prove};
@@ -55,7 +55,7 @@ use crate::target::Target;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use simulation::{Failure, Simulation};
-use terms::Told;
+use terms::ExtraTerm;
 
 /// Proves that `kept` may run wherever `original` was meant to, if every symbol that they refer to
 /// stands for itself and for nothing else. Of `options`, the policy of comparison and the target's
@@ -67,13 +67,13 @@ use terms::Told;
 /// # Errors
 ///
 /// The first place, in the order of a walk from the entry, at which they do not do the same.
-pub fn stands_for(
+pub fn may_replace(
     kept: &Function,
     original: &Function,
     options: &Options<'_>,
 ) -> Result<(), Refutation> {
     let claim = Claim::new(kept, original, options);
-    Simulation::new(&claim, &mut Themselves).run().map(drop).map_err(|failure| {
+    Simulation::new(&claim, &mut IdentitySymbols).run().map(drop).map_err(|failure| {
         let Failure { mismatch, at } = failure;
         let name = |func: &Function| func.name.get_user().cloned().unwrap_or_default();
         Refutation { kept: name(kept), original: name(original), mismatch, at: Some(at) }
@@ -87,8 +87,7 @@ pub(crate) fn trace(
     func: &Function,
     options: &Options<'_>,
 ) -> Option<([u8; 32], alloc::string::String)> {
-    let trace::Trace { digest, references, promises: _ } =
-        trace::Trace::of(func, 0, options).ok()?;
+    let trace::Trace { digest, references, facts: _ } = trace::Trace::of(func, 0, options).ok()?;
     Some((digest, alloc::format!("{references:?}")))
 }
 
@@ -102,7 +101,7 @@ pub(crate) struct Claim<'a> {
     pub own: bool,
     /// What `kept` is told behind its arguments. `None` if no function of the unit is told anything:
     /// then both have the same instructions.
-    pub told: Option<&'a [Told]>,
+    pub extra: Option<&'a [ExtraTerm]>,
 }
 
 impl<'a> Claim<'a> {
@@ -113,7 +112,7 @@ impl<'a> Claim<'a> {
             policy: options.compare,
             target: options.target,
             own: false,
-            told: None,
+            extra: None,
         }
     }
 }
@@ -131,7 +130,7 @@ pub(crate) enum Use {
 
 /// Decides whether a reference to one symbol may stand where there was one to another.
 pub(crate) trait Symbols {
-    fn stands_for(
+    fn may_replace(
         &mut self,
         usage: Use,
         kept: &UserExternalName,
@@ -140,27 +139,32 @@ pub(crate) trait Symbols {
 
     /// Whether a call to one symbol that tells it this may stand where there was a call to another, by this
     /// signature.
-    fn told_stands_for(
+    fn extra_may_replace(
         &mut self,
         kept: &UserExternalName,
-        told: Vec<Told>,
+        extra: Vec<ExtraTerm>,
         original: &UserExternalName,
         signature: &Signature,
     ) -> bool;
 }
 
 /// Every symbol stands for itself.
-struct Themselves;
+struct IdentitySymbols;
 
-impl Symbols for Themselves {
-    fn stands_for(&mut self, _: Use, kept: &UserExternalName, original: &UserExternalName) -> bool {
+impl Symbols for IdentitySymbols {
+    fn may_replace(
+        &mut self,
+        _: Use,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> bool {
         kept == original
     }
 
-    fn told_stands_for(
+    fn extra_may_replace(
         &mut self,
         _: &UserExternalName,
-        _: Vec<Told>,
+        _: Vec<ExtraTerm>,
         _: &UserExternalName,
         _: &Signature,
     ) -> bool {

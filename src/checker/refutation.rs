@@ -61,7 +61,7 @@ pub enum Mismatch {
     /// Another byte order.
     ByteOrder,
     /// A promise that the original does not make.
-    Promise,
+    Fact,
     /// A branch to another block, or with other arguments.
     Target,
     /// Other targets of a `br_table`.
@@ -90,7 +90,7 @@ pub enum Mismatch {
     /// An address is another function's now, and somebody may notice.
     LostAddress,
     /// A function that must be left alone takes part.
-    LeftAlone,
+    NotMerged,
     /// A function stands for others whose place another definition may take.
     Preemptible,
     /// A thunk, an alias or a shared body that the target or the options do not allow.
@@ -104,7 +104,7 @@ pub enum Mismatch {
     /// What an earlier unit emitted does something else, or refers to something else.
     Remembered,
     /// Nothing is known of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// [`Emitted`](crate::Emitted).
+    /// [`MergeCache`](crate::Emitted).
     NotRemembered,
 }
 
@@ -124,7 +124,7 @@ impl Mismatch {
         Mismatch::Immediate,
         Mismatch::TrapCode,
         Mismatch::ByteOrder,
-        Mismatch::Promise,
+        Mismatch::Fact,
         Mismatch::Target,
         Mismatch::JumpTable,
         Mismatch::ExceptionTable,
@@ -138,7 +138,7 @@ impl Mismatch {
         Mismatch::Dangling,
         Mismatch::LostSymbol,
         Mismatch::LostAddress,
-        Mismatch::LeftAlone,
+        Mismatch::NotMerged,
         Mismatch::Preemptible,
         Mismatch::NotAllowed,
         Mismatch::NoBody,
@@ -170,7 +170,7 @@ impl Mismatch {
             Mismatch::Immediate => "a constant differs",
             Mismatch::TrapCode => "the trap codes differ",
             Mismatch::ByteOrder => "the byte orders differ",
-            Mismatch::Promise => "the kept code promises more",
+            Mismatch::Fact => "the kept code promises more",
             Mismatch::Target => "a branch goes elsewhere or passes other arguments",
             Mismatch::JumpTable => "the jump tables differ",
             Mismatch::ExceptionTable => "the exception handlers differ",
@@ -184,7 +184,7 @@ impl Mismatch {
             Mismatch::Dangling => "what is gone is still referred to",
             Mismatch::LostSymbol => "a symbol is gone that can be seen",
             Mismatch::LostAddress => "an address that can be observed is gone",
-            Mismatch::LeftAlone => "one of them must be left alone",
+            Mismatch::NotMerged => "one of them must be left alone",
             Mismatch::Preemptible => "another definition may take the place of the kept one",
             Mismatch::NotAllowed => "the options do not allow what became of it",
             Mismatch::NoBody => "the code that should run is not kept",

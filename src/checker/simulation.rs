@@ -10,7 +10,7 @@ use super::constants::Known;
 use super::refutation::{Mismatch, Place};
 use super::tables;
 use super::terms::{Base, Term, Terms};
-use super::trace::{Promise, Promises, Recorder};
+use super::trace::{Fact, Facts, Recorder};
 use super::{Claim, Symbols, Use};
 use crate::options::Compare;
 use alloc::boxed::Box;
@@ -86,7 +86,7 @@ pub(super) struct Simulation<'a> {
     /// Takes note of what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
     /// What the kept function promises at the accesses of the original.
-    pub promises: Promises,
+    pub facts: Facts,
 }
 
 pub(super) type Checked = Result<(), Mismatch>;
@@ -114,24 +114,24 @@ impl<'a> Simulation<'a> {
             dead: false,
             at: Place::default(),
             recorder: None,
-            promises: Promises::default(),
+            facts: Facts::default(),
         }
     }
 
     /// Walks both functions to their ends. Returns the promises that the kept one makes at the accesses of the
     /// original, in the order of the walk.
-    pub fn run(mut self) -> Result<Vec<Promise>, Failure> {
+    pub fn run(mut self) -> Result<Vec<Fact>, Failure> {
         match self.walk() {
-            Ok(()) => Ok(self.promises.into_list()),
+            Ok(()) => Ok(self.facts.into_list()),
             Err(mismatch) => Err(Failure { mismatch, at: self.at }),
         }
     }
 
     /// The same, with what was noted.
-    pub fn recorded(mut self) -> Result<(Recorder, Vec<Promise>), Mismatch> {
+    pub fn recorded(mut self) -> Result<(Recorder, Vec<Fact>), Mismatch> {
         self.walk()?;
         let recorder = *self.recorder.take().expect("was asked for");
-        Ok((recorder, self.promises.into_list()))
+        Ok((recorder, self.facts.into_list()))
     }
 
     fn walk(&mut self) -> Checked {
@@ -181,8 +181,8 @@ impl<'a> Simulation<'a> {
         let cold = |func: &Function, block: Option<Block>| {
             block.is_some_and(|block| func.layout.is_cold(block))
         };
-        let promises = cold(a, Some(kept)) && !cold(b, self.at.original_block);
-        require(!promises, Mismatch::Promise)?;
+        let facts = cold(a, Some(kept)) && !cold(b, self.at.original_block);
+        require(!facts, Mismatch::Fact)?;
         self.alone.insert(kept);
         self.at.kept_block = Some(kept);
         Ok(())
@@ -225,7 +225,7 @@ impl<'a> Simulation<'a> {
 
     /// Two uses: of values that are bound to each other, or known to be the same.
     pub fn value(&mut self, kept: Value, original: Value) -> Checked {
-        if self.claim.told.is_some() {
+        if self.claim.extra.is_some() {
             let Claim { kept: a, original: b, .. } = *self.claim;
             let terms = (self.terms[0].get(a, kept), self.terms[1].get(b, original));
             if let (Some(_), _) | (_, Some(_)) = terms {
@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
 
     /// Two addresses, so many bytes behind values.
     pub fn address(&mut self, kept: (Value, i32), original: (Value, i32)) -> Checked {
-        if self.claim.told.is_none() {
+        if self.claim.extra.is_none() {
             self.same(&kept.1, &original.1, Mismatch::Immediate)?;
             return self.value(kept.0, original.0);
         }
@@ -268,7 +268,7 @@ impl<'a> Simulation<'a> {
                     (Base::Slot(a), Base::Slot(b)) => require(a == b, Mismatch::StackSlots),
                     (Base::Symbol(a), Base::Symbol(b)) => {
                         let usage = if bytes == 0 { Use::Address } else { Use::Inside };
-                        require(self.symbols.stands_for(usage, &a, &b), Mismatch::Reference)
+                        require(self.symbols.may_replace(usage, &a, &b), Mismatch::Reference)
                     }
                     (Base::Value(_) | Base::Slot(_) | Base::Symbol(_), _) => Err(Mismatch::Operand),
                 }
@@ -327,7 +327,7 @@ impl<'a> Simulation<'a> {
             (Some(_), None) => false,
             (Some(kept), Some(original)) => user_id(a, kept) == user_id(b, original),
         };
-        require(one && same, Mismatch::Promise)
+        require(one && same, Mismatch::Fact)
     }
 
     /// Two constants of the pools.
@@ -348,12 +348,12 @@ impl<'a> Simulation<'a> {
             original_inst: None,
         };
         let mut params = (a.dfg.block_params(kept), b.dfg.block_params(original));
-        if let Some(told) = self.claim.told
+        if let Some(extra) = self.claim.extra
             && a.layout.entry_block() == Some(kept)
         {
-            let own = params.0.len().checked_sub(told.len()).ok_or(Mismatch::BlockParams)?;
-            for (&param, told) in params.0[own..].iter().zip(told) {
-                let term = told.term(a.dfg.value_type(param)).ok_or(Mismatch::BlockParams)?;
+            let own = params.0.len().checked_sub(extra.len()).ok_or(Mismatch::BlockParams)?;
+            for (&param, extra) in params.0[own..].iter().zip(extra) {
+                let term = extra.term(a.dfg.value_type(param)).ok_or(Mismatch::BlockParams)?;
                 if let Term::Bits(_, bits) = term {
                     self.known[0].tell(param, bits as u64);
                 }
@@ -362,7 +362,7 @@ impl<'a> Simulation<'a> {
             params.0 = &params.0[..own];
         }
         self.define(params.0, params.1, Mismatch::BlockParams)?;
-        require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Promise)?;
+        require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Fact)?;
         let mut steps = (effects(a, kept), effects(b, original));
         // Whether the kept function chose a call in this block, and whether it is a step ahead.
         let (mut chose, mut alone) = (false, false);
@@ -396,7 +396,7 @@ impl<'a> Simulation<'a> {
     fn skip(&mut self, side: usize, insts: &mut impl Iterator<Item = Inst>) -> Option<Inst> {
         let func = [self.claim.kept, self.claim.original][side];
         insts.find(|&inst| {
-            let known = self.claim.told.is_some()
+            let known = self.claim.extra.is_some()
                 && self.terms[side].learn(func, inst, &self.constants[side]);
             if known {
                 self.known[side].learn(&func.dfg, inst);

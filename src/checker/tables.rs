@@ -2,7 +2,7 @@
 
 use super::refutation::Mismatch;
 use super::simulation::{Simulation, require};
-use super::terms::{Base, Term, Told};
+use super::terms::{Base, ExtraTerm, Term};
 use super::{Claim, Use};
 use crate::options::Compare;
 use alloc::vec::Vec;
@@ -31,14 +31,14 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
         debug_tags: _,    // by instruction
         stack_limit,
     } = &kept.stencil;
-    let told = simulation.claim.told.unwrap_or(&[]);
-    let own = signature.params.len().checked_sub(told.len()).ok_or(Mismatch::Signature)?;
+    let extra = simulation.claim.extra.unwrap_or(&[]);
+    let own = signature.params.len().checked_sub(extra.len()).ok_or(Mismatch::Signature)?;
     let (params, further) = signature.params.split_at(own);
     let same = params == original.signature.params
         && signature.returns == original.signature.returns
         && signature.call_conv == original.signature.call_conv;
     let types = further.iter().map(|param| param.value_type);
-    let plain = further.iter().copied().eq(told_by(own, types));
+    let plain = further.iter().copied().eq(call_sites(own, types));
     require(same && plain, Mismatch::Signature)?;
     simulation.note(&original.signature);
 
@@ -83,7 +83,7 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
 
 /// The parameters that take what is told, behind so many others. Narrow integers that may be on the stack are
 /// extended.
-fn told_by(others: usize, types: impl Iterator<Item = Type>) -> impl Iterator<Item = AbiParam> {
+fn call_sites(others: usize, types: impl Iterator<Item = Type>) -> impl Iterator<Item = AbiParam> {
     types.zip(others..).map(|(ty, at)| match at >= 6 && ty.is_int() && ty.bits() < 64 {
         true => AbiParam::new(ty).uext(),
         false => AbiParam::new(ty),
@@ -118,7 +118,7 @@ pub(super) fn global_value(
                     return Err(Mismatch::GlobalValue);
                 };
                 // Nothing weakens the promises of such a load.
-                let made = ((promises(p), region_id(a, p)), (promises(q), region_id(b, q)));
+                let made = ((facts(p), region_id(a, p)), (facts(q), region_id(b, q)));
                 simulation.same(&made.0, &made.1, Mismatch::GlobalValue)?;
                 behaviour(simulation, p, q)?;
                 (kept, original) = (*base, *other_base);
@@ -167,7 +167,7 @@ fn mem_flags(func: &Function, flags: MemFlags) -> Option<MemFlagsData> {
 }
 
 /// `aligned`, `readonly`, `can_move`.
-fn promises(flags: MemFlagsData) -> [bool; 3] {
+fn facts(flags: MemFlagsData) -> [bool; 3] {
     [flags.aligned(), flags.readonly(), flags.can_move()]
 }
 
@@ -223,12 +223,12 @@ pub(super) fn access(
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
     let (p, q) = both_flags(simulation, kept, original)?;
-    let made = promises(p).into_iter().zip(promises(q)).all(|(kept, made)| !kept || made);
-    require(made, Mismatch::Promise)?;
+    let made = facts(p).into_iter().zip(facts(q)).all(|(kept, made)| !kept || made);
+    require(made, Mismatch::Fact)?;
     let regions = (valid_region(a, p), valid_region(b, q));
     let valid = regions.0 == p.alias_region() && regions.1 == q.alias_region();
     require(valid, Mismatch::Undefined)?;
-    simulation.promises.push(promises(p), regions.0, region_id(a, p));
+    simulation.facts.push(facts(p), regions.0, region_id(a, p));
     simulation.regions(regions.0, regions.1)
 }
 
@@ -262,10 +262,10 @@ pub(super) enum Callee {
 }
 
 /// A call that tells its callee these operands behind the arguments of a direct call of `original`.
-pub(super) fn told_callee(
+pub(super) fn callee_with_extra(
     simulation: &mut Simulation<'_>,
     kept: Callee,
-    told: &[Value],
+    extra: &[Value],
     original: FuncRef,
 ) -> Checked {
     let Claim { kept: a, original: b, own, .. } = *simulation.claim;
@@ -288,20 +288,20 @@ pub(super) fn told_callee(
         return Err(Mismatch::CalleeSignature);
     };
     let mut extended = plain.clone();
-    let types = told.iter().map(|&arg| a.dfg.value_type(arg));
-    extended.params.extend(told_by(extended.params.len(), types));
+    let types = extra.iter().map(|&arg| a.dfg.value_type(arg));
+    extended.params.extend(call_sites(extended.params.len(), types));
     require(*signature == extended, Mismatch::CalleeSignature)?;
-    let told = told.iter().map(|&arg| Told::of(terms.get(a, arg)?));
-    let told: Option<Vec<Told>> = told.collect();
+    let extra = extra.iter().map(|&arg| ExtraTerm::of(terms.get(a, arg)?));
+    let extra: Option<Vec<ExtraTerm>> = extra.collect();
     let meant = user_symbol(b, &meant.name).filter(|_| !meant.patchable);
-    let (Some(told), Some(symbol), Some(meant)) = (told, symbol.cloned(), meant) else {
+    let (Some(extra), Some(symbol), Some(meant)) = (extra, symbol.cloned(), meant) else {
         return Err(Mismatch::Reference);
     };
-    let stands = match told.is_empty() {
-        true => simulation.symbols.stands_for(Use::Call, &symbol, meant),
-        false => simulation.symbols.told_stands_for(&symbol, told, meant, plain),
+    let may_stand_in = match extra.is_empty() {
+        true => simulation.symbols.may_replace(Use::Call, &symbol, meant),
+        false => simulation.symbols.extra_may_replace(&symbol, extra, meant, plain),
     };
-    require(stands, Mismatch::Reference)
+    require(may_stand_in, Mismatch::Reference)
 }
 
 pub(super) fn user_symbol<'a>(
@@ -333,14 +333,14 @@ fn symbol(
     original: &ExternalName,
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let stands = match (kept, original) {
+    let may_stand_in = match (kept, original) {
         (ExternalName::User(x), ExternalName::User(y)) => {
             let names = (a.params.user_named_funcs().get(*x), b.params.user_named_funcs().get(*y));
             let (Some(x), Some(y)) = names else {
                 return Err(Mismatch::Reference);
             };
             simulation.note_reference(usage, y);
-            simulation.symbols.stands_for(usage, x, y)
+            simulation.symbols.may_replace(usage, x, y)
         }
         (ExternalName::TestCase(_), ExternalName::TestCase(_))
         | (ExternalName::LibCall(_), ExternalName::LibCall(_))
@@ -356,7 +356,7 @@ fn symbol(
             _,
         ) => false,
     };
-    require(stands, Mismatch::Reference)
+    require(may_stand_in, Mismatch::Reference)
 }
 
 /// Two jump tables, default first.

@@ -8,7 +8,7 @@
 
 use super::simulation::resolve;
 use super::tables::user_symbol;
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Constant, Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags,
@@ -58,48 +58,50 @@ impl Term {
 
 /// What is told in place of a constant or a reference: what a claim about a body with parameters depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Told {
+pub(crate) enum ExtraTerm {
     /// The number of the type, and the bits.
     Bits(u16, u64),
     /// The number of the type, the symbol, and bytes behind it.
     Symbol(u16, (u32, u32), u64),
 }
 
-impl From<&Argument> for Told {
-    fn from(argument: &Argument) -> Told {
+impl From<&ExtraArgument> for ExtraTerm {
+    fn from(argument: &ExtraArgument) -> ExtraTerm {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
         match argument {
-            Argument::Constant { ty, bits } => Told::Bits(ty.index() as u16, *bits),
-            Argument::Function { ty, symbol, signature: _, colocated: _ } => {
-                Told::Symbol(ty.index() as u16, key(symbol), 0)
+            ExtraArgument::Constant { ty, bits } => ExtraTerm::Bits(ty.index() as u16, *bits),
+            ExtraArgument::Function { ty, symbol, signature: _, colocated: _ } => {
+                ExtraTerm::Symbol(ty.index() as u16, key(symbol), 0)
             }
-            Argument::Address { ty, symbol, offset, colocated: _ } => {
-                Told::Symbol(ty.index() as u16, key(symbol), masked(*ty, *offset as u64))
+            ExtraArgument::Address { ty, symbol, offset, colocated: _ } => {
+                ExtraTerm::Symbol(ty.index() as u16, key(symbol), masked(*ty, *offset as u64))
             }
         }
     }
 }
 
-impl Told {
+impl ExtraTerm {
     /// What a body is told by an operand that is known, of a type that can be passed.
-    pub(super) fn of(term: &Term) -> Option<Told> {
+    pub(super) fn of(term: &Term) -> Option<ExtraTerm> {
         match term {
             Term::Bits(ty, bits) if ty.is_int() => {
-                Some(Told::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
+                Some(ExtraTerm::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
             }
-            Term::Behind(ty, Base::Symbol(symbol), offset) => {
-                Some(Told::Symbol(ty.index() as u16, (symbol.namespace, symbol.index), *offset))
-            }
+            Term::Behind(ty, Base::Symbol(symbol), offset) => Some(ExtraTerm::Symbol(
+                ty.index() as u16,
+                (symbol.namespace, symbol.index),
+                *offset,
+            )),
             Term::Bits(..) | Term::Behind(..) => None,
         }
     }
 
     /// What the parameter of this type is; `None` if it has another type.
     pub(super) fn term(&self, ty: Type) -> Option<Term> {
-        let (Told::Bits(number, ..) | Told::Symbol(number, ..)) = self;
+        let (ExtraTerm::Bits(number, ..) | ExtraTerm::Symbol(number, ..)) = self;
         (ty.index() as u16 == *number).then(|| match self {
-            Told::Bits(_, bits) => Term::Bits(ty, u128::from(*bits)),
-            Told::Symbol(_, (namespace, index), offset) => {
+            ExtraTerm::Bits(_, bits) => Term::Bits(ty, u128::from(*bits)),
+            ExtraTerm::Symbol(_, (namespace, index), offset) => {
                 let symbol = UserExternalName::new(*namespace, *index);
                 Term::Behind(ty, Base::Symbol(symbol), *offset)
             }

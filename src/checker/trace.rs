@@ -13,7 +13,7 @@
 //! 256 bits (BLAKE3) are taken for equal.
 
 use super::simulation::{Checked, Simulation, require, resolve};
-use super::{Claim, Mismatch, Themselves, Use};
+use super::{Claim, IdentitySymbols, Mismatch, Use};
 use crate::options::Options;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -26,7 +26,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// What one memory access promises, or what is left of that in code that runs in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Promise {
+pub(super) struct Fact {
     /// `aligned`, `readonly`, `can_move`.
     pub flags: [bool; 3],
     pub region: Option<Region>,
@@ -43,7 +43,7 @@ pub(super) struct Trace {
     /// In the order of the walk.
     pub references: Vec<(Use, UserExternalName)>,
     /// In the order of the walk.
-    pub promises: Vec<Promise>,
+    pub facts: Vec<Fact>,
 }
 
 impl Trace {
@@ -56,18 +56,18 @@ impl Trace {
         let claim = Claim::new(func, func, options);
         let mut recorder = Recorder::default();
         recorder.note(&key);
-        let mut themselves = Themselves;
+        let mut themselves = IdentitySymbols;
         let mut simulation = Simulation::new(&claim, &mut themselves);
         simulation.recorder = Some(Box::new(recorder));
-        let (recorder, promises) = simulation.recorded()?;
+        let (recorder, facts) = simulation.recorded()?;
         let Recorder { hasher, references, .. } = recorder;
-        Ok(Trace { digest: *hasher.finalize().as_bytes(), references, promises })
+        Ok(Trace { digest: *hasher.finalize().as_bytes(), references, facts })
     }
 }
 
 /// Whether code that promises this may run in place of code that promises that: no promise is new, and what the
 /// one tells apart the other tells apart, under the same names.
-pub(super) fn promises_allow(kept: &[Promise], original: &[Promise]) -> bool {
+pub(super) fn facts_allow(kept: &[Fact], original: &[Fact]) -> bool {
     if kept.len() != original.len() {
         return false;
     }
@@ -245,17 +245,17 @@ impl Simulation<'_> {
 
 /// The promises that a simulation found the kept function to make at the accesses of the original.
 #[derive(Default)]
-pub(super) struct Promises {
-    list: Vec<Promise>,
+pub(super) struct Facts {
+    list: Vec<Fact>,
 }
 
-impl Promises {
+impl Facts {
     pub fn push(&mut self, flags: [bool; 3], region: Option<AliasRegion>, name: Option<u32>) {
         let region = region.zip(name).map(|(region, name)| (region.index() as u32, name));
-        self.list.push(Promise { flags, region });
+        self.list.push(Fact { flags, region });
     }
 
-    pub fn into_list(self) -> Vec<Promise> {
+    pub fn into_list(self) -> Vec<Fact> {
         self.list
     }
 }

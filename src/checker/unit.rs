@@ -1,14 +1,14 @@
 //! Which claims a plan makes, and what must still be there afterwards.
 
-use super::over_time::{Face, Known, Learned, Memory, Remember};
+use super::incremental::{Face, Known, Learned, Memory, Remember};
 use super::refutation::{Mismatch, Refutation};
 use super::simulation::{Failure, Simulation};
-use super::terms::Told;
-use super::trace::Promise;
-use super::{Claim, Symbols, Use, stands_for};
-use crate::argument::Argument;
+use super::terms::ExtraTerm;
+use super::trace::Fact;
+use super::{Claim, Symbols, Use, may_replace};
 use crate::canonicalize::canonicalized;
 use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
+use crate::extra_argument::ExtraArgument;
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::unit::{Bodies, FunctionIndex};
@@ -35,7 +35,7 @@ pub struct Proof {
     /// Data objects that were merged away.
     pub data: usize,
     /// Pairs of which one at least is of an earlier unit, each proved by what is remembered of it.
-    pub over_time: usize,
+    pub incremental: usize,
 }
 
 /// Proves that the unit does after `plan` what it did before.
@@ -94,9 +94,9 @@ pub(crate) fn prove_and_learn(
 
 /// The signatures of all functions of the unit, if any function is told something.
 fn signatures(plan: &Plan, bodies: &mut dyn Bodies) -> Option<Vec<Signature>> {
-    let tells = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
+    let passes = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
     let functions = (0..plan.added()).map(FunctionIndex::new);
-    tells.then(|| functions.map(|function| bodies.body(function).signature.clone()).collect())
+    passes.then(|| functions.map(|function| bodies.body(function).signature.clone()).collect())
 }
 
 /// A pair that has to be proved: what is kept, and what it stands for.
@@ -107,21 +107,21 @@ type Pair<T> = (T, T);
 pub(super) struct Pending {
     /// By the kept one, so that each is rewritten once for many; what it is told, and what it then
     /// stands for.
-    functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<Told>, FunctionIndex)>>,
+    functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<ExtraTerm>, FunctionIndex)>>,
     data: BTreeSet<Pair<DataIndex>>,
     /// All that were ever pending.
-    known_functions: BTreeSet<(FunctionIndex, Vec<Told>, FunctionIndex)>,
+    known_functions: BTreeSet<(FunctionIndex, Vec<ExtraTerm>, FunctionIndex)>,
     known_data: BTreeSet<Pair<DataIndex>>,
     /// Of which one at least is of an earlier unit, and all that there ever were.
-    over_time: Vec<Pair<UserExternalName>>,
-    known_over_time: BTreeSet<Pair<(u32, u32)>>,
+    incremental: Vec<Pair<UserExternalName>>,
+    known_across_units: BTreeSet<Pair<(u32, u32)>>,
 }
 
 impl Pending {
-    fn add_over_time(&mut self, kept: &UserExternalName, original: &UserExternalName) {
+    fn add_across_units(&mut self, kept: &UserExternalName, original: &UserExternalName) {
         let pair = [kept, original].map(|symbol| (symbol.namespace, symbol.index));
-        if self.known_over_time.insert(pair.into()) {
-            self.over_time.push((kept.clone(), original.clone()));
+        if self.known_across_units.insert(pair.into()) {
+            self.incremental.push((kept.clone(), original.clone()));
         }
     }
 }
@@ -136,7 +136,7 @@ impl EmittedBodies {
     fn of(plan: &Plan) -> EmittedBodies {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
         let functions = plan.entries().filter(|&(function, _)| {
-            plan.is_emitted(function) && plan.eliminated.signature(function).is_none()
+            plan.is_cached(function) && plan.eliminated.signature(function).is_none()
         });
         let data = plan.data_entries().skip(plan.numbering.data);
         let data = data.filter(|(data, _)| !plan.eliminated.data.contains(data));
@@ -158,7 +158,7 @@ pub(super) struct Prover<'a> {
     pub bodies: &'a mut dyn Bodies,
     pub pending: Pending,
     /// What the code promises that calls of a function reach, if not what the function promises.
-    pub reached: BTreeMap<FunctionIndex, Arc<[Promise]>>,
+    pub reached: BTreeMap<FunctionIndex, Arc<[Fact]>>,
     /// What is known of functions of the unit, as far as it was asked for.
     pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
@@ -167,24 +167,25 @@ pub(super) struct Prover<'a> {
 impl Prover<'_> {
     /// What the plan says of each function, and the code of all that are kept.
     fn functions(&mut self) -> Result<(), Refutation> {
-        let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<Told>)>> = BTreeMap::new();
+        let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<ExtraTerm>)>> =
+            BTreeMap::new();
         for (function, entry) in self.plan.entries() {
             if self.plan.eliminated.signature(function).is_some() {
                 self.eliminated(function)?;
                 continue;
             }
             self.disposition(function)?;
-            let (to, told) = code(self.plan, function);
+            let (to, extra) = code(self.plan, function);
             let members = members.entry(to).or_default();
             if entry.disposition() != Disposition::Keep {
-                members.push((function, told));
+                members.push((function, extra));
             }
         }
         let moved = self.plan.entries().any(|(_, entry)| is_moved(entry));
         for (kept, members) in members {
-            if self.plan.is_emitted(kept) {
-                for (member, told) in members {
-                    self.member_of_emitted(kept, &told, member)?;
+            if self.plan.is_cached(kept) {
+                for (member, extra) in members {
+                    self.member_of_cached(kept, &extra, member)?;
                     self.proof.merged += 1;
                 }
                 continue;
@@ -197,8 +198,8 @@ impl Prover<'_> {
                 // Its references mean what they meant, unless an address is elsewhere now.
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
-                        Ok(promises) => {
-                            self.reached.insert(body_of, promises.into());
+                        Ok(facts) => {
+                            self.reached.insert(body_of, facts.into());
                             self.proof.rewritten += 1;
                         }
                         // The verifier refuses it: it was left alone, and its references follow.
@@ -207,9 +208,9 @@ impl Prover<'_> {
                     }
                 }
             }
-            for (member, told) in members {
-                let promises = self.claim(kept, &body, &told, member, false)?;
-                self.reached.insert(member, promises.into());
+            for (member, extra) in members {
+                let facts = self.claim(kept, &body, &extra, member, false)?;
+                self.reached.insert(member, facts.into());
                 self.proof.merged += 1;
             }
         }
@@ -217,10 +218,10 @@ impl Prover<'_> {
     }
 
     /// Proves that what an earlier unit emitted stands for a function that was merged into it.
-    fn member_of_emitted(
+    fn member_of_cached(
         &mut self,
         kept: FunctionIndex,
-        told: &[Told],
+        extra: &[ExtraTerm],
         member: FunctionIndex,
     ) -> Result<(), Refutation> {
         let [kept, member_symbol] = [kept, member].map(|at| self.plan.entry(at).symbol().clone());
@@ -228,25 +229,25 @@ impl Prover<'_> {
         let Some(known) = self.memory.functions.get(&kept) else {
             return wrong(Mismatch::NotRemembered);
         };
-        if !told.is_empty() || !known.face.is_there {
+        if !extra.is_empty() || !known.face.is_there {
             return wrong(Mismatch::NoBody);
         }
         self.reached.insert(member, known.reached.clone());
-        self.pending.add_over_time(&kept, &member_symbol);
+        self.pending.add_across_units(&kept, &member_symbol);
         Ok(())
     }
 
     /// Whether a function does not even stand for itself.
     fn is_malformed(&mut self, function: FunctionIndex) -> bool {
         let func = self.bodies.body(function);
-        stands_for(func, func, self.options).is_err()
+        may_replace(func, func, self.options).is_err()
     }
 
     /// The code of a kept function as it will be compiled.
     fn rewritten(&mut self, kept: FunctionIndex) -> Function {
         let mut body = match self.plan.body_of(kept) {
             Some(body_of) => self.bodies.body(body_of).clone(),
-            None => self.plan.merged_body(kept).expect("not emitted before").clone(),
+            None => self.plan.parameterised_body(kept).expect("not emitted before").clone(),
         };
         body.name = UserFuncName::User(self.plan.entry(kept).symbol().clone());
         self.plan.apply(kept, &mut body, self.options);
@@ -270,7 +271,7 @@ impl Prover<'_> {
             let Some(symbol) = body.params.user_named_funcs().get(*name) else {
                 continue;
             };
-            let mismatch = if is_gone(self.plan, symbol) {
+            let mismatch = if is_eliminated(self.plan, symbol) {
                 Mismatch::Dangling
             } else if inside && has_other_code(self.plan, symbol) {
                 Mismatch::LostAddress
@@ -288,10 +289,10 @@ impl Prover<'_> {
         &mut self,
         kept: FunctionIndex,
         body: &Function,
-        told: &[Told],
+        extra: &[ExtraTerm],
         original: FunctionIndex,
         own: bool,
-    ) -> Result<Vec<Promise>, Refutation> {
+    ) -> Result<Vec<Fact>, Refutation> {
         let symbol = |function| self.plan.entry(function).symbol().clone();
         let keys = [kept, original].map(|at| self.plan.entry(at).attributes.key);
         if keys[0] != keys[1] {
@@ -303,7 +304,8 @@ impl Prover<'_> {
         // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
         // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
         // So is what it was made of that does for several similar functions.
-        let optimised = plan.entry(kept).gets_compared_body() || plan.merged_body(kept).is_some();
+        let optimised =
+            plan.entry(kept).gets_compared_body() || plan.parameterised_body(kept).is_some();
         let (body, meant) = match (optimised, own) {
             (false, true) => (Cow::Borrowed(body), Cow::Borrowed(meant)),
             (true, _) => (Cow::Borrowed(body), canonicalized(meant, options.canonicalize)),
@@ -312,8 +314,8 @@ impl Prover<'_> {
                 (canonical(plan, *bodies, kept, body, options), Cow::Owned(meant))
             }
         };
-        let told = signatures.is_some().then_some(told);
-        let claim = Claim { own, told, ..Claim::new(&body, &meant, options) };
+        let extra = signatures.is_some().then_some(extra);
+        let claim = Claim { own, extra, ..Claim::new(&body, &meant, options) };
         let mut symbols =
             InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
@@ -328,15 +330,15 @@ impl Prover<'_> {
         loop {
             if let Some((kept, originals)) = self.pending.functions.pop_first() {
                 let body = self.rewritten(kept);
-                for (told, original) in originals {
-                    self.claim(kept, &body, &told, original, false)?;
+                for (extra, original) in originals {
+                    self.claim(kept, &body, &extra, original, false)?;
                     self.proof.related += 1;
                 }
             } else if let Some((kept, original)) = self.pending.data.pop_first() {
                 self.data_claim(kept, original)?;
-            } else if let Some((kept, original)) = self.pending.over_time.pop() {
-                self.over_time(&kept, &original)?;
-                self.proof.over_time += 1;
+            } else if let Some((kept, original)) = self.pending.incremental.pop() {
+                self.incremental(&kept, &original)?;
+                self.proof.incremental += 1;
             } else {
                 return Ok(());
             }
@@ -352,7 +354,7 @@ impl Prover<'_> {
             address_taken,
             key: _, // with the code
             alignment,
-            symbol_used,
+            externally_called,
             pinned,
             no_merge,
             hot: _, // a matter of taste
@@ -368,15 +370,15 @@ impl Prover<'_> {
         let wrong =
             |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
         // A thunk that tells a body something can stand for its class.
-        let tells = matches!(kept.disposition(), Disposition::Thunk { to: _ })
+        let passes = matches!(kept.disposition(), Disposition::Thunk { to: _ })
             && !kept.arguments().is_empty();
-        if kept.disposition() != Disposition::Keep && !tells {
+        if kept.disposition() != Disposition::Keep && !passes {
             return wrong(Mismatch::NoBody);
         }
-        let emitted = self.plan.is_emitted(to);
+        let emitted = self.plan.is_cached(to);
         if pinned || no_merge || !emitted && (kept.attributes.pinned || kept.attributes.no_merge) {
             // A shared body is a new function, whoever it was cloned from.
-            return wrong(Mismatch::LeftAlone);
+            return wrong(Mismatch::NotMerged);
         }
         if !emitted && kept.attributes.linkage == Linkage::Preemptible {
             return wrong(Mismatch::Preemptible);
@@ -385,7 +387,7 @@ impl Prover<'_> {
         match entry.disposition() {
             Disposition::Keep => unreachable!("has a representative"),
             Disposition::Redirect { to: _ } => {
-                if linkage.is_visible_outside() || symbol_used {
+                if linkage.is_visible_outside() || externally_called {
                     return wrong(Mismatch::LostSymbol);
                 }
                 // Uses in functions and data are found where they are.
@@ -444,7 +446,7 @@ impl Prover<'_> {
                         true => self.data_claim(to, data)?,
                         false => {
                             let to = self.plan.data_entry(to).symbol();
-                            self.pending.add_over_time(to, entry.symbol());
+                            self.pending.add_across_units(to, entry.symbol());
                         }
                     }
                     self.proof.data += 1;
@@ -463,7 +465,7 @@ impl Prover<'_> {
             writable,
             tls,
             pinned,
-            symbol_used,
+            externally_used,
             key: _,       // with the contents
             alignment: _, // with the contents
         } = entry.attributes;
@@ -473,7 +475,7 @@ impl Prover<'_> {
             return wrong(Mismatch::NoBody);
         }
         if writable || tls || pinned || kept.attributes.pinned {
-            return wrong(Mismatch::LeftAlone);
+            return wrong(Mismatch::NotMerged);
         }
         if linkage == Linkage::Preemptible || kept.attributes.linkage == Linkage::Preemptible {
             return wrong(Mismatch::Preemptible);
@@ -482,7 +484,7 @@ impl Prover<'_> {
             return wrong(Mismatch::LostAddress);
         }
         match entry.disposition() {
-            Disposition::Redirect { to: _ } if linkage.is_visible_outside() || symbol_used => {
+            Disposition::Redirect { to: _ } if linkage.is_visible_outside() || externally_used => {
                 wrong(Mismatch::LostSymbol)
             }
             Disposition::Alias { to: _ } if !self.options.aliases => wrong(Mismatch::NotAllowed),
@@ -524,7 +526,7 @@ impl Prover<'_> {
                     }
                     let target = plan.address_symbol(target);
                     let usage = if *addend == 0 { Use::Address } else { Use::Inside };
-                    if !symbols.stands_for(usage, target, &other.target) {
+                    if !symbols.may_replace(usage, target, &other.target) {
                         return wrong(Mismatch::Reference);
                     }
                 }
@@ -561,7 +563,7 @@ pub(super) fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataRel
 }
 
 /// The code that runs when a function is called, and what it is told.
-pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<Told>) {
+pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<ExtraTerm>) {
     // A representative keeps its body, or is a thunk that tells another one something.
     for _ in 0..2 {
         let entry = plan.entry(function);
@@ -570,19 +572,19 @@ pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, 
         };
         function = to;
         if !entry.arguments().is_empty() {
-            let told = |argument: &Argument| {
+            let extra = |argument: &ExtraArgument| {
                 let redirected =
                     argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
-                Told::from(&redirected)
+                ExtraTerm::from(&redirected)
             };
-            return (function, entry.arguments().iter().map(told).collect());
+            return (function, entry.arguments().iter().map(extra).collect());
         }
     }
     (function, Vec::new())
 }
 
 /// Whether nothing is emitted under a symbol any more.
-pub(super) fn is_gone(plan: &Plan, symbol: &UserExternalName) -> bool {
+pub(super) fn is_eliminated(plan: &Plan, symbol: &UserExternalName) -> bool {
     let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
     let data = plan.data(symbol).map(|at| plan.data_entry(at).disposition());
     matches!(function, Some(Disposition::Redirect { to: _ }))
@@ -637,7 +639,7 @@ pub(super) struct InUnit<'a> {
 }
 
 impl Symbols for InUnit<'_> {
-    fn stands_for(
+    fn may_replace(
         &mut self,
         usage: Use,
         kept: &UserExternalName,
@@ -650,7 +652,7 @@ impl Symbols for InUnit<'_> {
                 Use::Address => is_elsewhere(plan, kept),
                 Use::Inside => has_other_code(plan, kept),
             };
-            return !is_gone(plan, kept) && !moved;
+            return !is_eliminated(plan, kept) && !moved;
         }
         let key = (kept.namespace, kept.index);
         let function = plan.function(kept).or(self.emitted.functions.get(&key).copied());
@@ -661,13 +663,13 @@ impl Symbols for InUnit<'_> {
         if let (Some(kept), Some(original)) = (data, plan.data(original)) {
             return matches!(usage, Use::Address | Use::Inside) && self.data(kept, original);
         }
-        self.over_time(usage, kept, original)
+        self.incremental(usage, kept, original)
     }
 
-    fn told_stands_for(
+    fn extra_may_replace(
         &mut self,
         kept: &UserExternalName,
-        told: Vec<Told>,
+        extra: Vec<ExtraTerm>,
         original: &UserExternalName,
         signature: &Signature,
     ) -> bool {
@@ -688,13 +690,13 @@ impl Symbols for InUnit<'_> {
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         });
         let is_kept = self.plan.entry(kept).disposition() == Disposition::Keep;
-        is_kept && by_name == [false, false] && self.told(kept, told, original)
+        is_kept && by_name == [false, false] && self.extra(kept, extra, original)
     }
 }
 
 impl InUnit<'_> {
     /// Two symbols, of which one at least is of an earlier unit: a claim on what is remembered of that.
-    pub fn over_time(
+    pub fn incremental(
         &mut self,
         usage: Use,
         kept: &UserExternalName,
@@ -707,7 +709,7 @@ impl InUnit<'_> {
         if !a.may_replace(usage, b) {
             return false;
         }
-        self.pending.add_over_time(kept, original);
+        self.pending.add_across_units(kept, original);
         true
     }
 
@@ -718,7 +720,7 @@ impl InUnit<'_> {
         let by_name = |attributes: &Attributes| {
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         };
-        let emitted = self.plan.is_emitted(kept);
+        let emitted = self.plan.is_cached(kept);
         if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
             return false;
         }
@@ -746,26 +748,31 @@ impl InUnit<'_> {
         if matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { to: _ }) {
             return false;
         }
-        let (code, told) = code(self.plan, kept);
-        self.told(code, told, original)
+        let (code, extra) = code(self.plan, kept);
+        self.extra(code, extra, original)
     }
 
     /// Whether a body that is told this may stand for a function: another claim, unless it is proved
     /// anyway.
-    fn told(&mut self, kept: FunctionIndex, told: Vec<Told>, original: FunctionIndex) -> bool {
-        if (kept, &told) == (code(self.plan, original).0, &code(self.plan, original).1) {
+    fn extra(
+        &mut self,
+        kept: FunctionIndex,
+        extra: Vec<ExtraTerm>,
+        original: FunctionIndex,
+    ) -> bool {
+        if (kept, &extra) == (code(self.plan, original).0, &code(self.plan, original).1) {
             // Proved with the original itself.
             return true;
         }
-        if self.plan.is_emitted(kept) {
+        if self.plan.is_cached(kept) {
             let [kept, original] = [kept, original].map(|at| self.plan.entry(at).symbol());
-            if told.is_empty() {
-                self.pending.add_over_time(kept, original);
+            if extra.is_empty() {
+                self.pending.add_across_units(kept, original);
             }
-            return told.is_empty();
+            return extra.is_empty();
         }
-        if self.pending.known_functions.insert((kept, told.clone(), original)) {
-            self.pending.functions.entry(kept).or_default().insert((told, original));
+        if self.pending.known_functions.insert((kept, extra.clone(), original)) {
+            self.pending.functions.entry(kept).or_default().insert((extra, original));
         }
         true
     }
@@ -796,7 +803,7 @@ impl InUnit<'_> {
             return true;
         }
         if code.0.index() >= self.plan.numbering.data {
-            self.pending.add_over_time(self.plan.data_entry(code.0).symbol(), b.symbol());
+            self.pending.add_across_units(self.plan.data_entry(code.0).symbol(), b.symbol());
             return true;
         }
         if !comparable(&a.attributes) {

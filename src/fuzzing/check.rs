@@ -61,10 +61,12 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
 
 /// The body behind a function: its own, that of another if it is a shared one, or a new one.
 fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) -> &'a Function {
-    if let Some(merged) = plan.merged_bodies().iter().find(|merged| merged.function == function) {
+    if let Some(merged) =
+        plan.parameterised_bodies().iter().find(|merged| merged.function == function)
+    {
         return &merged.body;
     }
-    let shared = plan.shared_bodies().iter().find(|shared| shared.function == function);
+    let shared = plan.private_copies().iter().find(|shared| shared.function == function);
     &bodies[shared.map_or(function, |shared| shared.body_of).as_u32() as usize]
 }
 
@@ -131,14 +133,22 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
     let observed = Observed::of(unit);
     for (function, entry) in plan.entries() {
         let Some(member) = unit.functions.get(function.as_u32() as usize) else {
-            let shared = plan.shared_bodies().iter().any(|shared| shared.function == function);
-            let merged = plan.merged_bodies().iter().any(|merged| merged.function == function);
+            let shared = plan.private_copies().iter().any(|shared| shared.function == function);
+            let merged =
+                plan.parameterised_bodies().iter().any(|merged| merged.function == function);
             assert!(shared || merged, "{function} is neither of the unit nor new");
             assert_eq!(entry.disposition(), Disposition::Keep);
             continue;
         };
-        let Attributes { linkage, addresses, address_taken, symbol_used, pinned, no_merge, .. } =
-            member.attributes;
+        let Attributes {
+            linkage,
+            addresses,
+            address_taken,
+            externally_called,
+            pinned,
+            no_merge,
+            ..
+        } = member.attributes;
         let symbol = member.symbol();
         assert_eq!(entry.symbol(), &symbol);
         assert_eq!(plan.function(&symbol), Some(function));
@@ -150,15 +160,15 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
             Disposition::Redirect { to: _ } => {
                 assert_eq!(linkage, Linkage::Local, "{symbol} is visible outside");
                 assert!(!patchable, "{symbol} is called by calls that can be patched");
-                assert!(!symbol_used, "{symbol} is called by its symbol");
+                assert!(!externally_called, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
                 // What takes its address within the unit may be gone, and names are looked at.
-                let told = !entry.arguments().is_empty();
-                assert!(!(told && address_taken), "address of {symbol}");
+                let extra = !entry.arguments().is_empty();
+                assert!(!(extra && address_taken), "address of {symbol}");
             }
             Disposition::Alias { to } => {
                 assert!(unit.options.aliases);
-                let only_called = linkage == Linkage::Local && symbol_used && !taken;
+                let only_called = linkage == Linkage::Local && externally_called && !taken;
                 assert!(
                     only_called || addresses == Addresses::Insignificant,
                     "address of {symbol}"
@@ -174,7 +184,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
             assert_eq!(representative.disposition(), Disposition::Keep);
             // The body, or a function of the unit that it equals.
             let new = unit.functions.get(to.as_u32() as usize).is_none();
-            let reason = if new { Reason::Parametrized } else { Reason::Representative };
+            let reason = if new { Reason::ParameterisedBody } else { Reason::Representative };
             assert_eq!(representative.reason(), reason);
             continue;
         }
@@ -182,7 +192,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
         let thunk = matches!(representative.disposition(), Disposition::Thunk { to: _ });
         if !thunk || representative.arguments().is_empty() {
             assert_eq!(representative.disposition(), Disposition::Keep);
-            let reasons = [Reason::Representative, Reason::Parametrized];
+            let reasons = [Reason::Representative, Reason::ParameterisedBody];
             assert!(reasons.contains(&representative.reason()), "{}", representative.reason());
         }
         if plan.similar_sets().iter().all(|set| set.body.is_none()) {
@@ -213,8 +223,9 @@ fn check_names(plan: &Plan, after: &Function) {
             assert!(exists(plan, function), "{symbol} is gone, but named in\n{after}");
         }
         if let Some(data) = plan.data(&symbol) {
-            let gone = matches!(plan.data_entry(data).disposition(), Disposition::Redirect { .. });
-            assert!(!gone, "{symbol} is gone, but named in\n{after}");
+            let eliminated =
+                matches!(plan.data_entry(data).disposition(), Disposition::Redirect { .. });
+            assert!(!eliminated, "{symbol} is gone, but named in\n{after}");
         }
     }
 }
@@ -242,10 +253,10 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
                 InstructionData::TryCall { opcode: _, args: _, func_ref: new, exception: _ },
             ) => {
                 let patchable = before.dfg.ext_funcs[old].patchable;
-                let told = told(plan, callee(before, old), callee(after, new));
-                check_import(before, old, after, new, told);
+                let extra = extra(plan, callee(before, old), callee(after, new));
+                check_import(before, old, after, new, extra);
                 let passed = [before, after].map(|func| func.dfg.inst_args(inst).len());
-                assert_eq!(passed[0] + told, passed[1]);
+                assert_eq!(passed[0] + extra, passed[1]);
                 check_call(plan, callee(before, old), callee(after, new), patchable);
             }
             (
@@ -261,7 +272,7 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
 }
 
 /// How many further arguments a call to one function passes to another.
-fn told(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) -> usize {
+fn extra(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) -> usize {
     match old.filter(|_| new.is_some()).and_then(|old| plan.function(&old)) {
         Some(function) if plan.call_target(function) != function => {
             plan.entry(function).arguments().len()
@@ -272,10 +283,10 @@ fn told(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName
 
 /// Everything about an import but its name and so many further parameters stays, and no promise about
 /// it is made up.
-fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef, told: usize) {
+fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef, extra: usize) {
     let (old, new) = (&before.dfg.ext_funcs[old], &after.dfg.ext_funcs[new]);
     let mut signature = after.dfg.signatures[new.signature].clone();
-    signature.params.truncate(signature.params.len() - told);
+    signature.params.truncate(signature.params.len() - extra);
     assert_eq!(before.dfg.signatures[old.signature], signature);
     assert_eq!(old.patchable, new.patchable);
     assert!(old.colocated || !new.colocated, "a callee became colocated");

@@ -166,11 +166,11 @@ fn blank(func: &Function) -> Blanked {
                 text.push_str(&format!("{name} {sig} {flags:?}"));
             }
             _ => {
-                let promise = |word: &str| {
+                let fact = |word: &str| {
                     matches!(word, "aligned" | "readonly" | "can_move")
                         || word.starts_with("region")
                 };
-                words.retain(|&word| !promise(word));
+                words.retain(|&word| !fact(word));
                 let line = words.join(" ");
                 text.push_str(&line.replace(" cold:", ":"));
             }
@@ -199,14 +199,14 @@ mod tests {
 
     #[test]
     fn blanking_leaves_out_symbols_and_promises_only() {
-        let parse = |number: u32, region: &str, callee: &str, promises: &str, cold: &str| {
+        let parse = |number: u32, region: &str, callee: &str, facts: &str, cold: &str| {
             parse_one(&format!(
                 "function u0:{number}(i64) -> i64 tail {{
         {region}
         sig0 = (i64) -> i64 tail
         fn0 = {callee} sig0
     block0(v0: i64):
-        v1 = load.i64 notrap {promises} v0+8
+        v1 = load.i64 notrap {facts} v0+8
         brif v1, block1, block2
     block1{cold}:
         v2 = call fn0(v1)

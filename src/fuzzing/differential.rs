@@ -26,7 +26,7 @@ pub struct Invocation {
     /// How it is called.
     pub signature: Signature,
     /// One for each parameter.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<ExtraArgument>,
     /// What the memory is filled from.
     pub memory_seed: u64,
     /// How many times functions may take from the fuel.
@@ -35,7 +35,7 @@ pub struct Invocation {
 
 /// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub enum ExtraArgument {
     /// The bits of a value; those beyond its type are zero.
     Bits(u128),
     /// The address of a place in the memory, in bytes from its start.
@@ -387,17 +387,17 @@ pub fn invocations(entries: &[Entry], seed: u64, effort: Effort) -> Vec<Invocati
 
 /// An argument for each parameter: places in the memory for what must be an address, which a
 /// context need not be.
-fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
+fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<ExtraArgument> {
     let mut next = 1024;
     let mut arguments = Vec::with_capacity(signature.params.len());
     for param in &signature.params {
         arguments.push(match param.purpose {
             ArgumentPurpose::Normal | ArgumentPurpose::VMContext => {
-                Argument::Bits(random_bits(param.value_type, rng))
+                ExtraArgument::Bits(random_bits(param.value_type, rng))
             }
             ArgumentPurpose::StructArgument(_) | ArgumentPurpose::StructReturn => {
                 next += 512;
-                Argument::Memory(next)
+                ExtraArgument::Memory(next)
             }
         });
     }

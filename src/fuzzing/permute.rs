@@ -373,7 +373,7 @@ impl Copy<'_> {
                 && opcode != Opcode::Bitcast
                 && let Some(flags) = data.memflags_mut()
             {
-                let changed = self.other_promises(*flags, opcode);
+                let changed = self.other_facts(*flags, opcode);
                 *flags = self.new.dfg.mem_flags.insert(changed).expect("few flags");
             }
             self.new.dfg.insts[new] = data;
@@ -385,7 +385,7 @@ impl Copy<'_> {
     }
 
     /// The same trap code and byte order, other promises.
-    fn other_promises(&mut self, old: MemFlags, opcode: Opcode) -> MemFlagsData {
+    fn other_facts(&mut self, old: MemFlags, opcode: Opcode) -> MemFlagsData {
         let old = self.new.dfg.mem_flags[old];
         let mut new = MemFlagsData::new().with_trap_code(old.trap_code());
         if let Some(endianness) = old.explicit_endianness() {

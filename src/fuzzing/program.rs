@@ -20,12 +20,12 @@
 //! everything ends. Addresses are called, loaded from and stored to; what is returned, stored or
 //! passed to an import is never one.
 
+use crate::fuzzing::fault_injection;
 use crate::fuzzing::recipes::{self, Member};
-use crate::fuzzing::sabotage;
 use crate::{
-    Argument, Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, Emitted,
-    FunctionIndex, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode, call_thunk, prove,
-    prove_after,
+    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, ExtraArgument,
+    FunctionIndex, MergeCache, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode,
+    call_thunk, prove, prove_after,
 };
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
@@ -40,7 +40,7 @@ pub const THROWING: u32 = 3;
 /// The namespace of functions that a plan adds.
 pub const ADDED: u32 = 9;
 /// The namespace of calls of what is left of functions that only their callers can call.
-pub const DOORS: u32 = 10;
+pub const WRAPPERS: u32 = 10;
 
 /// The size of the imported memory in bytes.
 pub const MEMORY_BYTES: usize = 4096;
@@ -95,9 +95,9 @@ impl Parts<'_> {
     /// # Panics
     ///
     /// If two parts have one symbol, or a function has no body.
-    pub fn plan_after(&self, emitted: &Emitted) -> Plan {
+    pub fn plan_after(&self, cache: &MergeCache) -> Plan {
         // What was emitted has as many symbols for new functions at most as it knows at all.
-        self.plan_by(Merger::after(emitted, *self.options), emitted.len() as u32)
+        self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
     }
 
     fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> Plan {
@@ -120,8 +120,8 @@ impl Parts<'_> {
     }
 
     /// The same of a plan that was made after others.
-    pub fn prove_after(&self, emitted: &Emitted, plan: &Plan) -> Result<Proof, Refutation> {
-        prove_after(emitted, plan, &mut self.held(), self.options)
+    pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
+        prove_after(cache, plan, &mut self.held(), self.options)
     }
 
     fn held(&self) -> Held<'_> {
@@ -182,7 +182,7 @@ pub struct Jump {
     /// Where it goes.
     pub to: UserExternalName,
     /// What it passes behind the arguments that it gets.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<ExtraArgument>,
     /// The same as a function that calls.
     pub call: Box<Function>,
 }
@@ -258,7 +258,7 @@ impl Program {
                     Some(Definition::Alias(plan.entry(to).symbol().clone()))
                 }
                 Disposition::Thunk { to } => {
-                    let to = sabotage::jump(plan, to);
+                    let to = fault_injection::jump(plan, to);
                     let arguments = plan.thunk_arguments(function);
                     Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))
                 }
@@ -269,22 +269,22 @@ impl Program {
             program.entries.push(match left.disposition() {
                 Disposition::Redirect { to } if !left.arguments().is_empty() => {
                     // Only callers that know what to tell the body refer to it: here, such a one.
-                    let door = UserExternalName::new(DOORS, index as u32);
+                    let wrapper = UserExternalName::new(WRAPPERS, index as u32);
                     let arguments = plan.thunk_arguments(function);
                     let door_code = thunk(member, arguments, plan.entry(to).symbol(), unit.options);
-                    program.functions.push((door.clone(), door_code));
-                    entry(member, &door)
+                    program.functions.push((wrapper.clone(), door_code));
+                    entry(member, &wrapper)
                 }
                 _ => entry(member, plan.address_symbol(&own)),
             });
         }
-        for shared in plan.shared_bodies() {
+        for shared in plan.private_copies() {
             let symbol = plan.entry(shared.function).symbol().clone();
             let mut func = unit.functions[shared.body_of.index()].body.clone();
             func.name = UserFuncName::User(symbol.clone());
             program.functions.push((symbol, body(unit, plan, shared.function, func)));
         }
-        for merged in plan.merged_bodies() {
+        for merged in plan.parameterised_bodies() {
             let symbol = plan.entry(merged.function).symbol().clone();
             program
                 .functions
@@ -346,7 +346,7 @@ fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Functi
 /// A jump, or a function that calls where the unit's target has none.
 fn thunk(
     member: &Member,
-    arguments: Vec<Argument>,
+    arguments: Vec<ExtraArgument>,
     to: &UserExternalName,
     options: &Options<'_>,
 ) -> Definition {

@@ -11,8 +11,8 @@ pub use crate::fuzzing::program::DataMember;
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::support::{Rng, free, parse_one};
 use crate::{
-    Addresses, Attributes, Bodies, Callees, Emitted, FunctionIndex, Linkage, Options, Plan, Policy,
-    Prebucket, Proof, Refutation, Similar, Target,
+    Addresses, Attributes, Bodies, Callees, FunctionIndex, Linkage, MergeCache, Options, Plan,
+    Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -58,8 +58,8 @@ impl Member {
 
     /// What is said of it to a unit that comes after others, which refer to `named`.
     pub fn attributes_after(&self, named: &HashSet<UserExternalName>) -> Attributes {
-        let symbol_used = self.attributes.symbol_used || named.contains(&self.symbol());
-        Attributes { symbol_used, ..self.attributes }
+        let externally_called = self.attributes.externally_called || named.contains(&self.symbol());
+        Attributes { externally_called, ..self.attributes }
     }
 
     /// The symbols that it refers to.
@@ -202,8 +202,8 @@ impl Unit {
     }
 
     /// The plan for the unit after what was emitted.
-    pub fn plan_after(&self, emitted: &Emitted) -> Plan {
-        Parts::from(self).plan_after(emitted)
+    pub fn plan_after(&self, cache: &MergeCache) -> Plan {
+        Parts::from(self).plan_after(cache)
     }
 
     /// What the checker says of a plan for the unit.
@@ -220,8 +220,8 @@ impl Unit {
     /// # Errors
     ///
     /// As [`prove_after`](crate::prove_after).
-    pub fn prove_after(&self, emitted: &Emitted, plan: &Plan) -> Result<Proof, Refutation> {
-        Parts::from(self).prove_after(emitted, plan)
+    pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
+        Parts::from(self).prove_after(cache, plan)
     }
 }
 
@@ -239,8 +239,8 @@ impl<'a> Held<'a> {
     }
 
     /// The same after what was emitted, which has as many symbols for new functions at most as it knows at all.
-    pub fn after(self, emitted: &Emitted) -> Self {
-        Held { fresh: emitted.len() as u32, ..self }
+    pub fn after(self, cache: &MergeCache) -> Self {
+        Held { fresh: cache.len() as u32, ..self }
     }
 }
 
@@ -271,7 +271,7 @@ fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
         Linkage::Preemptible,
     ];
     Ok(Attributes {
-        symbol_used: u.ratio(1, 8)?,
+        externally_called: u.ratio(1, 8)?,
         linkage: *u.choose(&LINKAGES)?,
         addresses: *u.choose(&Addresses::ALL)?,
         address_taken: u.ratio(1, 6)?,
@@ -302,7 +302,7 @@ fn reference(
 }
 
 /// Promises of a memory access.
-fn promises(flags: &[&str], u: &mut Unstructured<'_>) -> Result<String> {
+fn facts(flags: &[&str], u: &mut Unstructured<'_>) -> Result<String> {
     let mut text = String::from("notrap");
     for flag in flags {
         if u.ratio(1, 2)? {
@@ -399,8 +399,8 @@ block3:
             };
             const LOAD: [&str; 3] = ["aligned", "readonly", "can_move"];
             const STORE: [&str; 2] = ["aligned", "can_move"];
-            let (a, b) = (promises(&LOAD, u)?, promises(&STORE, u)?);
-            let (c, d) = (promises(&LOAD, u)?, promises(&STORE, u)?);
+            let (a, b) = (facts(&LOAD, u)?, facts(&STORE, u)?);
+            let (c, d) = (facts(&LOAD, u)?, facts(&STORE, u)?);
             let (one, two) = (cold(u)?, cold(u)?);
             writeln!(
                 text,

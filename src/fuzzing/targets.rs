@@ -3,10 +3,11 @@
 //! Each is a function that panics if something is wrong, and returns an error if the input is too
 //! short to be of use. `module` and `text` have modules of their own.
 
-use crate::fuzzing::beside::beside_merged;
+use crate::fuzzing::augmented::augmented_with_merged;
 use crate::fuzzing::check::check_unit;
 use crate::fuzzing::classes::classes;
 use crate::fuzzing::differential::{Effort, Host, Tally, check_some};
+use crate::fuzzing::fault_injection::{Fault, planted};
 use crate::fuzzing::generate::expected::Relation;
 use crate::fuzzing::generate::function::Profile;
 use crate::fuzzing::generate::opcodes::Machine;
@@ -15,9 +16,10 @@ use crate::fuzzing::mutate::{Mutant, mutants_of};
 use crate::fuzzing::permute::{Facts, permuted};
 use crate::fuzzing::program::Parts;
 use crate::fuzzing::recipes::{Member, Unit};
-use crate::fuzzing::sabotage::{Fault, planted};
 use crate::fuzzing::support::{Rng, any_isa, walk_all};
-use crate::{Canonicalize, Encoding, Options, Plan, Prebucket, Prove, stands_for, structural_hash};
+use crate::{
+    Canonicalize, Encoding, Options, Plan, Prebucket, Prove, may_replace, structural_hash,
+};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
 use std::cmp::Ordering;
@@ -105,12 +107,12 @@ pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
 
     let other_forms = known.unit.permuted(Facts::Change, seed);
     check_unit(&other_forms);
-    let same_promises = known.unit.permuted(Facts::Keep, seed);
+    let same_facts = known.unit.permuted(Facts::Keep, seed);
     // Code that is never executed may take addresses, so what becomes of a function may change.
     let class = |plan: &Plan| -> Vec<u32> {
         plan.entries().take(plan.added()).map(|(_, entry)| entry.class()).collect()
     };
-    assert_eq!(class(&plan), class(&same_promises.plan()), "in another form");
+    assert_eq!(class(&plan), class(&same_facts.plan()), "in another form");
     let mut other_order = known.unit.clone();
     rng.shuffle(&mut other_order.functions);
     rng.shuffle(&mut other_order.data);
@@ -189,7 +191,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let body = &known.unit.functions[rng.below(known.unit.functions.len())].body;
     let other = permuted(body, Facts::Keep, rng.word());
     for (kept, original) in [(body, &other), (&other, body)] {
-        if let Err(refutation) = stands_for(kept, original, &options) {
+        if let Err(refutation) = may_replace(kept, original, &options) {
             panic!("{refutation}\n{kept}\n{original}");
         }
     }
@@ -197,7 +199,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let options = walk_all();
     if let Some(mutant) = another_function(body, &mut rng) {
         for (kept, original) in [(body, &mutant), (&mutant, body)] {
-            assert!(stands_for(kept, original, &options).is_err(), "{kept}\n{original}");
+            assert!(may_replace(kept, original, &options).is_err(), "{kept}\n{original}");
         }
     }
 
@@ -206,8 +208,8 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     if let Err(refutation) = unit.prove(&plan) {
         panic!("{refutation}");
     }
-    if !plan.merged_bodies().is_empty() {
-        check_unit(&beside_merged(unit, &plan, rng.word()).0);
+    if !plan.parameterised_bodies().is_empty() {
+        check_unit(&augmented_with_merged(unit, &plan, rng.word()).0);
     }
     if fault == Fault::DigestTrusted {
         // No plan for the checker: the promises of functions of different shapes cannot be compared.
@@ -242,8 +244,8 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
     let mut called = vec![true; unit.functions.len()];
     if seed % 2 == 1 {
         let plan = unit.plan();
-        if !plan.merged_bodies().is_empty() {
-            (unit, called) = beside_merged(&unit, &plan, seed);
+        if !plan.parameterised_bodies().is_empty() {
+            (unit, called) = augmented_with_merged(&unit, &plan, seed);
         }
     }
     Ok(check_some(&Parts::from(&unit), &called, seed, Effort::default(), host))

@@ -4,7 +4,7 @@
 //! the back end does it, in number, kind and addend: a thunk that loads an address from the global offset table and
 //! adds an offset to the place of the entry reads another entry.
 
-use crate::{Argument, CallThunks, Target, ThunkCode, call_thunk};
+use crate::{CallThunks, ExtraArgument, Target, ThunkCode, call_thunk};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Signature, UserExternalName, UserFuncName};
@@ -16,11 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Relocated = (UserExternalName, Reloc, i64);
 
 /// Whether one of these arguments is an address of `symbol` that may be far away.
-fn is_far(symbol: &UserExternalName, arguments: &[Argument]) -> bool {
-    let far = |argument: &Argument| match argument {
-        Argument::Constant { .. } => false,
-        Argument::Function { symbol: of, colocated, .. }
-        | Argument::Address { symbol: of, colocated, .. } => of == symbol && !colocated,
+fn is_far(symbol: &UserExternalName, arguments: &[ExtraArgument]) -> bool {
+    let far = |argument: &ExtraArgument| match argument {
+        ExtraArgument::Constant { .. } => false,
+        ExtraArgument::Function { symbol: of, colocated, .. }
+        | ExtraArgument::Address { symbol: of, colocated, .. } => of == symbol && !colocated,
     };
     arguments.iter().any(far)
 }
@@ -39,7 +39,7 @@ fn sorted(mut relocations: Vec<Relocated>) -> Vec<Relocated> {
 fn compiled(
     isa: &dyn TargetIsa,
     own: &Signature,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
 ) -> Option<Vec<Relocated>> {
     let (name, to) = (UserFuncName::user(0, 1), UserExternalName::new(0, 0));
     let thunk = call_thunk(name, own, arguments, &to, &CallThunks::of(isa));
@@ -68,7 +68,7 @@ fn compiled(
 pub fn thunk(
     isa: &dyn TargetIsa,
     own: &Signature,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
 ) -> Result<Option<ThunkCode>, String> {
     let to = UserExternalName::new(0, 0);
     let Some(code) = Target::of(isa).thunk_code(own, arguments, &to) else {
@@ -77,12 +77,14 @@ pub fn thunk(
     let relocations = code.relocations.iter().filter(|of| is_far(&of.symbol, arguments));
     let relocations = relocations.map(|of| (of.symbol.clone(), of.kind, of.addend));
     let relocations = sorted(relocations.collect());
-    let from_table = |argument: &&Argument| match argument {
-        Argument::Address { symbol, offset, colocated: false, .. } if *offset != 0 => {
+    let from_table = |argument: &&ExtraArgument| match argument {
+        ExtraArgument::Address { symbol, offset, colocated: false, .. } if *offset != 0 => {
             let of = |(of, kind, _): &Relocated| of == symbol && is_table(*kind);
             relocations.iter().any(of)
         }
-        Argument::Address { .. } | Argument::Function { .. } | Argument::Constant { .. } => false,
+        ExtraArgument::Address { .. }
+        | ExtraArgument::Function { .. }
+        | ExtraArgument::Constant { .. } => false,
     };
     if let Some(argument) = arguments.iter().find(from_table) {
         return Err(format!("{argument:?}: nothing is added to what is loaded from the table"));

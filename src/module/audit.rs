@@ -11,7 +11,7 @@
 use super::flush::Flush;
 use super::{DataState, FunctionState, MergingModule};
 use crate::apply::user_symbol;
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 use crate::options::{Addresses, Prove};
 use crate::summary::address_uses;
 use alloc::format;
@@ -56,14 +56,14 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The code that runs when `function` is called, and what is passed to it behind the function's own arguments.
-    fn reached(&self, function: FuncId) -> (FuncId, &[Argument]) {
+    fn reached(&self, function: FuncId) -> (FuncId, &[ExtraArgument]) {
         let mut at = self.named.get(&function).copied().unwrap_or(function);
-        let mut passed: &[Argument] = &[];
-        while let FunctionState { body, told, .. } = &self.functions[at]
+        let mut passed: &[ExtraArgument] = &[];
+        while let FunctionState { body, extra, .. } = &self.functions[at]
             && let Some(body) = body.expand()
         {
-            if !told.is_empty() {
-                passed = told;
+            if !extra.is_empty() {
+                passed = extra;
             }
             at = body;
         }
@@ -71,7 +71,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// What is passed to the code that runs when a symbol is called.
-    pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &[Argument] {
+    pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &[ExtraArgument] {
         match symbol.namespace {
             0 => self.reached(FuncId::from_u32(symbol.index)).1,
             _ => &[],
@@ -90,12 +90,12 @@ impl<M: Module> MergingModule<M> {
     fn is_there(&self, symbol: &UserExternalName) -> bool {
         match symbol.namespace {
             0 => {
-                let FunctionState { became, gone, told, .. } =
+                let FunctionState { became, eliminated, extra, .. } =
                     &self.functions[FuncId::from_u32(symbol.index)];
                 // A symbol that is put at the place of another one passes nothing.
-                !(became.has_no_code() && (*gone || !told.is_empty()))
+                !(became.has_no_code() && (*eliminated || !extra.is_empty()))
             }
-            1 => !self.data[DataId::from_u32(symbol.index)].gone,
+            1 => !self.data[DataId::from_u32(symbol.index)].eliminated,
             _ => false,
         }
     }
@@ -176,7 +176,7 @@ impl<M: Module> MergingModule<M> {
     /// see, unless `func` itself, or what it calls, names it.
     pub(super) fn check_passed(&self, function: FuncId, func: &Function) -> Result<(), String> {
         let passed = self.passed(self.reached(function).1);
-        let interposed = passed.iter().filter_map(Argument::symbol).filter(|symbol| {
+        let interposed = passed.iter().filter_map(ExtraArgument::symbol).filter(|symbol| {
             let id = (symbol.namespace == 0).then(|| FuncId::from_u32(symbol.index));
             id.is_some_and(|id| self.local_names.contains_key(&id))
         });
@@ -226,9 +226,9 @@ impl<M: Module> MergingModule<M> {
         let interposed = match symbol.namespace {
             0 => {
                 let function = FuncId::from_u32(symbol.index);
-                let FunctionState { defined, body, told, preemptible, .. } =
+                let FunctionState { defined, body, extra, preemptible, .. } =
                     &self.functions[function];
-                let place = body.expand().filter(|_| told.is_empty()).unwrap_or(function);
+                let place = body.expand().filter(|_| extra.is_empty()).unwrap_or(function);
                 let insignificant =
                     self.attributes_of(function).addresses == Addresses::Insignificant;
                 *defined
@@ -239,12 +239,11 @@ impl<M: Module> MergingModule<M> {
             }
             1 => {
                 let data = DataId::from_u32(symbol.index);
-                let DataState { defined, body, stands_for_others, .. } = self.data[data];
+                let DataState { defined, body, replaces_others, .. } = self.data[data];
                 let place = body.expand().unwrap_or(data);
                 defined
                     && self.data_can_be_interposed(data, flush)
-                    && (remembered && stands_for_others
-                        || self.local_data_names.contains_key(&place))
+                    && (remembered && replaces_others || self.local_data_names.contains_key(&place))
             }
             _ => false,
         };

@@ -11,8 +11,8 @@ use super::{
     symbol,
 };
 use crate::apply::{CallTarget, call_thunk, redirect, user_symbol};
-use crate::argument::Argument;
 use crate::data::Contents;
+use crate::extra_argument::ExtraArgument;
 use crate::options::CallThunks;
 use crate::plan::Plan;
 use crate::summary::address_uses;
@@ -40,8 +40,8 @@ enum Referrer {
 }
 
 impl Referrer {
-    fn of(stands_for_others: bool) -> Referrer {
-        if stands_for_others { Referrer::Several } else { Referrer::One }
+    fn of(replaces_others: bool) -> Referrer {
+        if replaces_others { Referrer::Several } else { Referrer::One }
     }
 }
 
@@ -55,10 +55,10 @@ impl<M: Module> MergingModule<M> {
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         let shared = plan
-            .shared_bodies()
+            .private_copies()
             .iter()
             .map(|shared| (shared.function, pending.func(unit, shared.body_of).clone()));
-        let merged = plan.merged_bodies().iter();
+        let merged = plan.parameterised_bodies().iter();
         let merged = merged.map(|merged| (merged.function, merged.body.clone()));
         let new: Vec<(FunctionIndex, Function)> = shared.chain(merged).collect();
         for late in plan.late_thunks() {
@@ -149,14 +149,14 @@ impl<M: Module> MergingModule<M> {
         with: With<'_>,
     ) -> ModuleResult<()> {
         plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), flush.back_end));
-        let referrer = Referrer::of(self.functions[function].stands_for_others);
+        let referrer = Referrer::of(self.functions[function].replaces_others);
         let names = self.audits().then(|| Names::of(&func));
         let call = |name: &UserExternalName| self.called(name, referrer);
         redirect(&mut func, &call, &|symbol| self.addressed(symbol, referrer));
         if let Some(names) = names {
             self.audited(&symbol(function), self.check_body(&names, &func))?;
             if referrer == Referrer::Several {
-                let remembered = flush.remember && plan.merged_body(index).is_none();
+                let remembered = flush.remember && plan.parameterised_body(index).is_none();
                 self.audited(&symbol(function), self.check_shared(&func, flush, remembered))?;
             }
         }
@@ -196,7 +196,7 @@ impl<M: Module> MergingModule<M> {
         }
         let function = FuncId::from_u32(name.index);
         if let Some(body) = self.call_target(function) {
-            return Some(CallTarget { symbol: symbol(body), arguments: self.told(name).into() });
+            return Some(CallTarget { symbol: symbol(body), arguments: self.extra(name).into() });
         }
         match referrer {
             Referrer::One => None,
@@ -235,17 +235,17 @@ impl<M: Module> MergingModule<M> {
 
     /// Extra arguments as they are passed now. Which functions pass them, and by what names those meant them, is not
     /// known any more: they may have meant what was merged into what an argument names.
-    pub(super) fn passed(&self, arguments: &[Argument]) -> Vec<Argument> {
+    pub(super) fn passed(&self, arguments: &[ExtraArgument]) -> Vec<ExtraArgument> {
         let address = |name: &UserExternalName| self.addressed(name, Referrer::Several);
         arguments.iter().map(|argument| argument.redirected(&address)).collect()
     }
 
     /// What the body of a function is told behind the function's own arguments.
-    fn told(&self, name: &UserExternalName) -> Vec<Argument> {
+    fn extra(&self, name: &UserExternalName) -> Vec<ExtraArgument> {
         if name.namespace != 0 {
             return Vec::new();
         }
-        self.passed(&self.functions[FuncId::from_u32(name.index)].told)
+        self.passed(&self.functions[FuncId::from_u32(name.index)].extra)
     }
 
     /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its
@@ -302,14 +302,14 @@ impl<M: Module> MergingModule<M> {
         alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
-        let told = self.told(&symbol(function));
+        let extra = self.extra(&symbol(function));
         if self.audits() {
             let to = symbol(to);
-            let mut named = told.iter().filter_map(Argument::symbol).chain([&to]);
+            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
             self.audited(&symbol(function), named.try_for_each(|name| self.check_symbol(name)))?;
         }
         let isa = self.inner.isa();
-        let size = match self.target.thunk_code(signature, &told, &symbol(to)) {
+        let size = match self.target.thunk_code(signature, &extra, &symbol(to)) {
             Some(code) => {
                 let size = code.size();
                 let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
@@ -325,7 +325,7 @@ impl<M: Module> MergingModule<M> {
             None => {
                 let name = UserFuncName::User(symbol(function));
                 let thunks = CallThunks::of(isa);
-                let thunk = call_thunk(name, signature, &told, &symbol(to), &thunks);
+                let thunk = call_thunk(name, signature, &extra, &symbol(to), &thunks);
                 let mut context = Context::for_function(thunk);
                 let mut plane = ControlPlane::default();
                 match alignment {
@@ -417,7 +417,7 @@ impl<M: Module> MergingModule<M> {
                 description.align = Some(entry.alignment());
             }
             let is_representative = entry.reason() == crate::Reason::Representative;
-            let referrer = Referrer::of(is_representative || self.data[id].stands_for_others);
+            let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
             let functions = description.function_decls.values_mut();
             for target in functions.chain(description.data_decls.values_mut()) {
                 let before = core::mem::replace(target, self.retargeted(target, referrer));

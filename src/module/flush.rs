@@ -9,8 +9,8 @@ use super::{
     BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
     symbol,
 };
-use crate::argument::Argument;
 use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+use crate::extra_argument::ExtraArgument;
 use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
@@ -65,7 +65,7 @@ impl<M: Module> MergingModule<M> {
         control_plane: &mut ControlPlane,
     ) -> ModuleResult<()> {
         let func = core::mem::replace(&mut ctx.func, Function::new());
-        self.hold_back(function, Definition::body(func, ctx, control_plane));
+        self.defer(function, Definition::body(func, ctx, control_plane));
         let flush = Flush { back_end: self.options.back_end, last: false, remember: true };
         let defined = self.flush_with(flush, Some(ctx));
         if self.failed == Some(function) && self.functions[function].body.is_none() {
@@ -100,7 +100,7 @@ impl<M: Module> MergingModule<M> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, flush);
         let plan = self.plan(&pending, &unit, flush)?;
-        self.declare_shared_bodies(&plan, &pending, &unit)?;
+        self.declare_private_copies(&plan, &pending, &unit)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, flush)?;
         self.place_data(&plan, &unit, flush)?;
@@ -133,15 +133,15 @@ impl<M: Module> MergingModule<M> {
                 let mut attributes = self.attributes_of(*function);
                 let declaration = self.inner.declarations().get_function_decl(*function);
                 // Who comes later and calls it as it is declared does not call it as it is.
-                attributes.symbol_used |= func.signature != declaration.signature;
+                attributes.externally_called |= func.signature != declaration.signature;
                 if self.is_meant_by_symbol(*function, flush) {
                     attributes.linkage = crate::Linkage::Preemptible;
                 }
                 match back_end {
                     // A module of which nothing is known wants code for everything.
-                    BackEnd::Any => attributes.symbol_used = true,
+                    BackEnd::Any => attributes.externally_called = true,
                     // Where there is no code, a JIT finds no symbol.
-                    BackEnd::Jit if attributes.symbol_used => {
+                    BackEnd::Jit if attributes.externally_called => {
                         attributes.addresses = Addresses::Significant;
                         attributes.address_taken = true;
                     }
@@ -156,7 +156,7 @@ impl<M: Module> MergingModule<M> {
         for (id, description) in &mut pending.data {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
-            let needs_symbol = back_end == BackEnd::Jit && attributes.symbol_used;
+            let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
             if self.is_data_meant_by_symbol(*id, flush) {
                 attributes.linkage = crate::Linkage::Preemptible;
             }
@@ -196,7 +196,7 @@ impl<M: Module> MergingModule<M> {
         Attributes {
             linkage: linkage(declaration.linkage),
             address_taken: attributes.address_taken || address_held,
-            symbol_used: attributes.symbol_used || called,
+            externally_called: attributes.externally_called || called,
             ..attributes
         }
     }
@@ -215,7 +215,7 @@ impl<M: Module> MergingModule<M> {
             writable: declaration.writable,
             tls: declaration.tls,
             pinned: attributes.pinned || description.used,
-            symbol_used: attributes.symbol_used || self.data[data].used,
+            externally_used: attributes.externally_used || self.data[data].used,
             alignment: align,
             ..attributes
         }
@@ -298,17 +298,17 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Declares what the plan adds to the functions of the module.
-    fn declare_shared_bodies(
+    fn declare_private_copies(
         &mut self,
         plan: &Plan,
         pending: &Pending,
         unit: &Unit,
     ) -> ModuleResult<()> {
         let shared = plan
-            .shared_bodies()
+            .private_copies()
             .iter()
             .map(|shared| (shared.function, &pending.func(unit, shared.body_of).signature));
-        let merged = plan.merged_bodies().iter();
+        let merged = plan.parameterised_bodies().iter();
         let merged = merged.map(|merged| (merged.function, &merged.body.signature));
         for (new, signature) in shared.chain(merged) {
             let function = self.inner.declare_anonymous_function(signature)?;
@@ -318,7 +318,7 @@ impl<M: Module> MergingModule<M> {
                 self.shared.resize(index + 1, function);
             }
             self.shared[index] = function;
-            self.stats.shared_bodies += 1;
+            self.stats.private_copies += 1;
             self.functions[function].defined = true;
         }
         Ok(())
@@ -352,23 +352,26 @@ impl<M: Module> MergingModule<M> {
             if back_end == BackEnd::Object {
                 self.give_local_name(body, flush)?;
             }
-            self.functions[body].stands_for_others = true;
-            let told = plan.thunk_arguments(index);
+            self.functions[body].replaces_others = true;
+            let extra = plan.thunk_arguments(index);
             let name = |symbol: &UserExternalName| match symbol.namespace {
                 SHARED => Some(super::symbol(self.id_of(symbol))),
                 _ => None,
             };
-            let told: Vec<Argument> = told.iter().map(|told| told.redirected(&name)).collect();
+            let extra: Vec<ExtraArgument> =
+                extra.iter().map(|extra| extra.redirected(&name)).collect();
             // A thunk tells it now, and callers whenever they come.
-            for UserExternalName { namespace, index } in told.iter().filter_map(Argument::symbol) {
+            for UserExternalName { namespace, index } in
+                extra.iter().filter_map(ExtraArgument::symbol)
+            {
                 self.observe_pointer(*namespace, *index);
             }
             let state = &mut self.functions[*function];
             state.body = body.into();
-            state.preemptible = plan.call_target(index) == index && told.is_empty();
-            state.told = told;
+            state.preemptible = plan.call_target(index) == index && extra.is_empty();
+            state.extra = extra;
             debug_assert!(!state.preemptible || attributes.linkage == crate::Linkage::Preemptible);
-            (state.became, state.gone) = match (disposition, back_end) {
+            (state.became, state.eliminated) = match (disposition, back_end) {
                 (Disposition::Keep, _) => (Became::Kept, false),
                 (Disposition::Thunk { .. }, _) => (Became::Thunk, false),
                 (Disposition::Alias { .. }, _) => (Became::Alias, back_end == BackEnd::Jit),
@@ -414,7 +417,7 @@ impl<M: Module> MergingModule<M> {
             Became::Redirected => self.stats.redirects -= 1,
             Became::Kept | Became::Thunk => unreachable!("it has code"),
         }
-        (state.became, state.gone) = (Became::Thunk, false);
+        (state.became, state.eliminated) = (Became::Thunk, false);
         state.reason = Some(Reason::AddressTaken);
     }
 
@@ -434,7 +437,7 @@ impl<M: Module> MergingModule<M> {
     /// Defines functions of which no code was left, because an object wants a definition of everything
     /// that it was told to define. To be called once, after the last flush: until then, each may need
     /// code after all.
-    pub(super) fn define_what_is_gone(&mut self, back_end: BackEnd) -> ModuleResult<()> {
+    pub(super) fn define_eliminated(&mut self, back_end: BackEnd) -> ModuleResult<()> {
         if back_end != BackEnd::Object {
             return Ok(());
         }
@@ -446,13 +449,13 @@ impl<M: Module> MergingModule<M> {
         for (function, body) in without_code {
             let Attributes { linkage, addresses, .. } = self.attributes_of(function);
             // Its linkage can have widened since.
-            let told = !self.functions[function].told.is_empty();
-            if linkage.is_visible_outside() && (told || addresses == Addresses::Significant) {
+            let extra = !self.functions[function].extra.is_empty();
+            if linkage.is_visible_outside() && (extra || addresses == Addresses::Significant) {
                 self.place_late_thunk(function);
                 self.emit_late_thunk(function)?;
             } else {
                 // A body that must be told something is not the function, wherever its symbol is.
-                if !told {
+                if !extra {
                     self.aliases.functions.push((function, body));
                 }
                 self.inner.define_function_bytes(function, 1, &[], &[])?;
@@ -473,10 +476,10 @@ impl<M: Module> MergingModule<M> {
             if back_end == BackEnd::Object {
                 self.give_local_data_name(to, flush)?;
             }
-            self.data[to].stands_for_others = true;
+            self.data[to].replaces_others = true;
             let state = &mut self.data[*data];
             state.body = to.into();
-            (state.became, state.gone) = match entry.disposition() {
+            (state.became, state.eliminated) = match entry.disposition() {
                 Disposition::Alias { .. } => (Became::Alias, back_end == BackEnd::Jit),
                 _ => (Became::Redirected, back_end == BackEnd::Jit),
             };

@@ -30,10 +30,10 @@ mod options;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
-use crate::argument::Argument;
 use crate::checker::Refutation;
 use crate::data::DataAttributes;
-use crate::emitted::Emitted;
+use crate::extra_argument::ExtraArgument;
+use crate::incremental::MergeCache;
 use crate::map::{MergeMap, Original};
 use crate::options::{Attributes, Linkage};
 use crate::plan::Disposition;
@@ -93,14 +93,14 @@ struct FunctionState {
     /// Another definition may take its place, so it is always called by its symbol.
     preemptible: bool,
     /// The wrapped module has no definition of it.
-    gone: bool,
+    eliminated: bool,
     /// Others have its body, or later ones may.
-    stands_for_others: bool,
+    replaces_others: bool,
     became: Became,
     /// Whose body it has, if not its own.
     body: PackedOption<FuncId>,
     /// What that body is told behind the function's own arguments.
-    told: Vec<Argument>,
+    extra: Vec<ExtraArgument>,
     /// Why, once it was flushed.
     reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.
@@ -139,9 +139,9 @@ struct DataState {
     /// Something that was emitted refers to it, from before it was defined.
     used: bool,
     /// The wrapped module has no definition of it.
-    gone: bool,
+    eliminated: bool,
     /// Others have its contents, or later ones may.
-    stands_for_others: bool,
+    replaces_others: bool,
     became: Became,
     /// Whose contents stand for it, if not its own.
     body: PackedOption<DataId>,
@@ -210,7 +210,7 @@ pub struct MergingModule<M> {
     named_data: HashMap<DataId, DataId, FxBuildHasher>,
     pending: Pending,
     aliases: Aliases,
-    emitted: Emitted,
+    emitted: MergeCache,
     stats: ModuleStats,
     /// Those of the last flush.
     pass_stats: Stats,
@@ -244,7 +244,7 @@ impl<M: Module> MergingModule<M> {
             named_data: HashMap::default(),
             pending: Pending::default(),
             aliases: Aliases::default(),
-            emitted: Emitted::new(),
+            emitted: MergeCache::new(),
             stats: ModuleStats::default(),
             pass_stats: Stats::default(),
             refutation: None,
@@ -364,7 +364,7 @@ impl<M: Module> MergingModule<M> {
     /// See [`MergingModule::flush`].
     pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
         self.flush_to(self.options.back_end, true)?;
-        self.define_what_is_gone(self.options.back_end)?;
+        self.define_eliminated(self.options.back_end)?;
         Ok((self.inner, self.aliases))
     }
 
@@ -392,7 +392,7 @@ impl<M: Module> MergingModule<M> {
                 let id = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
                 self.named.get(&id).copied().map(symbol)
             };
-            let arguments = state.told.iter().map(|argument| argument.redirected(&own)).collect();
+            let arguments = state.extra.iter().map(|argument| argument.redirected(&own)).collect();
             map.add(Original { symbol: symbol(function), name, disposition, arguments });
         }
         map
@@ -400,30 +400,31 @@ impl<M: Module> MergingModule<M> {
 
     /// The function that calls to `function` should name, if another one.
     fn call_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { preemptible, gone, became, body, told, .. } = &self.functions[function];
-        if *became == Became::Thunk && !told.is_empty() {
+        let FunctionState { preemptible, eliminated, became, body, extra, .. } =
+            &self.functions[function];
+        if *became == Became::Thunk && !extra.is_empty() {
             // The thunk is there anyway, and knows what to tell.
             return None;
         }
         // Where its symbol is gone, nobody can take its place either.
-        body.expand().filter(|_| !preemptible || *gone).map(|body| self.local_name(body))
+        body.expand().filter(|_| !preemptible || *eliminated).map(|body| self.local_name(body))
     }
 
     /// The function whose address should be used in place of that of `function`, if another one.
     fn address_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { became, gone, body, told, .. } = &self.functions[function];
-        let moved = (*gone || *became == Became::Redirected) && told.is_empty();
+        let FunctionState { became, eliminated, body, extra, .. } = &self.functions[function];
+        let moved = (*eliminated || *became == Became::Redirected) && extra.is_empty();
         body.expand().filter(|_| moved).map(|body| self.local_name(body))
     }
 
     /// The data object that references to `data` should name, if another one.
     fn data_target(&self, data: DataId) -> Option<DataId> {
-        let DataState { became, gone, body, .. } = &self.data[data];
-        let moved = body.expand().filter(|_| *gone || *became == Became::Redirected);
+        let DataState { became, eliminated, body, .. } = &self.data[data];
+        let moved = body.expand().filter(|_| *eliminated || *became == Became::Redirected);
         moved.map(|body| self.local_data_names.get(&body).copied().unwrap_or(body))
     }
 
-    fn hold_back(&mut self, function: FuncId, definition: Definition) {
+    fn defer(&mut self, function: FuncId, definition: Definition) {
         self.pending.functions.push((function, definition));
         self.functions[function].defined = true;
     }
@@ -564,9 +565,9 @@ impl<M: Module> Module for MergingModule<M> {
         if linkage == cranelift_module::Linkage::Preemptible
             && let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name)
         {
-            let FunctionState { body, stands_for_others, .. } = &self.functions[function];
+            let FunctionState { body, replaces_others, .. } = &self.functions[function];
             let is_shared =
-                body.is_some() || *stands_for_others || self.local_names.contains_key(&function);
+                body.is_some() || *replaces_others || self.local_names.contains_key(&function);
             let before = self.inner.declarations().get_function_decl(function).linkage;
             check_preemptible(name, is_shared, before)?;
         }
@@ -587,9 +588,9 @@ impl<M: Module> Module for MergingModule<M> {
         if linkage == cranelift_module::Linkage::Preemptible
             && let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name)
         {
-            let DataState { body, stands_for_others, .. } = &self.data[data];
+            let DataState { body, replaces_others, .. } = &self.data[data];
             let is_shared =
-                body.is_some() || *stands_for_others || self.local_data_names.contains_key(&data);
+                body.is_some() || *replaces_others || self.local_data_names.contains_key(&data);
             let before = self.inner.declarations().get_data_decl(data).linkage;
             check_preemptible(name, is_shared, before)?;
         }
@@ -634,7 +635,7 @@ impl<M: Module> Module for MergingModule<M> {
                     true => core::mem::replace(&mut ctx.func, Function::new()),
                     false => ctx.func.clone(),
                 };
-                self.hold_back(function, Definition::body(func, ctx, ctrl_plane));
+                self.defer(function, Definition::body(func, ctx, ctrl_plane));
                 Ok(())
             }
             Mode::Eager => self.define_at_once(function, ctx, ctrl_plane),
@@ -650,7 +651,7 @@ impl<M: Module> Module for MergingModule<M> {
     ) -> ModuleResult<()> {
         self.check_definition(function)?;
         let relocs = relocs.to_owned();
-        self.hold_back(function, Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs });
+        self.defer(function, Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs });
         match self.options.mode {
             Mode::Deferred => Ok(()),
             Mode::Eager => self.flush(),

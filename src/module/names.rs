@@ -7,9 +7,9 @@
 
 use super::flush::{Flush, Unit};
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::{Addresses, Attributes};
 use crate::plan::{Disposition, Plan};
 use crate::unit::FunctionIndex;
@@ -30,12 +30,12 @@ impl<M: Module> MergingModule<M> {
     /// matter, all of them name this function.
     pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
-            let FunctionState { body, told, preemptible, .. } = &self.functions[function];
+            let FunctionState { body, extra, preemptible, .. } = &self.functions[function];
             if *preemptible {
                 return None;
             }
             // Where nothing is told, the body does what the function does, wherever its own symbol leads.
-            let place = match body.expand().filter(|_| told.is_empty()) {
+            let place = match body.expand().filter(|_| extra.is_empty()) {
                 Some(body) => Some(self.local_name(body)),
                 None => self.local_names.get(&function).copied(),
             };
@@ -68,8 +68,8 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
     ) -> ModuleResult<()> {
         use crate::Linkage::{Hidden, Local};
-        let mut told = core::mem::take(&mut self.functions[of].told);
-        for argument in &mut told {
+        let mut extra = core::mem::take(&mut self.functions[of].extra);
+        for argument in &mut extra {
             let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0).cloned()
             else {
                 continue;
@@ -91,14 +91,14 @@ impl<M: Module> MergingModule<M> {
                 *argument = argument.redirected(&|_| Some(name.clone()));
             }
         }
-        self.functions[of].told = told;
+        self.functions[of].extra = extra;
         Ok(())
     }
 
     /// Has the body of a function be passed addresses of functions that stay right if these are exported later.
     pub(super) fn pass_from_afar(&mut self, function: FuncId) {
-        for argument in &mut self.functions[function].told {
-            if let Argument::Function { colocated, .. } = argument {
+        for argument in &mut self.functions[function].extra {
+            if let ExtraArgument::Function { colocated, .. } = argument {
                 *colocated = false;
             }
         }
@@ -133,42 +133,42 @@ impl<M: Module> MergingModule<M> {
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
                 // What it passes is also passed by those that were merged into it before it was merged itself.
-                let told = &self.functions[*function].told;
-                used.extend(told.iter().filter_map(Argument::symbol).cloned());
+                let extra = &self.functions[*function].extra;
+                used.extend(extra.iter().filter_map(ExtraArgument::symbol).cloned());
                 continue;
             }
             // Also if nothing is merged into it: a reference to it can stand for one to an equal function.
-            let stands_for_others = &mut self.functions[*function].stands_for_others;
-            *stands_for_others |= entry.has_equals || flush.remember && !no_merge;
-            if *stands_for_others {
+            let replaces_others = &mut self.functions[*function].replaces_others;
+            *replaces_others |= entry.has_equals || flush.remember && !no_merge;
+            if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
         // What the plan adds stands for several functions from the beginning.
-        let private = plan.shared_bodies().iter().map(|body| pending.func(unit, body.body_of));
-        let parameterised = plan.merged_bodies().iter().map(|merged| &merged.body);
+        let private = plan.private_copies().iter().map(|body| pending.func(unit, body.body_of));
+        let parameterised = plan.parameterised_bodies().iter().map(|merged| &merged.body);
         for body in private.chain(parameterised) {
             #[cfg(feature = "fuzzing")]
-            if sabotage::is(Fault::AddedBodyUnnamed) {
+            if fault_injection::is(Fault::AddedBodyUnnamed) {
                 continue;
             }
             used.extend(body.params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() {
-                self.data[*data].stands_for_others = true;
+                self.data[*data].replaces_others = true;
                 used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
             }
         }
         let passed = used.iter().flat_map(|symbol| self.passed_to(symbol));
-        let passed: Vec<_> = passed.filter_map(Argument::symbol).cloned().collect();
+        let passed: Vec<_> = passed.filter_map(ExtraArgument::symbol).cloned().collect();
         for symbol in used.into_iter().chain(passed) {
             match symbol.namespace {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
                     let FunctionState { defined, became, .. } = self.functions[function];
                     let has_equals = match plan.function(&symbol) {
-                        Some(function) if !plan.is_emitted(function) => {
+                        Some(function) if !plan.is_cached(function) => {
                             plan.entry(function).has_equals
                         }
                         // Of what earlier flushes emitted, any may have an equal one.
@@ -231,7 +231,7 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn is_meant_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
         let FunctionState { called, address_held, .. } = self.functions[function];
         #[cfg(feature = "fuzzing")]
-        let called = called && !sabotage::is(Fault::NamedBeforeByClass);
+        let called = called && !fault_injection::is(Fault::NamedBeforeByClass);
         (called || address_held) && self.function_can_be_interposed(function, flush)
     }
 
@@ -260,7 +260,7 @@ impl<M: Module> MergingModule<M> {
         let can_be = match linkage {
             Export => true,
             #[cfg(feature = "fuzzing")]
-            Local | Hidden if sabotage::is(Fault::LocalNameForgotten) => false,
+            Local | Hidden if fault_injection::is(Fault::LocalNameForgotten) => false,
             // Its linkage can widen.
             Local | Hidden => named && !flush.last,
             // Whoever defines it is meant.

@@ -53,7 +53,7 @@ impl MergingModule<ObjectModule> {
     /// See [`MergingModule::flush`].
     pub fn finish_with_map(mut self) -> ModuleResult<(ObjectProduct, MergeMap)> {
         self.flush_to(BackEnd::Object, true)?;
-        self.define_what_is_gone(BackEnd::Object)?;
+        self.define_eliminated(BackEnd::Object)?;
         let mut map = self.merge_map();
         let MergingModule { inner, aliases, functions, .. } = self;
         let mut product = inner.finish();

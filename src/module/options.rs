@@ -115,7 +115,7 @@ pub struct ModuleStats {
     pub thunks: usize,
     /// Functions that were added: because all of a class are preemptible, or because they do for several
     /// similar functions.
-    pub shared_bodies: usize,
+    pub private_copies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.

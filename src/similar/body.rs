@@ -4,12 +4,12 @@
 //! differ it uses these in place of what stands there. It decides nothing: what becomes a parameter is
 //! given.
 
-use super::switch::{self, Case};
+use super::dispatch::{self, Case};
 use crate::apply::user_name;
-use crate::argument::{called, push_arguments, told_by};
 use crate::canon::known;
+use crate::extra_argument::{call_sites, called, push_arguments};
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
@@ -60,7 +60,7 @@ pub(super) fn fold_branches(func: &mut Function) {
 
 /// Makes `func` the body under `symbol` that takes these parameters. `recursive` are its direct calls of
 /// itself, which pass on what it was told.
-pub(super) fn parametrize(
+pub(super) fn parameterise(
     func: &mut Function,
     symbol: &UserExternalName,
     parameters: &[Parameter],
@@ -73,14 +73,14 @@ pub(super) fn parametrize(
         let first = values.len();
         for &ty in &parameter.types {
             let others = func.signature.params.len();
-            func.signature.params.push(told_by(ty, others));
+            func.signature.params.push(call_sites(ty, others));
             values.push(func.dfg.append_block_param(entry, ty));
         }
         for &place in &parameter.places {
             put(func, place, &values[first..]);
         }
         for (call, cases) in &parameter.choices {
-            switch::choose(func, *call, values[first], cases);
+            dispatch::choose(func, *call, values[first], cases);
         }
     }
     let mut own: Vec<(FuncRef, FuncRef)> = Vec::new();
@@ -96,7 +96,7 @@ pub(super) fn parametrize(
             }
         };
         #[cfg(feature = "fuzzing")]
-        let values = sabotage::passed_on(func, call, &values);
+        let values = fault_injection::passed_on(func, call, &values);
         push_arguments(func, call, after, &values);
     }
 }

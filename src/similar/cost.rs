@@ -6,7 +6,7 @@
 //! is decided here.
 
 use crate::apply::call_thunk;
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 use crate::options::{CallThunks, Options};
 use crate::unit::Bodies;
 use alloc::vec::Vec;
@@ -22,33 +22,38 @@ pub(super) struct Costs<'a> {
     /// function, and the types of the zeros.
     calls: HashMap<(Signature, Vec<Type>), Option<u32>, FxBuildHasher>,
     /// The size of a function that passes an argument.
-    arguments: HashMap<Argument, Option<u32>, FxBuildHasher>,
+    arguments: HashMap<ExtraArgument, Option<u32>, FxBuildHasher>,
     /// The size of a function that calls one of this signature and passes on what it is passed.
     plain: HashMap<Signature, Option<u32>, FxBuildHasher>,
     /// The size of a thunk that calls, as it is emitted.
-    thunks: HashMap<(Signature, Vec<Argument>), Option<u32>, FxBuildHasher>,
+    thunks: HashMap<(Signature, Vec<ExtraArgument>), Option<u32>, FxBuildHasher>,
     /// How often something was compiled.
     pub probes: usize,
 }
 
 /// An argument that takes as many bytes to compute on every target: what counts is which half-words of a
 /// constant are zero or all ones, and its sign.
-fn like(argument: &Argument) -> Argument {
+fn like(argument: &ExtraArgument) -> ExtraArgument {
     match argument {
-        Argument::Constant { ty, bits } => {
+        ExtraArgument::Constant { ty, bits } => {
             let half = |at: u32| match bits >> at & 0xffff {
                 plain @ (0 | 0xffff) => plain << at,
                 other => (other & 0x8000 | 0x1235) << at,
             };
             let like = half(0) | half(16) | half(32) | half(48);
-            Argument::Constant { ty: *ty, bits: like & (u64::MAX >> (64 - ty.bits())) }
+            ExtraArgument::Constant { ty: *ty, bits: like & (u64::MAX >> (64 - ty.bits())) }
         }
-        Argument::Function { ty, symbol: _, signature: _, colocated } => {
-            Argument::Address { ty: *ty, symbol: somebody(), offset: 0, colocated: *colocated }
+        ExtraArgument::Function { ty, symbol: _, signature: _, colocated } => {
+            ExtraArgument::Address {
+                ty: *ty,
+                symbol: probe_callee(),
+                offset: 0,
+                colocated: *colocated,
+            }
         }
-        Argument::Address { ty, symbol: _, offset, colocated } => Argument::Address {
+        ExtraArgument::Address { ty, symbol: _, offset, colocated } => ExtraArgument::Address {
             ty: *ty,
-            symbol: somebody(),
+            symbol: probe_callee(),
             offset: if *offset == 0 { 0 } else { 8 },
             colocated: *colocated,
         },
@@ -56,7 +61,7 @@ fn like(argument: &Argument) -> Argument {
 }
 
 /// Whom a probe calls. Probes are never emitted.
-fn somebody() -> UserExternalName {
+fn probe_callee() -> UserExternalName {
     UserExternalName::new(u32::MAX, u32::MAX)
 }
 
@@ -76,12 +81,15 @@ impl<'a> Costs<'a> {
     fn probe(
         bodies: &mut dyn Bodies,
         signature: &Signature,
-        arguments: &[Argument],
+        arguments: &[ExtraArgument],
     ) -> Option<u32> {
         // No tail call: what is asked for is what a call takes.
         let options = CallThunks { tail_calls: false, colocated: true };
         let name = UserFuncName::default();
-        bodies.candidate_size(&call_thunk(name, signature, arguments, &somebody(), &options), false)
+        bodies.candidate_size(
+            &call_thunk(name, signature, arguments, &probe_callee(), &options),
+            false,
+        )
     }
 
     fn plain(&mut self, bodies: &mut dyn Bodies, signature: &Signature) -> Option<u32> {
@@ -95,7 +103,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Bytes of a function that passes one argument, which is like this one.
-    fn computing(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<u32> {
+    fn computing(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<u32> {
         let argument = like(argument);
         if let Some(&known) = self.arguments.get(&argument) {
             return known;
@@ -109,8 +117,8 @@ impl<'a> Costs<'a> {
     }
 
     /// What it takes to compute an argument beyond a zero of its type.
-    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &Argument) -> Option<i32> {
-        let zero = Argument::Constant { ty: argument.ty(), bits: 0 };
+    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<i32> {
+        let zero = ExtraArgument::Constant { ty: argument.ty(), bits: 0 };
         let (own, zero) = (self.computing(bodies, argument)?, self.computing(bodies, &zero)?);
         Some(own as i32 - zero as i32)
     }
@@ -119,15 +127,15 @@ impl<'a> Costs<'a> {
         &mut self,
         bodies: &mut dyn Bodies,
         signature: &Signature,
-        arguments: &[Argument],
+        arguments: &[ExtraArgument],
     ) -> Option<u32> {
-        let types: Vec<Type> = arguments.iter().map(Argument::ty).collect();
+        let types: Vec<Type> = arguments.iter().map(ExtraArgument::ty).collect();
         let key = (signature.clone(), types);
         if let Some(&known) = self.calls.get(&key) {
             return known;
         }
-        let zeros: Vec<Argument> =
-            key.1.iter().map(|&ty| Argument::Constant { ty, bits: 0 }).collect();
+        let zeros: Vec<ExtraArgument> =
+            key.1.iter().map(|&ty| ExtraArgument::Constant { ty, bits: 0 }).collect();
         self.probes += 1;
         let with = Self::probe(bodies, signature, &zeros);
         let without = self.plain(bodies, signature);
@@ -142,7 +150,7 @@ impl<'a> Costs<'a> {
         &mut self,
         bodies: &mut dyn Bodies,
         signature: &Signature,
-        arguments: &[Argument],
+        arguments: &[ExtraArgument],
     ) -> Option<u32> {
         let mut size = i64::from(self.zeros(bodies, signature, arguments)?);
         for argument in arguments {
@@ -156,10 +164,10 @@ impl<'a> Costs<'a> {
         &mut self,
         bodies: &mut dyn Bodies,
         signature: &Signature,
-        arguments: &[Argument],
+        arguments: &[ExtraArgument],
         observes_its_frame: bool,
     ) -> Option<u32> {
-        let raw = self.options.target.thunk_code(signature, arguments, &somebody());
+        let raw = self.options.target.thunk_code(signature, arguments, &probe_callee());
         if let Some(code) = raw {
             return Some(code.size());
         }
@@ -176,7 +184,7 @@ impl<'a> Costs<'a> {
         }
         self.probes += 1;
         let name = UserFuncName::default();
-        let thunk = call_thunk(name, signature, &key.1, &somebody(), &call_thunks);
+        let thunk = call_thunk(name, signature, &key.1, &probe_callee(), &call_thunks);
         let size = bodies.candidate_size(&thunk, false);
         self.thunks.insert(key, size);
         size

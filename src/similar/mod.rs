@@ -5,8 +5,8 @@
 //! walk; go through the shapes from callees to callers, so that callers of what was merged differ in a
 //! constant where they differed in a callee; write functions of one shape as a table of the places where
 //! they can differ (`table`, `value`); divide them into sets that pay (`split`); make one body for each set
-//! (`body`, `switch`) in the ways there are to tell it what it has to know (`telling`), compile it, and take it if
-//! it really pays (`cost`). What is identical after all that is merged as ever (`again`).
+//! (`body`, `dispatch`) in the ways there are to tell it what it has to know (`argument_plan`), compile it, and take it if
+//! it really pays (`cost`). What is identical after all that is merged as ever (`second_pass`).
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too;
 //! Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a
@@ -15,26 +15,26 @@
 //! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align
 //! code.
 
-mod again;
+mod argument_plan;
 pub(crate) mod body;
 mod cost;
+mod dispatch;
 mod fold;
 mod loops;
+mod second_pass;
 mod set;
 mod signatures;
 mod smaller;
 mod split;
-mod switch;
 mod table;
-mod telling;
 mod uses;
 mod value;
 
 use crate::canon::{self, Context, NoUnit, Scratch};
 use crate::canonicalize::canonicalized;
 use crate::components::components;
-use crate::emitted::Emitted;
 use crate::encoding::Encoding;
+use crate::incremental::MergeCache;
 use crate::options::{Attributes, Options, Policy, Prebucket};
 use crate::plan::{Disposition, Entry, Plan};
 use crate::remarks::Reason;
@@ -60,7 +60,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub(crate) fn merge_similar(
     plan: &mut Plan,
     observed: &Observed,
-    earlier: Option<&Emitted>,
+    earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
@@ -105,7 +105,7 @@ const CALL_ERROR: i64 = 16;
 fn search(
     plan: &mut Plan,
     observed: &Observed,
-    earlier: Option<&Emitted>,
+    earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     demand: Demand,
@@ -136,12 +136,12 @@ fn search(
         demand,
         saved: 0,
         rewritten_calls: 0,
-        circles: SecondaryMap::new(),
+        cycles: SecondaryMap::new(),
     };
     let shapes = search.shapes(observed);
     let calls = search.calls(&shapes);
     if options.similar.policy == Policy::Balanced {
-        search.find_circles(&calls);
+        search.find_call_graph_cycles(&calls);
     }
     for component in bottom_up(&shapes, &calls) {
         loop {
@@ -155,10 +155,10 @@ fn search(
             }
         }
     }
-    search.identical_again(observed);
+    search.second_identical_pass(observed);
     let Search { plan, costs, saved, rewritten_calls, .. } = search;
     let surely = saved >= CALL_ERROR * rewritten_calls;
-    plan.forget_what_is_gone();
+    plan.remove_eliminated();
     plan.stats.similar_probes = costs.probes;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     plan.stats.plan_merged = plan.entries.values().take(plan.added()).filter(merged).count();
@@ -176,7 +176,7 @@ struct Search<'a> {
     /// What identical merging merged into each function.
     merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
     /// What earlier units emitted.
-    earlier: Option<&'a Emitted>,
+    earlier: Option<&'a MergeCache>,
     /// The number of the next class.
     next_class: u32,
     /// How many more functions may be merged.
@@ -194,7 +194,7 @@ struct Search<'a> {
     rewritten_calls: i64,
     /// The circle of functions, calling each other, that a function is in: by number, if calls in it are
     /// not to become indirect.
-    circles: SecondaryMap<FunctionIndex, Option<u32>>,
+    cycles: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
 impl Search<'_> {
@@ -269,13 +269,13 @@ impl Search<'_> {
     }
 
     /// Finds which functions call each other in circles: a circle is a loop.
-    fn find_circles(&mut self, calls: &Calls) {
+    fn find_call_graph_cycles(&mut self, calls: &Calls) {
         let Calls { functions, callees } = calls;
         let components = components(functions.len(), |at| callees[at].iter().copied());
-        for (circle, component) in (0..).zip(components) {
+        for (cycle, component) in (0..).zip(components) {
             if component.len() > 1 {
                 for at in component {
-                    self.circles[functions[at as usize]] = Some(circle);
+                    self.cycles[functions[at as usize]] = Some(cycle);
                 }
             }
         }
@@ -381,7 +381,7 @@ fn current(
 ) -> Function {
     let mut func = match plan.body_of(function) {
         Some(body_of) => canonicalized(bodies.body(body_of), options.canonicalize).into_owned(),
-        None => plan.merged_body(function).expect("not emitted before").clone(),
+        None => plan.parameterised_body(function).expect("not emitted before").clone(),
     };
     func.name = UserFuncName::User(plan.entry(function).symbol().clone());
     plan.rewrite(function, &mut func, options);

@@ -4,20 +4,20 @@
 //! is passed and jumped is known from probes; the body is compiled; and if that leaves a doubt, so is one of
 //! the functions.
 
+use super::argument_plan::{ArgumentPlan, CASE, CalleeStrategies};
 use super::fold::known_saves;
 use super::split::{Column, Part, Problem, Row};
 use super::table::{self, Set, Table};
-use super::telling::{CASE, Telling, Ways};
 use super::value::Value;
 use super::{Demand, Search, body, loops, observes_its_frame};
 use crate::apply::weaken;
-use crate::argument::Argument;
 use crate::canon::Place;
+use crate::extra_argument::ExtraArgument;
 use crate::facts::Fact;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
-use crate::plan::{Disposition, Entry, MergedBody, SimilarSet};
+use crate::plan::{Disposition, Entry, ParameterisedBody, SimilarSet};
 use crate::remarks::Reason;
 use crate::unit::{FunctionIndex, Item};
 use alloc::boxed::Box;
@@ -31,12 +31,12 @@ use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
 const MOST_PARAMETERS: usize = 1000;
 
 /// No body is so many times smaller than one is that has as many instructions, in the mean.
-const FAR_OFF: i64 = 4;
+const MAX_SIZE_ERROR: i64 = 4;
 
 /// What becomes of each function of a set that shares a body, and what that takes.
 struct Outcomes {
     /// What the body is told.
-    arguments: Vec<Arc<[Argument]>>,
+    arguments: Vec<Arc<[ExtraArgument]>>,
     /// Whether the function becomes a thunk.
     thunks: Vec<bool>,
     /// Bytes of thunks, and of passing arguments at calls.
@@ -135,13 +135,13 @@ impl Search<'_> {
         let places = table::columns(&self.scratch.marks, &self.encoding);
         let mut direct = loops::calls_in_loops(&first, &places);
         for &row in set {
-            let Some(circle) = self.circles[table.function(row)] else {
+            let Some(cycle) = self.cycles[table.function(row)] else {
                 continue;
             };
             for column in 0..places.len() {
                 if let Some(Value::Callee { symbol, .. }) = table.value(table.at(row, column))
                     && let Some(callee) = self.plan.function(symbol)
-                    && self.circles[callee] == Some(circle)
+                    && self.cycles[callee] == Some(cycle)
                 {
                     direct.push(column);
                 }
@@ -170,7 +170,7 @@ impl Search<'_> {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
             let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
             let mut is_callee = false;
-            let mut must_choose = self.options.similar.callees == Callees::Switch
+            let mut must_dispatch = self.options.similar.callees == Callees::Switch
                 || parameter.columns.iter().any(|column| direct.contains(column));
             for &row in set {
                 let cell = table.at(row, parameter.columns[0]);
@@ -179,12 +179,12 @@ impl Search<'_> {
                 if dense == next {
                     let value = table.value(cell).expect("what differs is a value");
                     is_callee |= matches!(value, Value::Callee { .. });
-                    must_choose |= matches!(value, Value::Callee { direct: true, .. });
+                    must_dispatch |= matches!(value, Value::Callee { direct: true, .. });
                     cost.push(self.passing(&first.signature, value)?);
                 }
                 cells.push(dense);
             }
-            let cases = is_callee && must_choose;
+            let cases = is_callee && must_dispatch;
             columns.push(Column {
                 cells,
                 cost,
@@ -210,16 +210,16 @@ impl Search<'_> {
     fn judge(&mut self, table: &Table, rows: &[u32], direct: &[usize]) -> Verdict {
         let function = table.function(rows[0]);
         let original = self.current(function);
-        let told_by = rows.iter().map(|&row| {
+        let call_sites = rows.iter().map(|&row| {
             let function = table.function(row);
             let survives = self.uses.survives(self.plan, function).is_some();
             if survives { 1 } else { i64::from(self.uses.calls(function)) }
         });
-        let (callees, told_by) = (self.options.similar.callees, told_by.sum());
-        let ways = Ways { table, rows, direct, callees, told_by };
+        let (callees, call_sites) = (self.options.similar.callees, call_sites.sum());
+        let strategies = CalleeStrategies { table, rows, direct, callees, call_sites };
         let mut best = Verdict::DoesNot(None);
-        for telling in ways.all(table.parameters(rows)) {
-            let verdict = self.judge_telling(table, rows, &telling, &original);
+        for argument_plan in strategies.all(table.parameters(rows)) {
+            let verdict = self.judge_argument_plan(table, rows, &argument_plan, &original);
             if verdict.saved() > best.saved() || matches!(best, Verdict::DoesNot(None)) {
                 self.give_back(core::mem::replace(&mut best, verdict));
             } else {
@@ -237,19 +237,19 @@ impl Search<'_> {
     }
 
     /// Finds out whether a body pays that is told of their differences in this way.
-    fn judge_telling(
+    fn judge_argument_plan(
         &mut self,
         table: &Table,
         rows: &[u32],
-        telling: &Telling,
+        argument_plan: &ArgumentPlan,
         original: &Function,
     ) -> Verdict {
         let function = table.function(rows[0]);
-        if telling.passed.is_empty() && telling.choices.is_empty() {
+        if argument_plan.passed.is_empty() && argument_plan.choices.is_empty() {
             // They are equal, and were left alone nevertheless.
             return Verdict::DoesNot(None);
         }
-        let outcomes = match self.outcomes(table, rows, telling, original) {
+        let outcomes = match self.outcomes(table, rows, argument_plan, original) {
             Ok(outcomes) => outcomes,
             Err(verdict) => return verdict,
         };
@@ -267,9 +267,9 @@ impl Search<'_> {
         let Some(symbol) = self.fresh_symbol() else {
             return Verdict::DoesNot(None);
         };
-        let (body, known_saves) = self.body(table, rows, telling, original, &symbol);
+        let (body, known_saves) = self.body(table, rows, argument_plan, original, &symbol);
         if let Some(saved) = self.surely_saves(&body, count, cost, known_saves)
-            && telling.is_plain(table, rows[0])
+            && argument_plan.is_plain(table, rows[0])
         {
             return Verdict::Pays(Box::new(Candidate { symbol, body, outcomes, saved }));
         }
@@ -336,7 +336,7 @@ impl Search<'_> {
         if self.bodies.keeps_candidates() {
             return None;
         }
-        let least = self.guess(body) / FAR_OFF;
+        let least = self.guess(body) / MAX_SIZE_ERROR;
         let own = least - known_saves?;
         let saved = count * own - cost - least;
         (2 * own > least && self.is_enough(saved, count * own)).then_some(saved)
@@ -348,13 +348,13 @@ impl Search<'_> {
         &mut self,
         table: &Table,
         rows: &[u32],
-        telling: &Telling,
+        argument_plan: &ArgumentPlan,
         original: &Function,
     ) -> Result<Outcomes, Verdict> {
         let observes = observes_its_frame(original);
         let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
         for (at, &row) in rows.iter().enumerate() {
-            let own = telling.arguments(table, row, at);
+            let own = argument_plan.arguments(table, row, at);
             let function = table.function(row);
             let signature = &original.signature;
             if signature.params.len() + own.len() > MOST_PARAMETERS {
@@ -383,7 +383,7 @@ impl Search<'_> {
         &mut self,
         table: &Table,
         rows: &[u32],
-        telling: &Telling,
+        argument_plan: &ArgumentPlan,
         original: &Function,
         symbol: &UserExternalName,
     ) -> (Function, Option<i64>) {
@@ -395,12 +395,12 @@ impl Search<'_> {
             place => unreachable!("nothing else has a value: {place:?}"),
         };
         let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
-        let parameters = telling.parameters(table, rows, inst);
+        let parameters = argument_plan.parameters(table, rows, inst);
         let mut body = original.clone();
         let facts = table.common_facts(rows);
         #[cfg(feature = "fuzzing")]
         let (facts, recursive, parameters) =
-            sabotage::shared(facts, &self.encoding.facts, recursive, parameters);
+            fault_injection::shared(facts, &self.encoding.facts, recursive, parameters);
         if facts != self.encoding.facts {
             let key = self.plan.entry(function).attributes.key;
             weaken(&mut body, key, &facts, self.options);
@@ -410,8 +410,8 @@ impl Search<'_> {
         }
         let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
         // A function that need not choose is smaller, too.
-        let known_saves = known_saves(&body, places).filter(|_| telling.choices.is_empty());
-        body::parametrize(&mut body, symbol, &parameters, &recursive);
+        let known_saves = known_saves(&body, places).filter(|_| argument_plan.choices.is_empty());
+        body::parameterise(&mut body, symbol, &parameters, &recursive);
         (body, known_saves)
     }
 
@@ -468,7 +468,7 @@ impl Search<'_> {
             self.rewritten_calls += calls * passed.len() as i64;
         }
         #[cfg(feature = "fuzzing")]
-        let arguments = sabotage::told(arguments);
+        let arguments = fault_injection::extra(arguments);
         let promised: Arc<[Fact]> = table.common_facts(rows).into();
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {
@@ -481,7 +481,7 @@ impl Search<'_> {
             symbol: symbol.clone(),
             attributes,
             disposition: Disposition::Keep,
-            reason: Reason::Parametrized,
+            reason: Reason::ParameterisedBody,
             class: self.next_class,
             alignment: 1,
             weakened: None,
@@ -493,7 +493,7 @@ impl Search<'_> {
         self.plan.by_symbol.insert(symbol, Item::Function(to));
         for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
             let function = table.function(row);
-            for symbol in arguments.iter().filter_map(Argument::symbol) {
+            for symbol in arguments.iter().filter_map(ExtraArgument::symbol) {
                 self.uses.add_address(self.plan, symbol);
             }
             let reason = self.uses.survives(self.plan, function);
@@ -513,7 +513,7 @@ impl Search<'_> {
             }
         }
         self.record(table, rows, Some(to), Some(saved));
-        self.plan.merged.push(MergedBody { function: to, body });
+        self.plan.merged.push(ParameterisedBody { function: to, body });
         self.plan.stats.similar_bodies += 1;
         self.plan.stats.similar_merged += rows.len();
     }
@@ -541,7 +541,7 @@ impl Search<'_> {
     /// Says why a function is kept, if that was only that it equals no other.
     fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
         let entry = &mut self.plan.entries[function];
-        if let Reason::NothingAlike | Reason::Different | Reason::ReferencesDiffer = entry.reason {
+        if let Reason::Prefiltered | Reason::Different | Reason::ReferencesDiffer = entry.reason {
             entry.reason = reason;
         }
     }

@@ -5,7 +5,7 @@
 //! for them.
 
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Signature;
@@ -22,7 +22,7 @@ impl Numbers {
     pub fn of(&mut self, signature: &Signature) -> u32 {
         let Numbers(numbers) = self;
         #[cfg(feature = "fuzzing")]
-        let signature = &*sabotage::signature(signature);
+        let signature = &*fault_injection::signature(signature);
         let next = numbers.len() as u32;
         match numbers.get(signature) {
             Some(&number) => number,
@@ -56,11 +56,11 @@ impl References {
 
     /// The functions to which somebody refers by another signature than they have. Linear in the number of
     /// references.
-    pub fn misused(self) -> impl Iterator<Item = FunctionIndex> {
+    pub fn mismatched(self) -> impl Iterator<Item = FunctionIndex> {
         let References { numbers: _, own, referred } = self;
-        let misused = move |&(function, number): &(FunctionIndex, u32)| {
+        let mismatched = move |&(function, number): &(FunctionIndex, u32)| {
             own[function].is_some_and(|own| own != number)
         };
-        referred.into_iter().filter(misused).map(|(function, _)| function)
+        referred.into_iter().filter(mismatched).map(|(function, _)| function)
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn is_smaller(
 ) -> bool {
     let mut grown = 0;
     for (function, _) in plan.entries() {
-        if plan.is_emitted(function) {
+        if plan.is_cached(function) {
             continue;
         }
         let was = match function.index() < before.entries().len() {
@@ -86,7 +86,7 @@ fn left(
         Disposition::Keep => {
             let mut func = match plan.body_of(function) {
                 Some(body_of) => bodies.body(body_of).clone(),
-                None => plan.merged_body(function)?.clone(),
+                None => plan.parameterised_body(function)?.clone(),
             };
             func.name = name;
             plan.apply(function, &mut func, options);

@@ -142,9 +142,10 @@ impl Problem {
             by_bytes.push((if forbidden { i64::MIN } else { -bytes }, column));
         }
         by_bytes.sort_unstable();
-        let ways = by_bytes.iter().take(TRIED).filter_map(|&(_, column)| self.by(part, column));
+        let strategies =
+            by_bytes.iter().take(TRIED).filter_map(|&(_, column)| self.by(part, column));
         let mut best: Option<(i64, Vec<Part>)> = None;
-        for (saved, parts) in ways.take(CHOICES) {
+        for (saved, parts) in strategies.take(CHOICES) {
             if best.as_ref().is_none_or(|(best, _)| saved > *best) {
                 best = Some((saved, parts));
             }

@@ -12,7 +12,7 @@ use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
 use crate::facts::{Fact, meet};
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::options::Linkage;
 use crate::unit::FunctionIndex;
 use alloc::collections::BTreeMap;
@@ -221,7 +221,7 @@ impl Table {
             }
             let cells: Vec<Cell> = rows.iter().map(|&row| self.at(row, column)).collect();
             #[cfg(feature = "fuzzing")]
-            let cells = sabotage::cells(cells);
+            let cells = fault_injection::cells(cells);
             let number = *known.entry(cells).or_insert(parameters.len());
             match parameters.get_mut(number) {
                 Some(parameter) => parameter.columns.push(column),

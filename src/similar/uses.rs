@@ -3,10 +3,10 @@
 
 use super::signatures::References;
 use crate::apply::user_symbol;
-use crate::argument::called;
 use crate::data::DataObject;
+use crate::extra_argument::called;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::Linkage;
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
@@ -23,7 +23,7 @@ struct Use {
     address: bool,
     patchable: bool,
     /// Something calls it as if it had another signature.
-    misused: bool,
+    mismatched: bool,
     /// A thunk jumps to it, or it has another name.
     led_to: bool,
 }
@@ -60,8 +60,8 @@ impl Uses {
                 uses.add(plan, body, &mut signatures);
             }
         }
-        for function in signatures.misused() {
-            uses.of[function].misused = true;
+        for function in signatures.mismatched() {
+            uses.of[function].mismatched = true;
         }
         for (function, entry) in plan.entries() {
             let symbol = entry.symbol();
@@ -128,19 +128,19 @@ impl Uses {
 
     /// Why the symbol of a function must stay, if it must.
     pub fn survives(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
-        let kept = || self.keep_symbols.then_some(Reason::SymbolUsed);
+        let kept = || self.keep_symbols.then_some(Reason::ExternallyCalled);
         let attributes = &plan.entry(function).attributes;
-        let Use { calls: _, address, patchable, misused, led_to } = self.of[function];
+        let Use { calls: _, address, patchable, mismatched, led_to } = self.of[function];
         #[cfg(feature = "fuzzing")]
-        let address = address && !sabotage::is(Fault::ToldAddressGone);
+        let address = address && !fault_injection::is(Fault::PassedAddressEliminated);
         match attributes.linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
             Linkage::Local if patchable => Some(Reason::PatchableCalls),
             Linkage::Local if address => Some(Reason::AddressTaken),
             // Who misuses it: nobody knows behind which arguments to tell a body something.
-            Linkage::Local if led_to || misused || attributes.symbol_used => {
-                Some(Reason::SymbolUsed)
+            Linkage::Local if led_to || mismatched || attributes.externally_called => {
+                Some(Reason::ExternallyCalled)
             }
             Linkage::Local => kept(),
         }

@@ -4,11 +4,11 @@
 //! does *not* decide what becomes one.
 
 use crate::apply::user_symbol;
-use crate::argument::Argument;
 use crate::canon::Place;
-use crate::emitted::Emitted;
+use crate::extra_argument::ExtraArgument;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
+use crate::incremental::MergeCache;
 use crate::options::{Linkage, Options};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -49,7 +49,7 @@ impl Value {
             Value::Callee { symbol, colocated, direct, .. } => {
                 let interposed = symbols.options.interposition && symbols.is_defined(symbol);
                 #[cfg(feature = "fuzzing")]
-                let interposed = interposed && !sabotage::is(Fault::InterposedCalleePassed);
+                let interposed = interposed && !fault_injection::is(Fault::InterposedCalleePassed);
                 *direct = (*colocated || interposed) && !symbols.is_own(symbol);
                 *colocated &= !*direct;
             }
@@ -63,8 +63,8 @@ impl Value {
     }
 
     /// What is passed for it: one argument, or two for more than 64 bits.
-    pub fn arguments(&self) -> Vec<Argument> {
-        let constant = |ty: Type, bits: u64| Argument::Constant { ty, bits };
+    pub fn arguments(&self) -> Vec<ExtraArgument> {
+        let constant = |ty: Type, bits: u64| ExtraArgument::Constant { ty, bits };
         match self {
             Value::Constant { ty, bits } => match Type::int(ty.bits() as u16) {
                 Some(types::I128) => alloc::vec![
@@ -80,19 +80,21 @@ impl Value {
             }
             Value::Callee { ty, symbol, signature, colocated, direct: _ }
             | Value::Function { ty, symbol, signature, colocated } => {
-                alloc::vec![Argument::Function {
+                alloc::vec![ExtraArgument::Function {
                     ty: *ty,
                     symbol: symbol.clone(),
                     signature: signature.clone(),
                     colocated: *colocated,
                 }]
             }
-            Value::Address { ty, symbol, offset, colocated } => alloc::vec![Argument::Address {
-                ty: *ty,
-                symbol: symbol.clone(),
-                offset: *offset,
-                colocated: *colocated,
-            }],
+            Value::Address { ty, symbol, offset, colocated } => {
+                alloc::vec![ExtraArgument::Address {
+                    ty: *ty,
+                    symbol: symbol.clone(),
+                    offset: *offset,
+                    colocated: *colocated,
+                }]
+            }
         }
     }
 }
@@ -101,7 +103,7 @@ impl Value {
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
     /// What earlier units emitted.
-    pub earlier: Option<&'a Emitted>,
+    pub earlier: Option<&'a MergeCache>,
     pub options: &'a Options<'a>,
 }
 

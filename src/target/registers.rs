@@ -5,9 +5,9 @@
 //! there is no such thunk (a function of the IR that calls does the same).
 
 use super::{Far, JumpThunk, Target};
-use crate::argument::Argument;
+use crate::extra_argument::ExtraArgument;
 #[cfg(feature = "fuzzing")]
-use crate::fuzzing::sabotage::{self, Fault};
+use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, Type, UserExternalName, types};
@@ -59,7 +59,7 @@ impl Target {
     pub fn thunk_code(
         &self,
         signature: &Signature,
-        arguments: &[Argument],
+        arguments: &[ExtraArgument],
         to: &UserExternalName,
     ) -> Option<ThunkCode> {
         let jump = self.jump_thunk?;
@@ -133,14 +133,14 @@ fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
 /// Whether an entry of the global offset table has the address itself: nothing is added to what is loaded from there.
 fn is_entry(offset: i64) -> bool {
     #[cfg(feature = "fuzzing")]
-    if sabotage::is(Fault::TableOffset) {
+    if fault_injection::is(Fault::TableOffset) {
         return true;
     }
     offset == 0
 }
 
 /// The registers of further integers: rdi, rsi, rdx, rcx, r8, r9.
-fn x86_64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Vec<u8>> {
+fn x86_64_registers(signature: &Signature, arguments: &[ExtraArgument]) -> Option<Vec<u8>> {
     const ORDER: [u8; 6] = [7, 6, 2, 1, 8, 9];
     match signature.call_conv {
         CallConv::SystemV | CallConv::Fast | CallConv::Tail => {}
@@ -151,7 +151,7 @@ fn x86_64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Vec
 }
 
 /// The registers of further integers: x0 to x7, of which two are not for arguments in tail calls.
-fn aarch64_registers(signature: &Signature, arguments: &[Argument]) -> Option<Vec<u8>> {
+fn aarch64_registers(signature: &Signature, arguments: &[ExtraArgument]) -> Option<Vec<u8>> {
     let reserved = match signature.call_conv {
         CallConv::SystemV | CallConv::Fast | CallConv::AppleAarch64 => 0,
         CallConv::Tail => 2,
@@ -168,12 +168,12 @@ fn x86_64_argument(
     code: &mut ThunkCode,
     register: u8,
     far: Far,
-    argument: &Argument,
+    argument: &ExtraArgument,
 ) -> Option<()> {
     // The fourth bit of a register's number is in a prefix.
     let (low, high) = (register & 7, register >> 3);
     match argument {
-        Argument::Constant { ty, bits } => {
+        ExtraArgument::Constant { ty, bits } => {
             // Bits that the type does not have do not matter.
             let bits = if ty.bits() < 64 { bits & 0xffff_ffff } else { *bits };
             if bits == 0 {
@@ -195,10 +195,10 @@ fn x86_64_argument(
                 code.bytes.extend_from_slice(&bits.to_le_bytes());
             }
         }
-        Argument::Function { ty, symbol, signature: _, colocated } => {
+        ExtraArgument::Function { ty, symbol, signature: _, colocated } => {
             x86_64_address(code, [low, high], far, (*ty, *colocated), symbol, 0)?;
         }
-        Argument::Address { ty, symbol, offset, colocated } => {
+        ExtraArgument::Address { ty, symbol, offset, colocated } => {
             x86_64_address(code, [low, high], far, (*ty, *colocated), symbol, *offset)?;
         }
     }
@@ -241,15 +241,17 @@ fn aarch64_argument(
     code: &mut ThunkCode,
     register: u8,
     far: Far,
-    argument: &Argument,
+    argument: &ExtraArgument,
 ) -> Option<()> {
     let register = u32::from(register);
     match argument {
-        Argument::Constant { ty, bits } => aarch64_constant(code, register, ty.bits() == 64, *bits),
-        Argument::Function { ty, symbol, signature: _, colocated } => {
+        ExtraArgument::Constant { ty, bits } => {
+            aarch64_constant(code, register, ty.bits() == 64, *bits)
+        }
+        ExtraArgument::Function { ty, symbol, signature: _, colocated } => {
             aarch64_address(code, register, far, (*ty, *colocated), symbol, 0)?;
         }
-        Argument::Address { ty, symbol, offset, colocated } => {
+        ExtraArgument::Address { ty, symbol, offset, colocated } => {
             aarch64_address(code, register, far, (*ty, *colocated), symbol, *offset)?;
         }
     }

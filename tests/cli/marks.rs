@@ -47,7 +47,7 @@ fn directives_come_before_marks_and_marks_before_defaults() {
         run_with(&arguments, text.as_bytes()).expect(0, "merged 4 of 5 functions");
         let arguments = [&arguments[..4], &["--externally-called", "%api_b"]].concat();
         let run = run_with(&arguments, text.as_bytes()).expect(0, "merged 4 of 5 functions");
-        assert!(run.text().contains("symbol-used\nfunction %api_b("), "{}", run.text());
+        assert!(run.text().contains("externally-called\nfunction %api_b("), "{}", run.text());
     }
     // Exported is what the default says already.
     let arguments = ["merge", "-", "--export", "u0:1", "--addresses", "insignificant"];
@@ -109,9 +109,9 @@ fn every_command_knows_marks() {
     let with = |arguments: &[&str]| run(&[arguments, &LOCAL, &marks].concat());
     with(&["compile", file, "-D", "-o", text_of(&object)]).expect(0, "3 redirected, 1 alias");
     let report = with(&["report", file]).expect(0, "");
-    assert!(report.text().contains("symbol-used  "), "{}", report.text());
+    assert!(report.text().contains("externally-called  "), "{}", report.text());
     let why = with(&["why", file, "u0:1"]).expect(0, "");
-    assert!(why.text().starts_with("u0:1: thunk to %api_a [symbol-used]"), "{}", why.text());
+    assert!(why.text().starts_with("u0:1: thunk to %api_a [externally-called]"), "{}", why.text());
 }
 
 /// Words of `why` behind an option were refused.

@@ -58,7 +58,7 @@ mod unix {
     use std::process::Command;
 
     const TEST: &str = "test merge\nfunction %f() fast {\nblock0:\n    return\n}\n\n\
-                        ; keep: nothing-alike\n; function %f() fast {\n; block0:\n;     return\n; }\n";
+                        ; keep: prefiltered\n; function %f() fast {\n; block0:\n;     return\n; }\n";
 
     /// A link to a directory above led into it again and again, until the path was too long.
     #[test]

@@ -64,7 +64,7 @@ fn what_is_marked_stays_marked() {
     let compile = [&["compile", "-", "-o", "-"], DEFAULTS[1]].concat();
     let object = run_with(&compile, &printed.stdout).expect(0, "").stdout;
     assert_eq!(global_symbols(&object), ["api"], "of {}", printed.text());
-    assert!(printed.text().contains("symbol-used thunk=%api"), "{}", printed.text());
+    assert!(printed.text().contains("externally-called thunk=%api"), "{}", printed.text());
     let again = run_with(&[&["merge", "-"], DEFAULTS[1]].concat(), &printed.stdout).expect(0, "");
     assert_eq!(again.text(), printed.text());
 }
@@ -86,7 +86,7 @@ fn printed_texts_can_be_put_together() {
     }
 }
 
-/// The README shows what `clif-merge merge samples/twins.clif` prints.
+/// The README shows what `clif-merge merge samples/duplicates.clif` prints.
 #[test]
 fn the_readme_shows_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -95,7 +95,7 @@ fn the_readme_shows_what_is_printed() {
     let (example, _) = example.split_once("\n```").expect("the end of the example");
     let (heading, example) = example.split_once('\n').expect("a heading");
     let column = "before  ".len() + heading.find("after").expect("two columns");
-    let printed = run(&["merge", "../../samples/twins.clif"]).expect(0, "");
+    let printed = run(&["merge", "../../samples/duplicates.clif"]).expect(0, "");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let half = |side: fn(&str, usize) -> &str| {
         let lines = example.lines().map(|line| side(line, column));
@@ -103,6 +103,6 @@ fn the_readme_shows_what_is_printed() {
     };
     let left = half(|line, column| line.get(..column).unwrap_or(line));
     let right = half(|line, column| line.get(column..).unwrap_or(""));
-    assert_eq!(left, words(&read(inputs().join("../../samples/twins.clif"))));
+    assert_eq!(left, words(&read(inputs().join("../../samples/duplicates.clif"))));
     assert_eq!(right, words(printed.text()));
 }

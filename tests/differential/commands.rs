@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Comparison, Effort, End, Invocation, Outcome, Tally,
+    Comparison, Effort, End, ExtraArgument, Invocation, Outcome, Tally,
 };
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
@@ -35,7 +35,7 @@ struct File {
 }
 
 /// Where twins have their symbols.
-const TWINS: u32 = 100;
+const DUPLICATES: u32 = 100;
 
 /// The files that have something to run on a target, and how many others there are, by reason.
 fn files(target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
@@ -94,7 +94,7 @@ fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
     }
     for at in 0..functions.len() {
         let mut body = permuted(&functions[at].body, Facts::Keep, at as u64);
-        body.name = UserFuncName::user(TWINS, at as u32);
+        body.name = UserFuncName::user(DUPLICATES, at as u32);
         functions.push(Member { attributes: free(), body });
     }
     Ok(File { path, functions, commands })
@@ -160,8 +160,8 @@ fn call_of(command: &RunCommand) -> &cranelift_reader::Invocation {
 }
 
 fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<Invocation> {
-    let arguments = call.args.iter().map(|value| Argument::Bits(interpreter::bits(value)));
-    let arguments: Vec<Argument> = arguments.collect();
+    let arguments = call.args.iter().map(|value| ExtraArgument::Bits(interpreter::bits(value)));
+    let arguments: Vec<ExtraArgument> = arguments.collect();
     (arguments.len() == entry.signature.params.len()).then(|| Invocation {
         function: entry.function.clone(),
         symbol: entry.symbol.clone(),

@@ -4,7 +4,7 @@ use crate::host::{self, Level, emulated, interpreter};
 use cranelift_codegen::ir::{TrapCode, UserExternalName};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Call, End, Invocation, Outcome, import_result, memory_before, memory_digest,
+    Call, End, ExtraArgument, Invocation, Outcome, import_result, memory_before, memory_digest,
 };
 use cranelift_mergefunc::fuzzing::program::{Parts, Program};
 use cranelift_mergefunc::fuzzing::recipes::Member;
@@ -46,7 +46,7 @@ fn outcome(text: &str, arguments: &[u128]) -> Outcome {
         function: entry.function.clone(),
         symbol: entry.symbol.clone(),
         signature: entry.signature.clone(),
-        arguments: arguments.iter().map(|&bits| Argument::Bits(bits)).collect(),
+        arguments: arguments.iter().map(|&bits| ExtraArgument::Bits(bits)).collect(),
         memory_seed: 7,
         fuel: 100,
     };

@@ -19,7 +19,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Comparison, Effort, End, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
+    Comparison, Effort, End, ExtraArgument, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
 };
 use cranelift_mergefunc::fuzzing::fuel;
 use cranelift_mergefunc::fuzzing::program::{Definition, Parts, Program};
@@ -138,18 +138,18 @@ fn shares_a_body(unit: &Parts<'_>, plan: &Plan) -> HashSet<UserExternalName> {
 }
 
 /// Pointers where there are pointers in these units, and small numbers.
-fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
+fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<ExtraArgument> {
     let params = signature.params.iter();
     params
         .map(|param| match (param.purpose, param.value_type) {
-            (ArgumentPurpose::VMContext, _) => Argument::Surroundings(0),
+            (ArgumentPurpose::VMContext, _) => ExtraArgument::Surroundings(0),
             (_, types::I64) if !rng.one_in(4) => {
-                Argument::Surroundings(8 * rng.below(SURROUNDINGS_BYTES / 16) as u32)
+                ExtraArgument::Surroundings(8 * rng.below(SURROUNDINGS_BYTES / 16) as u32)
             }
             (_, types::I32) if !rng.one_in(4) => {
-                Argument::Bits(8 * rng.below(SURROUNDINGS_BYTES / 16) as u128)
+                ExtraArgument::Bits(8 * rng.below(SURROUNDINGS_BYTES / 16) as u128)
             }
-            (_, ty) => Argument::Bits(random_bits(ty, rng)),
+            (_, ty) => ExtraArgument::Bits(random_bits(ty, rng)),
         })
         .collect()
 }

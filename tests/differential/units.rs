@@ -20,7 +20,7 @@ use std::panic::catch_unwind;
 const RUNS: u64 = 100;
 
 /// The namespace of functions that are there a second time.
-const TWINS: u32 = 77;
+const DUPLICATES: u32 = 77;
 
 /// What every processor of this kind has.
 const MACHINE: Machine = Machine::X86_64;
@@ -131,13 +131,13 @@ fn random_units_of_canonical_bodies() {
         };
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
         for index in 0..unit.functions.len() {
-            let mut twin = unit.functions[index].clone();
-            let symbol = UserExternalName::new(TWINS, index as u32);
+            let mut duplicate = unit.functions[index].clone();
+            let symbol = UserExternalName::new(DUPLICATES, index as u32);
             if runnable.contains(&unit.functions[index].symbol()) {
                 runnable.insert(symbol.clone());
             }
-            twin.body.name = UserFuncName::User(symbol);
-            unit.functions.push(twin);
+            duplicate.body.name = UserFuncName::User(symbol);
+            unit.functions.push(duplicate);
         }
         if let Some(comparison) = compare(seed, unit, runnable, &mut tally) {
             run_natively(seed, &comparison, &mut host, &mut tally);

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::Flags;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{Argument, Call, End, Invocation, Outcome};
+use cranelift_mergefunc::fuzzing::differential::{Call, End, ExtraArgument, Invocation, Outcome};
 use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program, THROWING};
 use std::collections::HashMap;
 use std::num::NonZeroU8;
@@ -115,9 +115,9 @@ impl Batch {
             self.words.push(arguments.len() as u64);
             for argument in arguments {
                 self.words.extend(match *argument {
-                    Argument::Bits(bits) => [0, bits as u64, (bits >> 64) as u64],
-                    Argument::Memory(offset) => [1, u64::from(offset), 0],
-                    Argument::Surroundings(_) => panic!("there are no surroundings"),
+                    ExtraArgument::Bits(bits) => [0, bits as u64, (bits >> 64) as u64],
+                    ExtraArgument::Memory(offset) => [1, u64::from(offset), 0],
+                    ExtraArgument::Surroundings(_) => panic!("there are no surroundings"),
                 });
             }
             self.words.push(signature.returns.len() as u64);

@@ -21,7 +21,7 @@ use cranelift_interpreter::state::{InterpreterFunctionRef, MemoryError, State};
 use cranelift_interpreter::step::{ControlFlow, CraneliftTrap, step};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Call, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
+    Call, End, ExtraArgument, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
     memory_before, memory_digest,
 };
 use cranelift_mergefunc::fuzzing::program::{
@@ -168,7 +168,7 @@ struct Machine<'a> {
     frames: Vec<Active<'a>>,
     stack: Vec<u8>,
     /// Whether the last access that failed was one that promises not to.
-    broken_promise: Cell<bool>,
+    broken_fact: Cell<bool>,
     trace: Vec<Call>,
 }
 
@@ -191,21 +191,21 @@ impl<'a> Machine<'a> {
     fn new(world: &'a World<'a>, invocation: &Invocation) -> Self {
         let mut objects = world.objects.clone();
         objects[0] = memory_before(invocation.memory_seed, invocation.fuel);
-        let broken_promise = Cell::new(false);
+        let broken_fact = Cell::new(false);
         let (frames, stack, trace) = (Vec::new(), Vec::new(), Vec::new());
-        Machine { world, objects, frames, stack, broken_promise, trace }
+        Machine { world, objects, frames, stack, broken_fact, trace }
     }
 
     fn run(mut self, invocation: &Invocation) -> Option<Outcome> {
         let Invocation { symbol, signature, arguments, .. } = invocation;
         let arguments = arguments.iter().zip(&signature.params).map(|(argument, param)| {
             let bits = match *argument {
-                Argument::Bits(bits) => Some(bits),
-                Argument::Memory(offset) => {
+                ExtraArgument::Bits(bits) => Some(bits),
+                ExtraArgument::Memory(offset) => {
                     let memory = self.world.address(&UserExternalName::new(MEMORY, 0))?;
                     Some(u128::from(memory as u64 + u64::from(offset)))
                 }
-                Argument::Surroundings(_) => None,
+                ExtraArgument::Surroundings(_) => None,
             };
             Some(value(bits?, param.value_type))
         });
@@ -319,7 +319,7 @@ impl<'a> Machine<'a> {
                 Next::Go
             }
             Ok(ControlFlow::Trap(CraneliftTrap::User(code))) => {
-                let promised = self.broken_promise.take() && code == TrapCode::HEAP_OUT_OF_BOUNDS;
+                let promised = self.broken_fact.take() && code == TrapCode::HEAP_OUT_OF_BOUNDS;
                 Next::End(if promised { End::Signal(libc::SIGSEGV) } else { End::Trapped(code) })
             }
             Ok(_) | Err(_) => Next::Cannot,
@@ -500,7 +500,7 @@ impl<'a> Machine<'a> {
         match flags.trap_code() {
             Some(_) => trap,
             None => {
-                self.broken_promise.set(true);
+                self.broken_fact.set(true);
                 MemoryError::InvalidAddressType(types::INVALID)
             }
         }

@@ -32,7 +32,7 @@ mod stubs;
 use cranelift_codegen::ir::{Type, UserExternalName, types};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    Argument, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, memory_before,
+    End, ExtraArgument, Invocation, Outcome, SOME_ADDRESS, address_in_memory, memory_before,
     memory_digest, surroundings_before,
 };
 use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program};
@@ -151,7 +151,8 @@ fn invoke(arena: &Arena, image: &Image, invocation: &Invocation) -> Outcome {
     let Invocation { symbol, signature, arguments, memory_seed, fuel, .. } = invocation;
     assert_eq!(arguments.len(), signature.params.len(), "arguments of {symbol}");
     arena.set_memory(&memory_before(*memory_seed, *fuel));
-    let surrounded = arguments.iter().any(|argument| matches!(argument, Argument::Surroundings(_)));
+    let surrounded =
+        arguments.iter().any(|argument| matches!(argument, ExtraArgument::Surroundings(_)));
     if surrounded {
         let before = surroundings_before(*memory_seed, arena.surroundings());
         arena.set_surroundings(&before);
@@ -160,9 +161,11 @@ fn invoke(arena: &Arena, image: &Image, invocation: &Invocation) -> Outcome {
     let mut slots = vec![Slot([0; 16]); count];
     for (slot, argument) in slots.iter_mut().zip(arguments) {
         *slot = Slot::of(match *argument {
-            Argument::Bits(bits) => bits,
-            Argument::Memory(offset) => u128::from(arena.memory() + u64::from(offset)),
-            Argument::Surroundings(offset) => u128::from(arena.surroundings() + u64::from(offset)),
+            ExtraArgument::Bits(bits) => bits,
+            ExtraArgument::Memory(offset) => u128::from(arena.memory() + u64::from(offset)),
+            ExtraArgument::Surroundings(offset) => {
+                u128::from(arena.surroundings() + u64::from(offset))
+            }
         });
     }
     let mut run = Run::new(arena, image);

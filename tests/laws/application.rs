@@ -128,8 +128,8 @@ fn the_checker_notices_another_body() {
         let Some(member) = some_member(&unit, &plan) else {
             return Ok(());
         };
-        let told = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
-        if told || !plan.shared_bodies().is_empty() || !plan.merged_bodies().is_empty() {
+        let extra = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
+        if extra || !plan.private_copies().is_empty() || !plan.parameterised_bodies().is_empty() {
             // It may be the member whose body is shared. And where functions are told constants, one that
             // nobody uses may be another one.
             return Ok(());
@@ -225,7 +225,7 @@ block0(v0: i64):
         assert_eq!(plan.entry(first).reason(), Reason::Representative);
         let other = [load(0, strong), load(1, weak)];
         let error = prove_bodies(&plan, &other, &options);
-        assert_eq!(error, Err(Mismatch::Promise), "{weak:?}, {strong:?}");
+        assert_eq!(error, Err(Mismatch::Fact), "{weak:?}, {strong:?}");
     }
 }
 
@@ -250,7 +250,7 @@ block0:
     };
     let options = Options { aliases: true, ..Options::default() };
     let exported = Attributes::default();
-    let used = Attributes { linkage: Linkage::Local, symbol_used: true, ..exported };
+    let used = Attributes { linkage: Linkage::Local, externally_called: true, ..exported };
     let bodies = |symbol| [leaf(0), leaf(1), takes(symbol)];
     let planned = bodies(9);
     let mut merger = Merger::new(options);
@@ -304,7 +304,7 @@ fn preemptible_functions_share_a_body_if_that_pays() {
             let (n, size) = (count as u64, u64::from(code_size.unwrap_or(smallest)));
             let pays = size + n * jump < n * size;
             let plan = parts.plan();
-            assert_eq!(plan.shared_bodies().len(), usize::from(pays), "{count} of {code_size:?}");
+            assert_eq!(plan.private_copies().len(), usize::from(pays), "{count} of {code_size:?}");
             let thunks = plan
                 .entries()
                 .filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));

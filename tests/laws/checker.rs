@@ -11,7 +11,7 @@ use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
 use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::support::trace;
-use cranelift_mergefunc::{Compare, Mismatch, Options, stands_for};
+use cranelift_mergefunc::{Compare, Mismatch, Options, may_replace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn the_checker_refuses_every_mutant() {
             instruction_mutants(&func).into_iter().chain(function_mutants(&func))
         {
             for (kept, original) in [(&func, &mutant), (&mutant, &func)] {
-                match stands_for(kept, original, &options) {
+                match may_replace(kept, original, &options) {
                     Ok(()) => panic!("{what}\n{func}"),
                     Err(refutation) => *refused.entry(refutation.mismatch).or_default() += 1,
                 }
@@ -74,7 +74,7 @@ fn the_checker_refuses_every_mutant() {
     let missing: Vec<_> = everywhere.filter(|mismatch| !refused.contains_key(mismatch)).collect();
     let elsewhere = [
         Mismatch::Key,
-        Mismatch::Promise,
+        Mismatch::Fact,
         Mismatch::StackMap,
         Mismatch::Metadata,
         Mismatch::Undefined,
@@ -87,14 +87,14 @@ fn the_checker_refuses_every_mutant() {
 /// would refuse one for the other, and the same in every other form.
 #[test]
 fn the_trace_tells_what_the_checker_tells_and_nothing_else() {
-    let mut told = 0;
+    let mut extra = 0;
     for func in corpus() {
         let own = trace(&func).expect("the verifier accepts it");
         for Mutant { what, func: mutant } in
             instruction_mutants(&func).into_iter().chain(function_mutants(&func))
         {
             assert_ne!(trace(&mutant).as_ref(), Some(&own), "{what}\n{func}");
-            told += 1;
+            extra += 1;
         }
         for seed in 0..30 {
             let other = permuted(&func, Facts::Change, seed);
@@ -106,18 +106,18 @@ fn the_trace_tells_what_the_checker_tells_and_nothing_else() {
             }
         }
     }
-    assert!(told > 1000, "{told} changes");
+    assert!(extra > 1000, "{extra} changes");
 }
 
 #[test]
 fn the_checker_accepts_every_other_form() {
     let options = walk_all();
     for func in corpus() {
-        assert_eq!(stands_for(&func, &func, &options), Ok(()), "{func}");
+        assert_eq!(may_replace(&func, &func, &options), Ok(()), "{func}");
         for seed in 0..30 {
             let other = permuted(&func, Facts::Keep, seed);
-            assert_eq!(stands_for(&func, &other, &options), Ok(()), "seed {seed}\n{func}");
-            assert_eq!(stands_for(&other, &func, &options), Ok(()), "seed {seed}\n{func}");
+            assert_eq!(may_replace(&func, &other, &options), Ok(()), "seed {seed}\n{func}");
+            assert_eq!(may_replace(&other, &func, &options), Ok(()), "seed {seed}\n{func}");
         }
     }
 }
@@ -125,16 +125,16 @@ fn the_checker_accepts_every_other_form() {
 #[test]
 fn the_checker_accepts_what_does_not_count_and_no_promise_that_was_not_made() {
     let options = walk_all();
-    let mut promises = 0;
+    let mut facts = 0;
     for change in IRRELEVANT {
         for func in corpus() {
             for other in (change.apply)(&func) {
                 let ways =
-                    [stands_for(&func, &other, &options), stands_for(&other, &func, &options)];
+                    [may_replace(&func, &other, &options), may_replace(&other, &func, &options)];
                 for way in &ways {
                     match way.as_ref().map_err(|refutation| refutation.mismatch) {
                         Ok(()) => {}
-                        Err(Mismatch::Promise) => promises += 1,
+                        Err(Mismatch::Fact) => facts += 1,
                         Err(mismatch) => panic!("{}: {mismatch}\n{func}\n{other}", change.what),
                     }
                 }
@@ -144,7 +144,7 @@ fn the_checker_accepts_what_does_not_count_and_no_promise_that_was_not_made() {
             }
         }
     }
-    assert!(promises > 0, "no change adds a promise");
+    assert!(facts > 0, "no change adds a promise");
 }
 
 /// The walk follows conditions a few instructions deep. What it takes for a branch the checker must take
@@ -182,8 +182,8 @@ block4:
         bodies.iter().for_each(verify);
         let [a, b] = &bodies;
         let equal = same_class(a, b, walk_all());
-        assert_eq!(stands_for(a, b, &walk_all()).is_ok(), equal, "{depth}");
-        assert_eq!(stands_for(b, a, &walk_all()).is_ok(), equal, "{depth}");
+        assert_eq!(may_replace(a, b, &walk_all()).is_ok(), equal, "{depth}");
+        assert_eq!(may_replace(b, a, &walk_all()).is_ok(), equal, "{depth}");
     }
 }
 
@@ -204,7 +204,7 @@ block1:
 }}"
         ))
     };
-    let refutation = stands_for(&text(7), &text(8), &walk_all()).expect_err("differ");
+    let refutation = may_replace(&text(7), &text(8), &walk_all()).expect_err("differ");
     assert_eq!(refutation.mismatch, Mismatch::Immediate);
     let said = refutation.to_string();
     for part in [&*Mismatch::Immediate.to_string(), "u0:7", "u0:8", "at inst1 and at inst1"] {
@@ -219,7 +219,7 @@ fn assert_agree(functions: &[Function], options: &Options<'_>) {
     for a in functions {
         for b in functions {
             let equal = encode(a, options) == encode(b, options);
-            assert_eq!(stands_for(a, b, options).is_ok(), equal, "{a}\n{b}");
+            assert_eq!(may_replace(a, b, options).is_ok(), equal, "{a}\n{b}");
             counts[usize::from(equal)] += 1;
         }
     }

@@ -63,9 +63,9 @@ fn applied(unit: &Unit, plan: &Plan) -> BTreeMap<String, String> {
         if entry.disposition() != Disposition::Keep {
             continue;
         }
-        let shared = plan.shared_bodies().iter().find(|shared| shared.function == function);
+        let shared = plan.private_copies().iter().find(|shared| shared.function == function);
         let body_of = shared.map_or(function, |shared| shared.body_of);
-        let merged = plan.merged_bodies().iter().find(|merged| merged.function == function);
+        let merged = plan.parameterised_bodies().iter().find(|merged| merged.function == function);
         let mut func = match merged {
             Some(merged) => merged.body.clone(),
             None => unit.functions[body_of.as_u32() as usize].body.clone(),
@@ -127,7 +127,7 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         }
         // Whether a shared body pays is decided by other figures than whether a thunk to a
         // representative does, and with more functions known there may be a representative.
-        if counted.shared_bodies().is_empty() {
+        if counted.private_copies().is_empty() {
             assert!(merged(&counted).is_subset(&merged(&all)));
         }
         Ok(())
@@ -176,9 +176,9 @@ fn a_limit_performs_the_first_merges_of_similar_functions_only() {
                 .filter(|(_, entry)| entry.disposition() != Disposition::Keep)
                 .map(|(function, entry)| (function, entry.arguments().to_vec()))
                 .collect();
-            for (function, told) in &before {
+            for (function, extra) in &before {
                 // What was merged into an equal function follows it.
-                assert!(told.is_empty() || merged[function] == *told, "{limit}, {function}");
+                assert!(extra.is_empty() || merged[function] == *extra, "{limit}, {function}");
                 assert!(merged.contains_key(function), "{limit}, {function}");
             }
             before = merged;

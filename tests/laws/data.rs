@@ -105,7 +105,7 @@ impl Unit {
                     writable: is_data && u.ratio(1, 8)?,
                     tls: is_data && u.ratio(1, 8)?,
                     pinned: u.ratio(1, 8)?,
-                    symbol_used: u.ratio(1, 8)?,
+                    externally_used: u.ratio(1, 8)?,
                     key: u64::from(u.ratio(1, 8)?),
                     alignment: *u.choose(&[1, 8, 64])?,
                 },
@@ -138,7 +138,7 @@ impl Unit {
                     linkage: given.linkage,
                     addresses: given.addresses,
                     pinned: given.pinned,
-                    symbol_used: given.symbol_used,
+                    externally_called: given.externally_used,
                     key: given.key,
                     ..Attributes::default()
                 };
@@ -215,12 +215,13 @@ fn data_loses_no_name_address_or_alignment() {
         for (_, entry) in plan.data_entries() {
             let node = unit.nodes.iter().find(|node| node.symbol == *entry.symbol());
             let node = node.expect("of the unit");
-            let DataAttributes { linkage, pinned, symbol_used, alignment, .. } = node.attributes;
+            let DataAttributes { linkage, pinned, externally_used, alignment, .. } =
+                node.attributes;
             assert!(entry.alignment() >= alignment);
             let to = match entry.disposition() {
                 Disposition::Keep => continue,
                 Disposition::Redirect { to } => {
-                    assert!(linkage == Linkage::Local && !symbol_used, "{}", node.symbol);
+                    assert!(linkage == Linkage::Local && !externally_used, "{}", node.symbol);
                     assert_eq!(plan.address_symbol(&node.symbol), plan.data_entry(to).symbol());
                     to
                 }
@@ -256,7 +257,7 @@ fn the_generator_reaches_every_reason_of_data() {
         Reason::ReferencesDiffer,
         Reason::Representative,
         Reason::Pinned,
-        Reason::EqualsLeftAlone,
+        Reason::EqualsNotMerged,
         Reason::AddressInsignificant,
         Reason::Preemptible,
         Reason::Writable,

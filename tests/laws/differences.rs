@@ -155,7 +155,7 @@ block0(v0: i64):
 
 /// What the plan adds has no place among the functions and data objects of the unit, and is told from them.
 #[test]
-fn a_shared_body_is_told_from_a_data_object() {
+fn a_private_copy_is_no_data_object() {
     let text = |own: u32| format!("function u0:{own}() tail {{\nblock0:\n    trap user1\n}}\n");
     let mut unit = unit(&(text(0) + &text(1) + &text(2)));
     unit.options.merge_limit = None;
@@ -172,8 +172,8 @@ fn a_shared_body_is_told_from_a_data_object() {
     };
     unit.data = vec![data_member(0, 7, insignificant)];
     let plan = unit.plan();
-    let [shared] = plan.shared_bodies() else {
-        panic!("{:?}", plan.shared_bodies());
+    let [shared] = plan.private_copies() else {
+        panic!("{:?}", plan.private_copies());
     };
     let symbol = plan.entry(shared.function).symbol();
     let [first, second] = [symbol, &unit.data[0].symbol].map(|symbol| {
@@ -190,7 +190,7 @@ block0:
         let difference = first_difference(&plan, (at(0), a), (at(1), b), &unit.options);
         difference.expect("both can be walked").is_some()
     };
-    assert!(!plan.is_emitted(shared.function));
+    assert!(!plan.is_cached(shared.function));
     assert!(differ(&first, &second));
     assert!(!differ(&first, &first) && !differ(&second, &second));
 }

@@ -8,7 +8,7 @@ use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::{Context, settings};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, Disposition,
-    Emitted, FunctionIndex, LateThunk, Linkage, Merger, Options, Plan, Policy, Reason, Similar,
+    FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy, Reason, Similar,
     Target,
 };
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ const LOCAL: Attributes = Attributes {
     address_taken: false,
     key: 0,
     alignment: 1,
-    symbol_used: false,
+    externally_called: false,
     pinned: false,
     no_merge: false,
     hot: false,
@@ -61,14 +61,14 @@ const LOCAL: Attributes = Attributes {
 
 /// A program whose units are planned one after the other.
 struct Program {
-    emitted: Emitted,
+    cache: MergeCache,
     fresh: u32,
     similar: Similar,
 }
 
 impl Program {
     fn new(similar: Similar) -> Program {
-        Program { emitted: Emitted::new(), fresh: 0, similar }
+        Program { cache: MergeCache::new(), fresh: 0, similar }
     }
 
     /// Plans a unit and returns the plan, and its functions as they are emitted.
@@ -77,7 +77,7 @@ impl Program {
         let functions: Vec<Function> = texts.iter().map(|(text, _)| parse_one(text)).collect();
         let options =
             Options { target: Target::of(&*isa), similar: self.similar, ..Options::default() };
-        let mut merger = Merger::after(&self.emitted, options);
+        let mut merger = Merger::after(&self.cache, options);
         for (func, (_, attributes)) in functions.iter().zip(texts) {
             let symbol = func.name.get_user().expect("named by number").clone();
             merger.add(symbol, func, *attributes).expect("is added");
@@ -86,7 +86,7 @@ impl Program {
         let plan = merger.plan(&mut bodies);
         let Compiled { mut functions, fresh, .. } = bodies;
         self.fresh = fresh;
-        self.emitted.extend(&plan);
+        self.cache.extend(&plan);
         for ((index, _), func) in plan.entries().zip(&mut functions) {
             plan.apply(index, func, &options);
             crate::support::verify(func);
@@ -317,11 +317,11 @@ fn alignments_of_what_was_eliminated_are_known_later() {
 fn functions_of_all_units_are_counted() {
     for similar in [Similar::OFF, FOR_SIZE] {
         let mut program = Program::new(similar);
-        assert_eq!((program.emitted.len(), program.emitted.is_empty()), (0, true));
+        assert_eq!((program.cache.len(), program.cache.is_empty()), (0, true));
         program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 5), LOCAL), (calls(3, 1), LOCAL)]);
-        assert_eq!((program.emitted.len(), program.emitted.is_empty()), (3, false));
+        assert_eq!((program.cache.len(), program.cache.is_empty()), (3, false));
         program.unit(&[(mixes(4, 6), LOCAL), (takes_address(5, 2), LOCAL)]);
-        assert_eq!(program.emitted.len(), 5);
+        assert_eq!(program.cache.len(), 5);
     }
 }
 
@@ -351,7 +351,7 @@ fn a_later_unit_refers_to_the_object_that_took_the_place_of_another() {
     let mut objects = Objects([9, 1, 1, 1].map(object).into());
     let symbols = [10, 11, 12].map(|index| UserExternalName::new(0, index));
     let names = [UserExternalName::new(0, 13)].into_iter().chain(symbols.clone());
-    let mut merger = Merger::after(&program.emitted, Options::default());
+    let mut merger = Merger::after(&program.cache, Options::default());
     for ((symbol, alignment), object) in names.zip([1, 1, 64, 1]).zip(&objects.0) {
         let attributes = DataAttributes {
             linkage: Linkage::Local,
@@ -363,7 +363,7 @@ fn a_later_unit_refers_to_the_object_that_took_the_place_of_another() {
     }
     let plan = merger.plan(&mut objects);
     assert_eq!(plan.stats().plan_merged_data_objects, 2);
-    program.emitted.extend(&plan);
+    program.cache.extend(&plan);
     let texts = [takes_address_of_symbol(20, 12), takes_address_of_symbol(21, 11)];
     let (plan, functions) = program.unit(&texts.map(|text| (text, LOCAL)));
     let [first, eliminated, other] = symbols.each_ref().map(|symbol| plan.data(symbol));

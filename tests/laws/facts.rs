@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 /// The promises at one memory access, and of its block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Promise {
+struct Fact {
     aligned: bool,
     readonly: bool,
     can_move: bool,
@@ -46,13 +46,13 @@ impl Accesses {
         Ok(Accesses(accesses))
     }
 
-    fn promises(&self, u: &mut Unstructured<'_>) -> Result<Vec<Promise>> {
+    fn facts(&self, u: &mut Unstructured<'_>) -> Result<Vec<Fact>> {
         let cold = [false, u.arbitrary()?, u.arbitrary()?];
         let regions = u.int_in_range(1..=4)?;
         self.0
             .iter()
             .map(|access| {
-                Ok(Promise {
+                Ok(Fact {
                     aligned: u.ratio(2, 3)?,
                     readonly: !access.store && u.ratio(2, 3)?,
                     can_move: u.ratio(2, 3)?,
@@ -64,7 +64,7 @@ impl Accesses {
     }
 
     /// The function; an access is known by its offset.
-    fn build(&self, promises: &[Promise]) -> Function {
+    fn build(&self, facts: &[Fact]) -> Function {
         let mut text = String::from("function u0:0(i64, i64) -> i64 tail {\n");
         for number in 0..4 {
             writeln!(text, "    region{number} = {} \"a region\"", 4 - number).unwrap();
@@ -74,11 +74,11 @@ impl Accesses {
         for block in 0..3 {
             let here = || (0..self.0.len()).filter(|&at| self.0[at].block == block);
             if block > 0 {
-                let cold = here().any(|at| promises[at].cold);
+                let cold = here().any(|at| facts[at].cold);
                 writeln!(text, "block{block}{}:", if cold { " cold" } else { "" }).unwrap();
             }
             for at in here() {
-                let Promise { aligned, readonly, can_move, region, cold: _ } = promises[at];
+                let Fact { aligned, readonly, can_move, region, cold: _ } = facts[at];
                 let mut flags = String::from("notrap");
                 for (flag, set) in
                     [("aligned", aligned), ("readonly", readonly), ("can_move", can_move)]
@@ -112,14 +112,14 @@ impl Accesses {
 }
 
 /// The promises of a function by the offsets of its accesses.
-fn read(func: &Function) -> Vec<Promise> {
-    let mut promises = BTreeMap::new();
+fn read(func: &Function) -> Vec<Fact> {
+    let mut facts = BTreeMap::new();
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             let data = &func.dfg.insts[inst];
             if let Some(flags) = data.memflags_data(&func.dfg) {
                 let region = flags.alias_region();
-                let promise = Promise {
+                let fact = Fact {
                     aligned: flags.aligned(),
                     readonly: flags.readonly(),
                     can_move: flags.can_move(),
@@ -127,19 +127,17 @@ fn read(func: &Function) -> Vec<Promise> {
                     cold: func.layout.is_cold(block),
                 };
                 // Some blocks of a permuted function are unreachable, but have no accesses.
-                promises.insert(data.load_store_offset().expect("has an offset"), promise);
+                facts.insert(data.load_store_offset().expect("has an offset"), fact);
             }
         }
     }
-    promises.into_values().collect()
+    facts.into_values().collect()
 }
 
 /// What all members promise.
-fn meet(members: &[Vec<Promise>]) -> Vec<Promise> {
+fn meet(members: &[Vec<Fact>]) -> Vec<Fact> {
     let count = members[0].len();
-    let all = |at: usize, promise: fn(&Promise) -> bool| {
-        members.iter().all(|member| promise(&member[at]))
-    };
+    let all = |at: usize, fact: fn(&Fact) -> bool| members.iter().all(|member| fact(&member[at]));
     // Accesses that some member puts into one region must not be told apart. Accesses without a
     // region are of one kind, too: Cranelift takes loads among them to be apart from all regions.
     let mut linked = vec![vec![false; count]; count];
@@ -157,19 +155,19 @@ fn meet(members: &[Vec<Promise>]) -> Vec<Promise> {
             let region = members[0][at].region;
             let agreed =
                 together().all(|other| members.iter().all(|member| member[other].region == region));
-            Promise {
-                aligned: all(at, |promise| promise.aligned),
-                readonly: all(at, |promise| promise.readonly),
-                can_move: all(at, |promise| promise.can_move),
+            Fact {
+                aligned: all(at, |fact| fact.aligned),
+                readonly: all(at, |fact| fact.readonly),
+                can_move: all(at, |fact| fact.can_move),
                 region: region.filter(|_| agreed),
-                cold: all(at, |promise| promise.cold),
+                cold: all(at, |fact| fact.cold),
             }
         })
         .collect()
 }
 
 /// What must hold whatever rule is used to find it.
-fn check_sound(result: &[Promise], members: &[Vec<Promise>]) {
+fn check_sound(result: &[Fact], members: &[Vec<Fact>]) {
     for member in members {
         for (kept, own) in result.iter().zip(member) {
             assert!(own.aligned || !kept.aligned);
@@ -180,7 +178,7 @@ fn check_sound(result: &[Promise], members: &[Vec<Promise>]) {
         }
         for a in 0..result.len() {
             for b in 0..result.len() {
-                let apart = |promises: &[Promise]| promises[a].region != promises[b].region;
+                let apart = |facts: &[Fact]| facts[a].region != facts[b].region;
                 assert!(!apart(result) || apart(member), "accesses {a} and {b}");
             }
         }
@@ -194,15 +192,15 @@ fn the_kept_body_promises_what_all_members_promise() {
         let mut members = Vec::new();
         let mut bodies = Vec::new();
         for _ in 0..u.int_in_range(2..=5)? {
-            let promises = match members.last() {
+            let facts = match members.last() {
                 Some(last) if u.arbitrary()? => Vec::clone(last),
-                _ => accesses.promises(u)?,
+                _ => accesses.facts(u)?,
             };
-            let func = accesses.build(&promises);
+            let func = accesses.build(&facts);
             verify(&func);
-            assert_eq!(read(&func), promises);
+            assert_eq!(read(&func), facts);
             bodies.push(permuted(&func, Facts::Keep, u.arbitrary()?));
-            members.push(promises);
+            members.push(facts);
         }
         let options = walk_all();
         let (plan, functions) = plan_of(&bodies, options);
@@ -247,9 +245,9 @@ fn every_body_that_stays_promises_what_all_members_promise() {
         let accesses = Accesses::random(u)?;
         let mut members = Vec::new();
         for _ in 0..u.int_in_range(2..=5)? {
-            members.push(accesses.promises(u)?);
+            members.push(accesses.facts(u)?);
         }
-        let bodies = members.iter().map(|promises| accesses.build(promises)).collect();
+        let bodies = members.iter().map(|facts| accesses.build(facts)).collect();
         let (plan, bodies) = stay_and_are_called(bodies);
         for ((function, entry), body) in plan.entries().zip(&bodies).take(members.len()) {
             assert_eq!(entry.disposition(), Disposition::Keep);
@@ -274,10 +272,10 @@ fn many_bodies_that_stay_and_promise_different_things_take_linear_time() {
 fn a_function_that_takes_nobodys_place_keeps_its_promises() {
     let accesses =
         Accesses(vec![Access { store: false, block: 1 }, Access { store: true, block: 2 }]);
-    let promise =
-        |cold| Promise { aligned: true, readonly: false, can_move: true, region: Some(1), cold };
-    let strong = accesses.build(&[promise(true), promise(true)]);
-    let weak = accesses.build(&[promise(false), promise(false)]);
+    let fact =
+        |cold| Fact { aligned: true, readonly: false, can_move: true, region: Some(1), cold };
+    let strong = accesses.build(&[fact(true), fact(true)]);
+    let weak = accesses.build(&[fact(false), fact(false)]);
     let mut merger = Merger::new(walk_all());
     let pinned = cranelift_mergefunc::Attributes { pinned: true, ..free() };
     let first = merger.add(test_symbol(0), &strong, pinned).unwrap();
@@ -311,18 +309,18 @@ fn a_full_table_of_flags_loses_promises_and_nothing_else() {
     let result = read(&func);
     assert_eq!(result.len() as u32, REGIONS * KINDS);
     let nothing =
-        Promise { aligned: false, readonly: false, can_move: false, region: None, cold: false };
-    assert!(result.iter().all(|promise| *promise == nothing));
+        Fact { aligned: false, readonly: false, can_move: false, region: None, cold: false };
+    assert!(result.iter().all(|fact| *fact == nothing));
 }
 
 /// Loads, each with a region and a kind of promise.
-fn many_accesses(count: u32, promise: impl Fn(u32) -> (u32, u32)) -> Function {
+fn many_accesses(count: u32, fact: impl Fn(u32) -> (u32, u32)) -> Function {
     let mut func = parse_one("function u0:0(i64) tail {\nblock0(v0: i64):\n    return\n}");
     let block = func.layout.entry_block().expect("has a body");
     let address = func.dfg.block_params(block)[0];
     let mut cursor = FuncCursor::new(&mut func).at_first_insertion_point(block);
     for at in 0..count {
-        let (region, kind) = promise(at);
+        let (region, kind) = fact(at);
         let data = AliasRegionData { user_id: region, description: "".into() };
         let region = cursor.func.dfg.alias_regions.insert(data);
         let mut flags = MemFlagsData::new().with_notrap().with_alias_region(Some(region));

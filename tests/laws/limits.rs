@@ -191,9 +191,9 @@ fn two_equal_call_chains_merge_to_the_end() {
         let plan = bodies.plan(2 * LENGTH, Prebucket::Counts);
         assert_eq!(merged(&plan), LENGTH as usize);
         for (function, entry) in plan.entries().take(LENGTH as usize) {
-            let twin = FunctionIndex::from_u32(function.as_u32() + LENGTH);
-            assert_eq!(entry.class(), plan.entry(twin).class());
-            assert_eq!(plan.entry(twin).disposition(), Disposition::Redirect { to: function });
+            let duplicate = FunctionIndex::from_u32(function.as_u32() + LENGTH);
+            assert_eq!(entry.class(), plan.entry(duplicate).class());
+            assert_eq!(plan.entry(duplicate).disposition(), Disposition::Redirect { to: function });
         }
     });
 }

@@ -6,13 +6,13 @@
 use crate::support::{Rng, free, parse};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::UserExternalName;
+use cranelift_mergefunc::fuzzing::fault_injection::{
+    Fault, aligned, data_aligned, data_decided, decided, planted,
+};
 use cranelift_mergefunc::fuzzing::generate::function::Profile;
 use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
 use cranelift_mergefunc::fuzzing::recipes::{DataMember, Member, Unit};
-use cranelift_mergefunc::fuzzing::sabotage::{
-    Fault, aligned, data_aligned, data_decided, decided, planted,
-};
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
     Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Prebucket, Proof, Prove, Reason,
@@ -65,13 +65,13 @@ fn all_attributes() -> Vec<Attributes> {
     for linkage in Linkage::ALL {
         for addresses in Addresses::ALL {
             for bits in 0..16 {
-                let [address_taken, symbol_used, pinned, no_merge] =
+                let [address_taken, externally_called, pinned, no_merge] =
                     [1, 2, 4, 8].map(|bit| bits & bit != 0);
                 all.push(Attributes {
                     linkage,
                     addresses,
                     address_taken,
-                    symbol_used,
+                    externally_called,
                     pinned,
                     no_merge,
                     ..free()
@@ -89,8 +89,8 @@ pub fn may_become(
     kept: &Attributes,
     options: &Options<'_>,
 ) -> bool {
-    let left_alone = [member, kept].iter().any(|one| one.pinned || one.no_merge);
-    if left_alone || kept.linkage == Linkage::Preemptible {
+    let not_merged = [member, kept].iter().any(|one| one.pinned || one.no_merge);
+    if not_merged || kept.linkage == Linkage::Preemptible {
         return false;
     }
     // Somebody whom the pass does not see can use the symbol; and compare the address, if he can
@@ -100,7 +100,7 @@ pub fn may_become(
     match disposition {
         Disposition::Keep => true,
         Disposition::Redirect { .. } => {
-            let is_named = can_be_named || member.symbol_used;
+            let is_named = can_be_named || member.externally_called;
             let is_compared = matters && member.address_taken;
             !is_named && !is_compared
         }
@@ -116,7 +116,7 @@ fn functions_lose_nothing_that_can_be_seen() {
     let mut refused = 0;
     // What is kept keeps its own symbol and address.
     let kept = all_attributes();
-    let kept = kept.iter().filter(|kept| kept.symbol_used == kept.address_taken);
+    let kept = kept.iter().filter(|kept| kept.externally_called == kept.address_taken);
     let kept: Vec<_> = kept.filter(|kept| kept.addresses == Addresses::ALL[0]).collect();
     let mut given = unit(TWINS);
     for aliases in [false, true] {
@@ -146,13 +146,13 @@ fn what_was_proved_is_counted() {
     let given = unit(TWINS);
     let proof = proven(&given, &given.plan()).expect("is right");
     assert_eq!(
-        (proof.merged, proof.rewritten, proof.related, proof.data, proof.over_time),
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.incremental),
         (0, 0, 0, 0, 0)
     );
     let plan = decided(given.plan(), at(0), to_1()[0]);
     let proof = proven(&given, &plan).expect("is right");
     assert_eq!(
-        (proof.merged, proof.rewritten, proof.related, proof.data, proof.over_time),
+        (proof.merged, proof.rewritten, proof.related, proof.data, proof.incremental),
         (1, 1, 0, 0, 0)
     );
 }
@@ -244,11 +244,12 @@ fn data_objects_lose_nothing_that_can_be_seen() {
     for linkage in Linkage::ALL {
         for addresses in Addresses::ALL {
             for bits in 0..16 {
-                let [symbol_used, pinned, writable, tls] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+                let [externally_called, pinned, writable, tls] =
+                    [1, 2, 4, 8].map(|bit| bits & bit != 0);
                 all.push(DataAttributes {
                     linkage,
                     addresses,
-                    symbol_used,
+                    externally_used: externally_called,
                     pinned,
                     writable,
                     tls,
@@ -265,7 +266,7 @@ fn data_objects_lose_nothing_that_can_be_seen() {
                 continue;
             }
             let mut given = unit("");
-            given.options.aliases = !kept.symbol_used;
+            given.options.aliases = !kept.externally_used;
             given.data = vec![data_member(0, 7, *member), data_member(1, 7, *kept)];
             for disposition in
                 [Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
@@ -277,7 +278,7 @@ fn data_objects_lose_nothing_that_can_be_seen() {
                 let matters = member.addresses == Addresses::Significant;
                 let becomes = match disposition {
                     Disposition::Redirect { .. } => {
-                        member.linkage == Linkage::Local && !member.symbol_used
+                        member.linkage == Linkage::Local && !member.externally_used
                     }
                     Disposition::Alias { .. } => given.options.aliases,
                     Disposition::Keep | Disposition::Thunk { .. } => false,
@@ -338,8 +339,9 @@ block0:
         let at_symbol = |member: &Member| member.symbol() == UserExternalName::new(0, symbol);
         at(given.functions.iter().position(at_symbol).expect("of the unit") as u32)
     };
-    let (gone, kept) = (index(1), index(0));
-    let redirected = |given: &Unit| decided(given.plan(), gone, Disposition::Redirect { to: kept });
+    let (eliminated, kept) = (index(1), index(0));
+    let redirected =
+        |given: &Unit| decided(given.plan(), eliminated, Disposition::Redirect { to: kept });
     let refuses = |given: &Unit, fault| {
         let plan = redirected(given);
         assert!(proven(given, &plan).is_ok());
@@ -441,13 +443,13 @@ fn of_a_refused_plan_nothing_is_left() {
             continue;
         };
         refused += 1;
-        shared += wrong.shared_bodies().len();
+        shared += wrong.private_copies().len();
         merged_data += wrong.stats().plan_merged_data_objects;
         weakened += wrong.stats().plan_weakened;
 
         assert_eq!(plan.entries().count(), unit.functions.len());
         assert_eq!(plan.data_entries().count(), unit.data.len());
-        assert!(plan.shared_bodies().is_empty() && plan.merged_bodies().is_empty());
+        assert!(plan.private_copies().is_empty() && plan.parameterised_bodies().is_empty());
         let mut classes = BTreeSet::new();
         for ((index, entry), member) in plan.entries().zip(&unit.functions) {
             assert_eq!(entry.disposition(), Disposition::Keep);
@@ -468,7 +470,7 @@ fn of_a_refused_plan_nothing_is_left() {
         }
         let all = classes.len() as u32;
         assert_eq!(classes.last(), Some(&(all - 1)));
-        for body in wrong.shared_bodies() {
+        for body in wrong.private_copies() {
             assert_eq!(plan.function(wrong.entry(body.function).symbol()), None);
         }
         let mut stats = *wrong.stats();

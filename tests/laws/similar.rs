@@ -11,7 +11,7 @@ use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::{free, parse_one};
 use cranelift_mergefunc::{
-    Argument, Attributes, Disposition, FunctionIndex, Options, Plan, Policy, Prove, Reason,
+    Attributes, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Policy, Prove, Reason,
     Similar, Target, cranelift_codegen,
 };
 
@@ -69,9 +69,9 @@ fn unit(functions: Vec<Member>) -> Unit {
 }
 
 /// What each function of a plan tells, as far as these are constants.
-fn told(plan: &Plan) -> Vec<Vec<i64>> {
-    let constant = |argument: &Argument| match argument {
-        Argument::Constant { bits, .. } => *bits as i64,
+fn extra(plan: &Plan) -> Vec<Vec<i64>> {
+    let constant = |argument: &ExtraArgument| match argument {
+        ExtraArgument::Constant { bits, .. } => *bits as i64,
         other => panic!("no constant: {other:?}"),
     };
     let functions = plan.entries().take(plan.added());
@@ -84,11 +84,11 @@ fn places_that_go_together_are_one_parameter() {
     let all = [[1, 7, 1, -1], [2, 7, 2, -2], [3, 7, 3, -3]];
     let all = (0..).zip(&all).map(|(own, constants)| function(own, constants));
     let plan = unit(all.collect()).plan();
-    assert_eq!(told(&plan), [[1, -1], [2, -2], [3, -3]]);
-    assert_eq!(plan.merged_bodies().len(), 1);
+    assert_eq!(extra(&plan), [[1, -1], [2, -2], [3, -3]]);
+    assert_eq!(plan.parameterised_bodies().len(), 1);
     let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
     assert_eq!((set.members.len(), set.parameters), (3, 2));
-    assert_eq!(set.body, Some(plan.merged_bodies()[0].function));
+    assert_eq!(set.body, Some(plan.parameterised_bodies()[0].function));
     assert!(set.saved.is_some_and(|saved| saved > 0));
 }
 
@@ -114,14 +114,14 @@ fn fifty_thousand_functions_are_divided() {
     let mut unit = unit(functions.collect());
     unit.options.prove = Prove::Never;
     let plan = unit.plan();
-    assert_eq!(plan.merged_bodies().len(), PARTS as usize);
+    assert_eq!(plan.parameterised_bodies().len(), PARTS as usize);
     assert!(plan.similar_sets().iter().all(|set| set.parameters == 1 && set.members.len() == 5000));
     let stats = plan.stats();
     assert_eq!(stats.similar_merged, COUNT as usize);
     assert!(stats.similar_sizes <= 4 * PARTS as usize, "{stats:?}");
     assert_eq!(stats.similar_walks, 2 * COUNT as usize + PARTS as usize);
-    let tells = |own: usize| vec![own as i64 + 1_000_000];
-    assert!(told(&plan).iter().enumerate().all(|(own, told)| *told == tells(own)));
+    let passes = |own: usize| vec![own as i64 + 1_000_000];
+    assert!(extra(&plan).iter().enumerate().all(|(own, extra)| *extra == passes(own)));
 }
 
 /// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes
@@ -140,7 +140,7 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
         let plan = plan(parameters, further);
         let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
         assert_eq!((set.members.len(), set.parameters), (3, further as usize));
-        let body = &plan.merged_bodies()[0].body;
+        let body = &plan.parameterised_bodies()[0].body;
         assert_eq!(body.signature.params.len(), parameters + further as usize);
         for machine in [Machine::X86_64, Machine::Aarch64] {
             let mut context = Context::for_function(body.clone());
@@ -149,7 +149,7 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
         }
     }
     for (parameters, further) in [(2, 999), (999, 2), (1000, 1), (3000, 1)] {
-        assert!(plan(parameters, further).merged_bodies().is_empty());
+        assert!(plan(parameters, further).parameterised_bodies().is_empty());
     }
 }
 
@@ -159,7 +159,7 @@ fn nothing_is_known_to_pay_without_sizes() {
     let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2])).collect());
     unit.code_size = None;
     let plan = unit.plan();
-    assert!(plan.merged_bodies().is_empty());
+    assert!(plan.parameterised_bodies().is_empty());
     for (_, entry) in plan.entries() {
         assert_eq!(entry.disposition(), Disposition::Keep);
         assert_ne!(entry.reason(), Reason::Similar);
@@ -209,8 +209,8 @@ block0(v0: i64):
     ]);
     unit.options.target = Target::generic();
     let Applied { plan, kept } = check_unit(&unit);
-    assert_eq!(told(&plan), [[5], [7], [11], [13]]);
-    let text = kept[&plan.merged_bodies()[1].function].to_string();
+    assert_eq!(extra(&plan), [[5], [7], [11], [13]]);
+    let text = kept[&plan.parameterised_bodies()[1].function].to_string();
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
@@ -237,7 +237,7 @@ fn who_calls_it_as_something_else_calls_a_thunk() {
     functions.extend([caller(3, 2, 3), caller(4, 1, 2)]);
     let Applied { plan, kept } = check_unit(&unit(functions));
     let outcomes: Vec<_> = plan.entries().map(|(_, entry)| entry.reason()).collect();
-    assert_eq!(outcomes[1..3], [Reason::Similar, Reason::SymbolUsed]);
+    assert_eq!(outcomes[1..3], [Reason::Similar, Reason::ExternallyCalled]);
     let calls = |caller: u32| kept[&FunctionIndex::from_u32(caller)].to_string();
     assert!(calls(3).contains("call fn0(v0, v0, v0)"), "{}", calls(3));
     assert!(calls(4).contains("call fn0(v0, v0, v2)"), "{}", calls(4));
@@ -276,12 +276,17 @@ block0(v0: {first}, v1: {second}):
         functions.push(caller(3, OWN, ["i64", "i64"], "i64"));
         functions.push(caller(4, signature, [first, second], &result[..3]));
         let Applied { plan, kept } = check_unit(&unit(functions));
-        let symbol_used = signature != OWN;
+        let externally_called = signature != OWN;
         let reason = |own: u32| plan.entry(FunctionIndex::from_u32(own)).reason();
-        assert_eq!(reason(1) == Reason::SymbolUsed, symbol_used, "{signature}: {}", reason(1));
-        assert_eq!(plan.merged_bodies().len(), 1);
+        assert_eq!(
+            reason(1) == Reason::ExternallyCalled,
+            externally_called,
+            "{signature}: {}",
+            reason(1)
+        );
+        assert_eq!(plan.parameterised_bodies().len(), 1);
         let text = kept[&FunctionIndex::from_u32(4)].to_string();
-        assert_eq!(text.contains("call fn0(v0, v1)\n"), symbol_used, "{text}");
+        assert_eq!(text.contains("call fn0(v0, v1)\n"), externally_called, "{text}");
     }
 }
 
@@ -316,7 +321,7 @@ block4(v2: i64):
     }
     functions.push(Member { attributes: Attributes::default(), body });
     let Applied { plan, kept } = check_unit(&unit(functions));
-    assert_eq!(plan.merged_bodies().len(), 1);
+    assert_eq!(plan.parameterised_bodies().len(), 1);
     let caller = &kept[&FunctionIndex::from_u32(3)];
     let passed = calls.map(|call| {
         let table = caller.dfg.insts[call].exception_table().expect("a table");
@@ -343,12 +348,12 @@ fn who_calls_itself_as_something_else_calls_a_thunk() {
         let Applied { plan, .. } = check_unit(&unit((0..3).map(function).collect()));
         for (_, entry) in plan.entries().take(3) {
             // Then the body is told which of them it is.
-            let own = |argument: &Argument| argument.symbol() == Some(entry.symbol());
+            let own = |argument: &ExtraArgument| argument.symbol() == Some(entry.symbol());
             assert_eq!(entry.arguments().iter().any(own), arguments != 2, "{arguments}");
             let thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
             assert!(thunk || arguments == 2, "{arguments}");
         }
-        assert_eq!(plan.merged_bodies().len(), 1);
+        assert_eq!(plan.parameterised_bodies().len(), 1);
     }
 }
 
@@ -385,9 +390,9 @@ fn offsets_have_the_width_of_the_address() {
         let mut unit = unit(vec![member(0, 16), member(1, 32), member(2, -48)]);
         unit.options.target = target;
         let plan = unit.plan();
-        let [merged] = plan.merged_bodies() else { panic!("{:?}", plan.similar_sets()) };
+        let [merged] = plan.parameterised_bodies() else { panic!("{:?}", plan.similar_sets()) };
         verify_function(&merged.body, &flags).expect("valid");
-        let argument = |ty, bits| Argument::Constant { ty, bits };
+        let argument = |ty, bits| ExtraArgument::Constant { ty, bits };
         let expected = [
             [argument(types::I32, 16), argument(types::I64, 16)],
             [argument(types::I32, 32), argument(types::I64, 32)],

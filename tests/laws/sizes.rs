@@ -74,11 +74,11 @@ impl Compiled<'_> {
                     }
                 }
                 Disposition::Keep => {
-                    let shared = plan.shared_bodies().iter();
+                    let shared = plan.private_copies().iter();
                     let shared = shared.filter(|shared| shared.function == function);
                     let shared =
                         shared.map(|shared| &self.functions[shared.body_of.as_u32() as usize].body);
-                    let merged = plan.merged_bodies().iter();
+                    let merged = plan.parameterised_bodies().iter();
                     let merged = merged.filter(|merged| merged.function == function);
                     let new = shared.chain(merged.map(|merged| &merged.body)).next();
                     let mut body = own.map(|own| &own.body).or(new).expect("a body").clone();
@@ -147,7 +147,7 @@ fn check(
         "seed {seed}: {before} bytes, {identical} by identical ones, {after} by similar ones\n{}",
         texts()
     );
-    Some(plan.merged_bodies().len())
+    Some(plan.parameterised_bodies().len())
 }
 
 const TYPES: [&str; 8] = ["i64", "i32", "i8", "i16", "f64", "f32", "i64", "i32"];
@@ -225,7 +225,7 @@ fn functions(rng: &mut Rng, conventions: &[&str]) -> Vec<Member> {
         let attributes = Attributes {
             linkage,
             addresses: Addresses::Insignificant,
-            symbol_used: below(3) == 0,
+            externally_called: below(3) == 0,
             ..Attributes::default()
         };
         members.push(Member { attributes, body: parse_one(text) });

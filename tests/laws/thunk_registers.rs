@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_mergefunc::fuzzing::thunks::thunk;
-use cranelift_mergefunc::{Argument, Target, ThunkCode, ThunkReloc, cranelift_codegen};
+use cranelift_mergefunc::{ExtraArgument, Target, ThunkCode, ThunkReloc, cranelift_codegen};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -143,11 +143,11 @@ enum Held {
 }
 
 impl Held {
-    fn of(argument: &Argument) -> Held {
+    fn of(argument: &ExtraArgument) -> Held {
         match argument {
-            Argument::Constant { ty: _, bits } => Held::Bits(*bits),
-            Argument::Function { symbol, .. } => Held::Address(symbol.clone(), 0),
-            Argument::Address { symbol, offset, .. } => Held::Address(symbol.clone(), *offset),
+            ExtraArgument::Constant { ty: _, bits } => Held::Bits(*bits),
+            ExtraArgument::Function { symbol, .. } => Held::Address(symbol.clone(), 0),
+            ExtraArgument::Address { symbol, offset, .. } => Held::Address(symbol.clone(), *offset),
         }
     }
 
@@ -324,13 +324,13 @@ fn signature(u: &mut Unstructured<'_>, simple: bool) -> Result<Signature> {
     Ok(signature)
 }
 
-fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
+fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<ExtraArgument> {
     let symbol = UserExternalName::new(1, number);
     let ty = types::I64;
     Ok(match u.int_in_range(0..=5)? {
         0 => {
             let signature = Arc::new(Signature::new(CallConv::Fast));
-            Argument::Function { ty, symbol, signature, colocated: u.arbitrary()? }
+            ExtraArgument::Function { ty, symbol, signature, colocated: u.arbitrary()? }
         }
         1 => {
             let offset = match u.int_in_range(0..=3)? {
@@ -338,7 +338,7 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
                 2 => u.arbitrary::<i32>()?.into(),
                 _ => u.arbitrary()?,
             };
-            Argument::Address { ty, symbol, offset, colocated: u.arbitrary()? }
+            ExtraArgument::Address { ty, symbol, offset, colocated: u.arbitrary()? }
         }
         _ => {
             let ty = *u.choose(&[types::I8, types::I16, types::I32, types::I64])?;
@@ -347,14 +347,14 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<Argument> {
                 let half: u16 = *u.choose(&[0, 0xffff, 1, 0x8000, 0x1234])?;
                 bits = bits << 16 | u64::from(half);
             }
-            Argument::Constant { ty, bits: bits & u64::MAX >> (64 - ty.bits()) }
+            ExtraArgument::Constant { ty, bits: bits & u64::MAX >> (64 - ty.bits()) }
         }
     })
 }
 
 /// Compares a thunk with what Cranelift does; whether there is one, and whether it takes an address from a table or
 /// has it in it.
-fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> (bool, bool) {
+fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) -> (bool, bool) {
     let Some(code) = thunk(isa, own, arguments).unwrap_or_else(|wrong| panic!("{wrong}")) else {
         return (false, false);
     };
@@ -389,7 +389,11 @@ fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> (boo
 }
 
 /// `None` where no compiler makes such a function.
-fn all_in_registers(isa: &dyn TargetIsa, own: &Signature, arguments: &[Argument]) -> Option<bool> {
+fn all_in_registers(
+    isa: &dyn TargetIsa,
+    own: &Signature,
+    arguments: &[ExtraArgument],
+) -> Option<bool> {
     let mut extended = own.clone();
     extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
     let last = place(isa, &extended, extended.params.len() - 1)?;
@@ -405,7 +409,7 @@ fn what_a_thunk_passes_is_where_the_body_looks_for_it() {
     random(|u| {
         let own = signature(u, false)?;
         let count = u.int_in_range(1..=6)?;
-        let arguments: Vec<Argument> =
+        let arguments: Vec<ExtraArgument> =
             (0..count).map(|number| argument(u, number)).collect::<Result<_>>()?;
         for ((isa, compared), far) in isas.iter().zip(&mut compared).zip(&mut far) {
             let (is_one, has_far) = compare(&**isa, &own, &arguments);
@@ -431,7 +435,7 @@ fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
             for (colocated, before) in [(true, 0), (false, 0), (true, 3), (false, 3), (false, 5)] {
                 let mut own = Signature::new(CallConv::SystemV);
                 own.params = vec![AbiParam::new(types::I64); before];
-                let function = Argument::Function {
+                let function = ExtraArgument::Function {
                     ty: types::I64,
                     symbol: symbol(),
                     signature: signature.clone(),
@@ -446,8 +450,12 @@ fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
                     "{what}"
                 );
                 for offset in offsets {
-                    let address =
-                        Argument::Address { ty: types::I64, symbol: symbol(), offset, colocated };
+                    let address = ExtraArgument::Address {
+                        ty: types::I64,
+                        symbol: symbol(),
+                        offset,
+                        colocated,
+                    };
                     let within = name == "aarch64" || i32::try_from(offset).is_ok();
                     let exists = match colocated {
                         true => within,
@@ -470,8 +478,8 @@ fn thunks_keep_their_landing_pad() {
     let isa = builder.finish(Flags::new(settings::builder())).unwrap();
     let own = Signature::new(CallConv::SystemV);
     for count in 0..=3 {
-        let constants = (0..count).map(|bits| Argument::Constant { ty: types::I32, bits });
-        let constants: Vec<Argument> = constants.collect();
+        let constants = (0..count).map(|bits| ExtraArgument::Constant { ty: types::I32, bits });
+        let constants: Vec<ExtraArgument> = constants.collect();
         let to = UserExternalName::new(0, 0);
         let code = Target::of(&*isa).thunk_code(&own, &constants, &to).expect("a thunk");
         assert_eq!(word(&code.bytes), 0xd503_245f, "bti c");
@@ -491,7 +499,7 @@ fn what_is_passed_together_keeps_its_order() {
                     let mut own = Signature::new(convention);
                     own.params = vec![AbiParam::new(types::I64); before];
                     let constants =
-                        (0..count).map(|bits| Argument::Constant { ty: types::I64, bits });
+                        (0..count).map(|bits| ExtraArgument::Constant { ty: types::I64, bits });
                     thunks += u32::from(compare(&*isa, &own, &constants.collect::<Vec<_>>()).0);
                 }
             }
@@ -510,7 +518,7 @@ fn a_hidden_parameter_for_results_takes_a_register() {
                 let mut own = Signature::new(CallConv::SystemV);
                 own.params = vec![AbiParam::new(types::I64); 2];
                 own.returns = vec![AbiParam::new(ty); results];
-                let constants = [5, 6].map(|bits| Argument::Constant { ty: types::I64, bits });
+                let constants = [5, 6].map(|bits| ExtraArgument::Constant { ty: types::I64, bits });
                 let is_one = compare(&*isa, &own, &constants).0;
                 let fit = results == 0 || results <= 2 && ty != types::I128;
                 assert_eq!(is_one, fit, "{results} of {ty}");
@@ -528,7 +536,7 @@ fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
         let mut own = signature(u, true)?;
         own.call_conv = *u.choose(&[CallConv::SystemV, CallConv::Fast, CallConv::Tail])?;
         let count = u.int_in_range(1..=6)?;
-        let zero = Argument::Constant { ty: types::I64, bits: 0 };
+        let zero = ExtraArgument::Constant { ty: types::I64, bits: 0 };
         let arguments = vec![zero; count];
         for (isa, without) in isas.iter().zip(&mut without) {
             let Some(expected) = all_in_registers(&**isa, &own, &arguments) else {

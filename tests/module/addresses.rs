@@ -43,8 +43,8 @@ fn every_function_has_an_address_at_which_it_works() {
                 assert_eq!(call(&module, &name, 2), 49, "{name}");
                 assert_eq!(call(&module, &format!("calls_{name}"), 2), 50, "{name}");
                 let taken = call(&module, &format!("address_of_{name}"), 0);
-                let told = module.get_finalized_function(id(&module, &name));
-                assert_eq!(taken, told as i64, "{name}");
+                let extra = module.get_finalized_function(id(&module, &name));
+                assert_eq!(taken, extra as i64, "{name}");
             }
         }
         for f in anonymous {

@@ -86,7 +86,7 @@ fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
         define_all(&mut module, &three());
         for name in ["a", "b", "c"] {
             let f = id(&module, name);
-            module.attributes(f).symbol_used = true;
+            module.attributes(f).externally_called = true;
         }
         module.finalize_definitions().unwrap();
         for name in ["a", "b", "c"] {

@@ -1,7 +1,7 @@
 //! What one flush leaves binds the next ones: promises of functions that stay, functions that are gone, and addresses that
 //! are passed.
 
-use crate::over_time::{
+use crate::incremental::{
     calls_with_two, for_size, interposed, linked, mixes, mixes_call, optimising_object,
     reads_vector, unmerged,
 };

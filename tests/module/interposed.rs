@@ -3,7 +3,7 @@
 //!
 //! Each test runs the code of a program twice, merged and unmerged, and compares what comes out.
 
-use crate::over_time::{calls_address, for_size, interposed, mixes, mixes_call, unmerged};
+use crate::incremental::{calls_address, for_size, interposed, mixes, mixes_call, unmerged};
 use crate::support::*;
 use cranelift_mergefunc::{
     Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Similar,
@@ -157,7 +157,7 @@ fn a_parameterised_body_calls_nothing_that_is_interposed() {
                     define_all(module, &(with("d", 1, "f") + &with("e", 2, "g")));
                     if flushed {
                         module.flush().unwrap();
-                        assert_eq!(module.stats().shared_bodies, usize::from(merges));
+                        assert_eq!(module.stats().private_copies, usize::from(merges));
                     }
                 });
             }
@@ -186,7 +186,7 @@ fn a_parameterised_body_of_merged_functions_calls_nothing_that_is_interposed() {
                 }
                 define_all(module, &(with("c", 1, "f") + &with("e", 1, "g") + &with("d", 2, "f")));
                 module.flush().unwrap();
-                assert_eq!(module.stats().shared_bodies, usize::from(merges));
+                assert_eq!(module.stats().private_copies, usize::from(merges));
                 let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
                 assert_eq!(is_one, merges);
             });
@@ -210,7 +210,7 @@ fn a_private_copy_calls_nothing_that_is_interposed() {
                 let caller = |name: &str, callee: &str| mixes_call("preemptible", name, callee);
                 define_all(module, &(caller("d", "f") + &caller("e", "g")));
                 module.flush().unwrap();
-                assert_eq!(module.stats().shared_bodies, usize::from(merges));
+                assert_eq!(module.stats().private_copies, usize::from(merges));
             });
         }
     }

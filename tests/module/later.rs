@@ -143,24 +143,24 @@ fn merging_goes_through_read_only_tables_that_were_emitted() {
 fn a_function_that_promises_less_is_not_merged_into_an_emitted_one() {
     // What is emitted cannot be weakened. A load that is not known to be aligned, or to read what
     // never changes, must not run the code of one that is.
-    for promise in ["aligned", "readonly", "notrap aligned", "notrap can_move"] {
-        let less = if promise.contains("notrap") { "notrap" } else { "" };
-        let strong = || reads("export", "strong", promise);
+    for fact in ["aligned", "readonly", "notrap aligned", "notrap can_move"] {
+        let less = if fact.contains("notrap") { "notrap" } else { "" };
+        let strong = || reads("export", "strong", fact);
         let module = in_turn(&[strong(), reads("export", "weak", less)]);
-        assert_eq!(module.stats().merged(), 0, "{promise}");
+        assert_eq!(module.stats().merged(), 0, "{fact}");
         // The one that promises less can stand for both.
         let module = in_turn(&[reads("export", "weak", less), strong()]);
-        assert_eq!(module.stats().merged(), 1, "{promise}");
+        assert_eq!(module.stats().merged(), 1, "{fact}");
         // And later ones find the body that fits.
         let module = in_turn(&[
             strong(),
             reads("export", "weak", less),
-            reads("export", "weaker", less) + &reads("export", "stronger", promise),
+            reads("export", "weaker", less) + &reads("export", "stronger", fact),
         ]);
-        assert_eq!(module.stats().compiled, 2, "{promise}");
+        assert_eq!(module.stats().compiled, 2, "{fact}");
         let numbers = [40_i64, 2];
         for name in ["strong", "weak", "weaker", "stronger"] {
-            assert_eq!(call(&module, name, numbers.as_ptr() as i64), 42, "{promise}: {name}");
+            assert_eq!(call(&module, name, numbers.as_ptr() as i64), 42, "{fact}: {name}");
         }
     }
 }
@@ -528,7 +528,7 @@ fn an_alias_gets_an_address_of_its_own_when_somebody_takes_it_later() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(object(), options);
     let g = declare(&mut module, "g", Linkage::Local, I64);
-    module.attributes(g).symbol_used = true;
+    module.attributes(g).externally_called = true;
     define_all(&mut module, &plus("local", "a", 5));
     module.flush().unwrap();
     define_all(&mut module, &plus("local", "g", 5));

@@ -4,7 +4,7 @@ use crate::support::{calls, define_all, insignificant, jit, merging_jit, plus};
 use cranelift_mergefunc::{MergingModule, ModuleOptions, Prove, Similar};
 
 /// The most that a function which is alone in its class may cost in bytes, with what a hash table that has just
-/// grown keeps free; and the same if the checker remembers it as well. `Emitted::size` has the parts.
+/// grown keeps free; and the same if the checker remembers it as well. `MergeCache::size` has the parts.
 const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 300), (Prove::Always, 700)];
 
 /// The most for a function that was merged.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "addresses are read from compiled code")]
 
-use crate::over_time::{filling, for_size, linked, unmerged};
+use crate::incremental::{filling, for_size, linked, unmerged};
 use crate::support::*;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
@@ -78,7 +78,7 @@ fn thunks_that_call_have_the_alignment_that_was_asked_for() {
         let outcome = |module: &MergingModule<_>, name: &str| {
             module.outcome(id(module, name)).map(|(outcome, _)| outcome).unwrap()
         };
-        assert_eq!(module.stats().shared_bodies, 1);
+        assert_eq!(module.stats().private_copies, 1);
         if late {
             assert!(matches!(outcome(&module, "b"), Disposition::Redirect { .. }));
             for name in ["a", "b", "c"] {
@@ -222,7 +222,7 @@ fn what_is_exported_later_is_the_function_and_not_a_body_with_extra_arguments() 
     let options = for_size(BackEnd::Object);
     let printed = [options, unmerged(options)].map(|options| {
         let mut module = MergingModule::with_options(object(), options);
-        let mixes = crate::over_time::mixes;
+        let mixes = crate::incremental::mixes;
         define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
         define_all(&mut module, &calls("export", "d", "a"));
         module.flush().unwrap();
@@ -247,7 +247,7 @@ fn an_address_in_bytes_is_that_of_the_function_and_not_of_a_body_with_extra_argu
         let options = for_size(BackEnd::Object);
         let printed = [options, unmerged(options)].map(|options| {
             let mut module = MergingModule::with_options(object(), options);
-            let mixes = crate::over_time::mixes;
+            let mixes = crate::incremental::mixes;
             define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
             define_all(&mut module, &calls("export", "d", "a"));
             if flushes > 0 {

@@ -54,7 +54,7 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
     }
     module.finalize_definitions().unwrap();
     // One body, and the address of each function can be asked for.
-    assert_eq!(module.stats().shared_bodies, 1);
+    assert_eq!(module.stats().private_copies, 1);
     assert_eq!(module.stats().compiled, 1);
     for ((name, _), expected) in names.iter().zip(&expected) {
         assert_eq!(call(&module, name, 7), *expected, "{name}");
@@ -83,17 +83,17 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     declare_all(&mut module, &first);
     define_all(&mut module, &first);
     module.flush().unwrap();
-    let gone = |module: &MergingModule<_>, name| {
+    let eliminated = |module: &MergingModule<_>, name| {
         let (disposition, _) = module.outcome(id(module, name)).unwrap();
         matches!(disposition, Disposition::Redirect { .. })
     };
-    assert!(gone(&module, "a") && gone(&module, "b"));
+    assert!(eliminated(&module, "a") && eliminated(&module, "b"));
     let later = calls("export", "e", "b") + &address("export", "f", "b");
     declare_all(&mut module, &later);
     define_all(&mut module, &later);
     module.flush().unwrap();
     // The address is that of the function, and not of a body that must be told something.
-    assert!(gone(&module, "a") && !gone(&module, "b"));
+    assert!(eliminated(&module, "a") && !eliminated(&module, "b"));
     module.finish().unwrap().emit().unwrap();
 }
 
@@ -167,7 +167,7 @@ fn what_thunks_tell_is_there_when_it_comes_later() {
         define_all(module, &callees);
         module.finalize_definitions().unwrap();
     }
-    assert_eq!(module.stats().shared_bodies, 1);
+    assert_eq!(module.stats().private_copies, 1);
     for name in ["f", "g"] {
         assert_eq!(call(&module, name, 7), call(&plain, name, 7), "{name}");
     }
@@ -186,7 +186,7 @@ fn what_is_told_by_callers_is_there_when_these_come_last() {
         define_all(&mut module, &functions);
         module.flush().unwrap();
     }
-    assert_eq!(module.stats().shared_bodies, 2);
+    assert_eq!(module.stats().private_copies, 2);
     let (disposition, _) = module.outcome(id(&module, "a")).unwrap();
     assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
     module.finish().unwrap().emit().unwrap();
@@ -248,7 +248,7 @@ block0(v0: i64):
         define_all(module, &program);
         module.finalize_definitions().unwrap();
     }
-    assert_eq!(module.stats().shared_bodies, 2);
+    assert_eq!(module.stats().private_copies, 2);
     assert_eq!(module.stats().compiled, leaves.len() + 2);
     for name in names {
         assert_eq!(call(&module, &name, 7), call(&plain, &name, 7), "{name}");

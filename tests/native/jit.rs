@@ -55,16 +55,16 @@ fn check(module: &MergingModule<JITModule>, bare: &JITModule, cases: &[Case]) {
             let name = case.name(which);
             same_results(module, bare, case, which);
             if case.taken {
-                let told = address_of(&name) as i64;
+                let extra = address_of(&name) as i64;
                 let said = call(address_of(&format!("addr_{name}")), 0);
-                assert_eq!(said, told, "{name}: {}", case.describe());
+                assert_eq!(said, extra, "{name}: {}", case.describe());
                 let Some(FuncOrDataId::Data(data)) = module.get_name(&format!("ptr_{name}")) else {
                     panic!("{name} has a pointer");
                 };
                 let (data, _) = module.get_finalized_data(data);
                 // SAFETY: it is a pointer of the JIT's, aligned as it asked for.
                 let held = unsafe { *data.cast::<i64>() };
-                assert_eq!(held, told, "{name}: {}", case.describe());
+                assert_eq!(held, extra, "{name}: {}", case.describe());
             }
         }
         let [f, g] = [0, 1].map(|which| address_of(&case.name(which)));

@@ -81,7 +81,7 @@ pub struct Defaults {
     /// Functions that something calls that is not in the unit, such as those in a table: a pattern of
     /// names; may be repeated
     ///
-    /// They keep their symbols, as those with the directive 'symbol-used' do.
+    /// They keep their symbols, as those with the directive 'externally-called' do.
     #[arg(long, value_name = "PATTERN", value_parser = externally_called)]
     pub externally_called: Vec<Pattern>,
 

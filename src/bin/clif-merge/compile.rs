@@ -7,11 +7,11 @@ use crate::check::check;
 use crate::codegen::{Compiler, Refused, check_settings, size};
 use crate::emit_object::{Outcome, Time, emit};
 use crate::exit::{Exit, usage};
+use crate::extra::extra;
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::pass;
 use crate::table::{percent, thousands};
-use crate::told::told;
 use crate::unit::{Became, Unit};
 use anyhow::Result;
 use cranelift_codegen::isa::TargetIsa;
@@ -169,7 +169,7 @@ fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
         redirected: stats.redirects,
         aliases: stats.aliases,
         thunks: stats.thunks,
-        shared: stats.shared_bodies,
+        shared: stats.private_copies,
         data_objects: unit.data.len(),
         merged_data_objects: stats.merged_data_objects,
     }
@@ -193,7 +193,7 @@ pub fn given_size(
     let func = &unit.functions[index];
     let code = match &unit.given[index].became {
         Some((Became::Alias, _)) => return Ok(0),
-        Some((Became::Thunk, to)) => Target::of(isa).thunk_code(&func.signature, &told(func), to),
+        Some((Became::Thunk, to)) => Target::of(isa).thunk_code(&func.signature, &extra(func), to),
         None => None,
     };
     match code {

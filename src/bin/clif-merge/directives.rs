@@ -17,7 +17,7 @@ pub struct Directives {
     linkage: Option<Linkage>,
     addresses: Option<Addresses>,
     address_taken: bool,
-    symbol_used: bool,
+    externally_called: bool,
     key: Option<u64>,
     alignment: Option<u32>,
     pinned: bool,
@@ -36,7 +36,7 @@ impl Directives {
             linkage,
             addresses,
             address_taken,
-            symbol_used,
+            externally_called,
             key,
             alignment,
             pinned,
@@ -53,7 +53,7 @@ impl Directives {
             linkage: linkage.unwrap_or(defaults.linkage),
             addresses: addresses.unwrap_or(defaults.addresses),
             address_taken: *address_taken || defaults.address_taken,
-            symbol_used: *symbol_used || defaults.symbol_used,
+            externally_called: *externally_called || defaults.externally_called,
             key: key.unwrap_or(defaults.key),
             alignment: alignment.unwrap_or(defaults.alignment),
             pinned: *pinned || defaults.pinned || settled,
@@ -91,19 +91,19 @@ impl Directives {
             ("thunk", Some(value)) => once(&mut self.thunk, name, parse_name(value)?),
             ("alias", Some(value)) => once(&mut self.alias, name, parse_name(value)?),
             ("address-taken", None) => flag(&mut self.address_taken, name),
-            ("symbol-used", None) => flag(&mut self.symbol_used, name),
+            ("externally-called", None) => flag(&mut self.externally_called, name),
             ("pinned", None) => flag(&mut self.pinned, name),
             ("no-merge", None) => flag(&mut self.no_merge, name),
             ("hot", None) => flag(&mut self.hot, name),
             ("linkage" | "addresses" | "key" | "align" | "thunk" | "alias", None) => {
                 bail!("directive '{name}' needs a value: '{name}=...'")
             }
-            ("address-taken" | "symbol-used" | "pinned" | "no-merge" | "hot", Some(_)) => {
+            ("address-taken" | "externally-called" | "pinned" | "no-merge" | "hot", Some(_)) => {
                 bail!("directive '{name}' takes no value")
             }
             _ => bail!(
                 "unknown directive '{name}'; there are linkage, addresses, address-taken, \
-                 symbol-used, key, align, pinned, no-merge, hot, thunk, alias"
+                 externally-called, key, align, pinned, no-merge, hot, thunk, alias"
             ),
         }
     }
@@ -267,7 +267,7 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
         linkage,
         addresses,
         address_taken,
-        symbol_used,
+        externally_called,
         key,
         alignment,
         pinned,
@@ -284,8 +284,8 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
     if address_taken {
         words.push("address-taken".to_owned());
     }
-    if symbol_used {
-        words.push("symbol-used".to_owned());
+    if externally_called {
+        words.push("externally-called".to_owned());
     }
     if key != defaults.key {
         words.push(format!("key={key}"));

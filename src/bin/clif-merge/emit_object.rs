@@ -12,7 +12,7 @@
 use crate::codegen::{Compiler, Refused};
 use crate::data::GivenData;
 use crate::exit::contain;
-use crate::told::told;
+use crate::extra::extra;
 use crate::unit::{Became, Unit};
 use anyhow::{Context as _, Result, anyhow};
 use cranelift_codegen::Context;
@@ -138,7 +138,7 @@ fn merged(
         attributes.addresses = given.attributes.addresses;
         attributes.pinned = given.attributes.pinned;
         attributes.key = given.attributes.key;
-        attributes.symbol_used = given.attributes.symbol_used;
+        attributes.externally_used = given.attributes.externally_used;
     }
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
@@ -299,7 +299,7 @@ impl Prepared {
                     let mut renamed = func.clone();
                     renamed.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
                     rename(unit, module, &mut ids, &mut renamed)?;
-                    let code = Target::of(&**isa).thunk_code(&func.signature, &told(func), target);
+                    let code = Target::of(&**isa).thunk_code(&func.signature, &extra(func), target);
                     let Some(code) = code else {
                         // Then it is the function that it is written as.
                         let func = Box::new(renamed);

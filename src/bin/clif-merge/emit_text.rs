@@ -12,7 +12,7 @@ use crate::unit::{Became, Unit};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, Argument, Attributes, Disposition, FunctionIndex, Linkage, call_thunk,
+    Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, call_thunk,
     cranelift_codegen,
 };
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
         let function = FunctionIndex::new(index);
         let attributes =
             Attributes { address_taken: taken[index], ..attributes(unit, merged, function) };
-        let jump = |kind: Became, to: &UserExternalName, arguments: &[Argument]| {
+        let jump = |kind: Became, to: &UserExternalName, arguments: &[ExtraArgument]| {
             let to_name = merged.names.display(to);
             let line = directives::line_for(attributes, Some((kind.name(), &to_name)));
             let func = thunk(merged, function, &unit.functions[index].signature, arguments, to);
@@ -56,7 +56,7 @@ fn thunk(
     merged: &Merged,
     function: FunctionIndex,
     signature: &Signature,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
     to: &UserExternalName,
 ) -> Function {
     let name = UserFuncName::User(merged.plan.entry(function).symbol().clone());

@@ -13,6 +13,7 @@ mod directives;
 mod emit_object;
 mod emit_text;
 mod exit;
+mod extra;
 mod filetest;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -34,7 +35,6 @@ mod sources;
 mod table;
 mod test;
 mod text;
-mod told;
 mod unfinished;
 mod unit;
 mod verify;

@@ -127,7 +127,7 @@ impl Marks {
         if self.exported.matches(name) {
             attributes.linkage = Linkage::Export;
         }
-        attributes.symbol_used |= self.externally_called.matches(name);
+        attributes.externally_called |= self.externally_called.matches(name);
         attributes
     }
 
@@ -202,8 +202,9 @@ mod tests {
     #[test]
     fn every_pattern_has_to_match() {
         let mut marks = marks(&["%f"], &["%g", "%h*"]);
-        let called =
-            |marks: &mut Marks, name| marks.defaults_for(name, Attributes::default()).symbol_used;
+        let called = |marks: &mut Marks, name| {
+            marks.defaults_for(name, Attributes::default()).externally_called
+        };
         assert_eq!(
             [called(&mut marks, "%f"), called(&mut marks, "%g"), called(&mut marks, "%x")],
             [false, true, false],

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Argument, CallThunks, Disposition, FunctionIndex, Options, Plan, Target, call_thunk,
+    CallThunks, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Target, call_thunk,
     cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -111,17 +111,17 @@ pub fn pass(
 
     let start = Instant::now();
     let plan = plan_functions(&functions, unit, &mut names, options, &mut code_size)?;
-    let mut shared_bodies = Vec::new();
-    for shared in plan.shared_bodies() {
+    let mut private_copies = Vec::new();
+    for shared in plan.private_copies() {
         let mut func = functions[shared.body_of.index()].clone();
         func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
         plan.apply(shared.function, &mut func, options);
-        shared_bodies.push(Some(func));
+        private_copies.push(Some(func));
     }
-    for merged in plan.merged_bodies() {
+    for merged in plan.parameterised_bodies() {
         let mut func = merged.body.clone();
         plan.apply(merged.function, &mut func, options);
-        shared_bodies.push(Some(func));
+        private_copies.push(Some(func));
     }
     let compiled = |index: usize| {
         let disposition = plan.entry(FunctionIndex::new(index)).disposition();
@@ -136,7 +136,7 @@ pub fn pass(
     let functions = functions.into_iter().enumerate();
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
-    bodies.append(&mut shared_bodies);
+    bodies.append(&mut private_copies);
     Ok((Applied { plan, bodies, compiled: kept }, time))
 }
 
@@ -220,7 +220,7 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     match index.checked_sub(unit.given.len()) {
         None => index,
         // A body that was made of others has no place in the text: the first of them has.
-        Some(shared) => match plan.shared_bodies().get(shared) {
+        Some(shared) => match plan.private_copies().get(shared) {
             Some(shared) => shared.body_of.index(),
             None => plan
                 .entries()
@@ -236,7 +236,7 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
 fn thunk_size(
     unit: &Unit,
     index: usize,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
     to: &UserExternalName,
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,

@@ -110,7 +110,7 @@ impl Counts {
         let plan = &merged.plan;
         let mut counts = Counts {
             functions: plan.added(),
-            shared: plan.shared_bodies().len() + plan.merged_bodies().len(),
+            shared: plan.private_copies().len() + plan.parameterised_bodies().len(),
             data_objects: plan.data_entries().len(),
             merged_data_objects: plan.stats().plan_merged_data_objects,
             ..Counts::default()

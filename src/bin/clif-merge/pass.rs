@@ -2,13 +2,13 @@
 //! object.
 
 use crate::data::GivenData;
-use crate::told::told;
+use crate::extra::extra;
 use crate::unit::{Became, Names, Unit};
 use anyhow::{Result, anyhow};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Argument, Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition,
+    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, ExtraArgument,
     FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
 };
 
@@ -21,7 +21,7 @@ pub enum Emit {
     /// A body. (Boxed: most of what is emitted are these, but not all.)
     Body(Box<Function>),
     /// A jump to another function, with these arguments behind those that there are.
-    Thunk(UserExternalName, Vec<Argument>),
+    Thunk(UserExternalName, Vec<ExtraArgument>),
     /// Another name for a function's address.
     Alias(UserExternalName),
     /// Nothing.
@@ -149,11 +149,11 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
                     match kind {
                         Became::Thunk => {
                             let address = |symbol: &_| Some(plan.address_symbol(symbol).clone());
-                            let told = told(func);
-                            let mut told: Vec<Argument> =
-                                told.iter().map(|told| told.redirected(&address)).collect();
-                            told.extend(further);
-                            Emit::Thunk(target, told)
+                            let extra = extra(func);
+                            let mut extra: Vec<ExtraArgument> =
+                                extra.iter().map(|extra| extra.redirected(&address)).collect();
+                            extra.extend(further);
+                            Emit::Thunk(target, extra)
                         }
                         Became::Alias => Emit::Alias(target),
                     }
@@ -166,14 +166,14 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
             },
         });
     }
-    for shared in plan.shared_bodies() {
+    for shared in plan.private_copies() {
         let mut func = unit.functions[shared.body_of.index()].clone();
         func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
         plan.apply(shared.function, &mut func, options);
         emit.push(Emit::Body(Box::new(func)));
         changed.push(true);
     }
-    for merged in plan.merged_bodies() {
+    for merged in plan.parameterised_bodies() {
         let mut func = merged.body.clone();
         plan.apply(merged.function, &mut func, options);
         emit.push(Emit::Body(Box::new(func)));

@@ -110,7 +110,7 @@ struct Report {
     merged: usize,
     /// Functions that did not exist before: bodies of classes that are all preemptible, and of similar
     /// functions.
-    shared_bodies: usize,
+    private_copies: usize,
     /// Functions of the unit by what becomes of them, for the target `host`.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
@@ -407,7 +407,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
-        shared_bodies: plan.shared_bodies().len() + plan.merged_bodies().len(),
+        private_copies: plan.private_copies().len() + plan.parameterised_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native,
@@ -437,7 +437,7 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
 /// The first function for which a new body was made, if it is one.
 fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
     let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
-    let shared = plan.shared_bodies().iter().find(|shared| shared.function == body);
+    let shared = plan.private_copies().iter().find(|shared| shared.function == body);
     let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);
     for_similar.or(shared.map(|shared| shared.body_of))
 }
@@ -473,8 +473,8 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
         // What is told is told to one body, whatever class it was of.
-        let told = !entry.arguments().is_empty();
-        let to = entry.disposition().representative().filter(|_| told);
+        let extra = !entry.arguments().is_empty();
+        let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());
         let (representative, class) = classes.entry(group).or_insert_with(|| {
             (None, Class { representative: String::new(), merged: 0, saved: 0 })
@@ -520,7 +520,7 @@ fn signed(number: i64) -> String {
 
 /// The report for a person.
 fn text(report: &Report) -> String {
-    let Report { functions, classes, members, merged, shared_bodies, seconds, .. } = report;
+    let Report { functions, classes, members, merged, private_copies, seconds, .. } = report;
     let all = *functions as f64;
     let number = |number: usize| thousands(number as u64);
     let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
@@ -533,8 +533,8 @@ fn text(report: &Report) -> String {
             vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
         ],
     );
-    if *shared_bodies > 0 {
-        text += &format!("new shared bodies: {shared_bodies}\n");
+    if *private_copies > 0 {
+        text += &format!("new shared bodies: {private_copies}\n");
     }
     for (heading, counts) in
         [("disposition", &report.by_disposition), ("reason", &report.by_reason)]

@@ -61,7 +61,7 @@ pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
         entry.disposition() != Disposition::Keep && !similar.contains(function)
     });
     let equal = equal.map(|(function, _)| function);
-    let shared = plan.shared_bodies().iter().map(|shared| shared.function);
+    let shared = plan.private_copies().iter().map(|shared| shared.function);
     let by_equal: i64 = equal.chain(shared).map(|function| sizes.saved(function)).sum();
     total(&sizes.before) as i64 - total(&sizes.after) as i64 - by_equal
 }

@@ -11,12 +11,12 @@
 use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives::Directives;
 use crate::exit::contain;
+use crate::extra::extra;
 use crate::marks::Marks;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
 pub use crate::sources::Source;
-use crate::told::told;
 use crate::verify::Verifier;
 use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir;
@@ -533,7 +533,7 @@ fn check_function(
         match defined.get(target) {
             Some(&index)
                 if unit.functions[index].signature
-                    == extended_signature(&func.signature, &told(func)) =>
+                    == extended_signature(&func.signature, &extra(func)) =>
             {
                 if !only_calls(func, target) {
                     bail!(
@@ -568,14 +568,14 @@ fn check_function(
 /// the results: all that may be dropped for a jump or another name.
 fn only_calls(func: &Function, target: &UserExternalName) -> bool {
     let options = Options::default();
-    let told = told(func);
+    let extra = extra(func);
     let encoding = Encoding::of(func, &options);
     [false, true].iter().any(|&tail_calls| {
         let name = func.name.clone();
         let thunk = call_thunk(
             name,
             &func.signature,
-            &told,
+            &extra,
             target,
             &CallThunks { tail_calls, colocated: true },
         );

@@ -8,10 +8,10 @@
 use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
 use crate::exit::{Exit, usage};
+use crate::extra;
 use crate::output::Output;
 use crate::pass;
 use crate::text;
-use crate::told;
 use crate::unit::{Names, Unit};
 use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -159,11 +159,11 @@ impl Explainer<'_> {
             Disposition::Alias { to } => format!("alias of {}", self.name(to)),
             Disposition::Thunk { to } => format!("thunk to {}", self.name(to)),
         };
-        let told = told::text(&self.plan.thunk_arguments(function), self.names);
-        let told = if told.is_empty() { told } else { format!(" with {told}") };
+        let extra = extra::text(&self.plan.thunk_arguments(function), self.names);
+        let extra = if extra.is_empty() { extra } else { format!(" with {extra}") };
         let reason = entry.reason();
         let (id, explanation) = (reason.id(), reason.explanation());
-        format!("{}: {what}{told} [{id}]: {explanation}", self.name(function))
+        format!("{}: {what}{extra} [{id}]: {explanation}", self.name(function))
     }
 
     /// Whom a function shares a body with, or could, and what that saves. Empty if there is nobody.
@@ -276,11 +276,11 @@ impl Explainer<'_> {
 
     /// Whether the plan has one body for two functions, and tells it the same for both.
     fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
-        let [(one, told), (other, told_too)] = [a, b].map(|function| {
+        let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
             let entry = self.plan.entry(function);
             (entry.disposition().representative().unwrap_or(function), entry.arguments())
         });
-        one == other && told == told_too
+        one == other && extra == other_extra
     }
 
     /// The name of the data object that a function uses at a place, if it does.

@@ -158,7 +158,7 @@ impl Explainer<'_> {
 /// One sentence for a person. Some reasons are told of functions.
 fn explanation(reason: Reason) -> &'static str {
     match reason {
-        Reason::NothingAlike => "no other data object has its size, bytes, section and key",
+        Reason::Prefiltered => "no other data object has its size, bytes, section and key",
         Reason::Different => "no other data object has its bytes and pointers",
         Reason::ReferencesDiffer => {
             "its bytes equal others, but they point to different functions or data objects"

@@ -114,7 +114,7 @@ kinds! {
 }
 
 /// The opcode that does the same with numbers that have signs, or have none.
-fn signed_twin(opcode: Opcode) -> Option<Opcode> {
+fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
     const TWINS: [(Opcode, Opcode); 19] = [
         (Udiv, Sdiv),
@@ -311,13 +311,13 @@ fn immediate(
             ("opcode", I::Unary { opcode: other_opcode(opcode)?, arg })
         }
         (Kind::Signedness, I::Binary { opcode, args }) if free => {
-            ("sign", I::Binary { opcode: signed_twin(opcode)?, args })
+            ("sign", I::Binary { opcode: signed_counterpart(opcode)?, args })
         }
         (Kind::Signedness, I::Unary { opcode, arg }) if free => {
-            ("sign", I::Unary { opcode: signed_twin(opcode)?, arg })
+            ("sign", I::Unary { opcode: signed_counterpart(opcode)?, arg })
         }
         (Kind::Signedness, I::Load { opcode, arg, flags, offset }) => {
-            ("sign", I::Load { opcode: signed_twin(opcode)?, arg, flags, offset })
+            ("sign", I::Load { opcode: signed_counterpart(opcode)?, arg, flags, offset })
         }
         (Kind::OperandOrder, I::Binary { opcode, args }) if !can_swap(opcode) => {
             // A division by what was divided traps too often.

@@ -496,7 +496,7 @@ fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
             linkage: draw.choose(&LINKAGES),
             addresses: draw.choose(&[Addresses::Insignificant, Addresses::Significant]),
             address_taken: draw.one_in(8),
-            symbol_used: draw.one_in(10),
+            externally_called: draw.one_in(10),
             key: u64::from(draw.one_in(12)),
             alignment: draw.choose(&[1, 16, 1, 64]),
             pinned: draw.one_in(12),
@@ -522,7 +522,7 @@ fn data_attributes(draw: &mut Draw<'_, '_>, style: usize) -> DataAttributes {
         writable: any && draw.one_in(8),
         tls: false,
         pinned: any && draw.one_in(12),
-        symbol_used: any && draw.one_in(12),
+        externally_used: any && draw.one_in(12),
         key: 0,
         alignment: draw.choose(&[8, 16, 64]),
     }

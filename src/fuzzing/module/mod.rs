@@ -20,7 +20,7 @@ mod jit;
 mod object;
 mod shapes;
 
-use crate::fuzzing::sabotage;
+use crate::fuzzing::fault_injection;
 use crate::{Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
@@ -70,7 +70,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
             true => Some(u.int_in_range(0..=4)?),
             false => None,
         },
-        prove: if sabotage::is_any() { Prove::Never } else { Prove::default() },
+        prove: if fault_injection::is_any() { Prove::Never } else { Prove::default() },
         ..ModuleOptions::default()
     })
 }
@@ -536,7 +536,7 @@ impl<B: Module> Pair<B> {
                 attributes.no_merge |= u.ratio(1, 8)?;
                 attributes.key = u64::from(u.ratio(1, 8)?);
                 attributes.address_taken = u.ratio(1, 6)?;
-                attributes.symbol_used = u.ratio(1, 6)?;
+                attributes.externally_called = u.ratio(1, 6)?;
                 attributes.alignment = *u.choose(&[1, 1, 1, 16, 64])?;
                 self.calls.add(format!("function {function}: {attributes:?}"));
                 handle.significant = attributes.addresses == Addresses::Significant;

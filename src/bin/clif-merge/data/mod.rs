@@ -83,9 +83,9 @@ pub fn resolve(
         .iter()
         .zip(&objects)
         .map(|((_, data), &object)| {
-            let DataAttributes { linkage, symbol_used, .. } = data.attributes(addresses);
+            let DataAttributes { linkage, externally_used, .. } = data.attributes(addresses);
             let of_object = parsed[object].1.attributes(addresses);
-            DataAttributes { linkage, symbol_used, ..of_object }
+            DataAttributes { linkage, externally_used, ..of_object }
         })
         .collect();
     let thread_local = |name: &Name| by_name.get(name).is_some_and(|&at| attributes[at].tls);

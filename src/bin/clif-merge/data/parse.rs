@@ -37,7 +37,7 @@ pub struct Parsed {
     pub tls: bool,
     pub used: bool,
     pub pinned: bool,
-    pub symbol_used: bool,
+    pub externally_used: bool,
     pub key: Option<u64>,
     pub alignment: Option<u32>,
     pub section: Option<String>,
@@ -182,7 +182,7 @@ impl Parsed {
             tls: false,
             used: false,
             pinned: false,
-            symbol_used: false,
+            externally_used: false,
             key: None,
             alignment: None,
             section: None,
@@ -248,7 +248,7 @@ impl Parsed {
             writable: self.writable,
             tls: self.tls,
             pinned: self.pinned || self.used,
-            symbol_used: self.symbol_used,
+            externally_used: self.externally_used,
             key: self.key.unwrap_or(plain.key),
             alignment: self.alignment.map_or(plain.alignment, u64::from),
         }
@@ -271,16 +271,16 @@ impl Parsed {
             ("tls", None) => flag(&mut self.tls, name),
             ("used", None) => flag(&mut self.used, name),
             ("pinned", None) => flag(&mut self.pinned, name),
-            ("symbol-used", None) => flag(&mut self.symbol_used, name),
+            ("externally-used", None) => flag(&mut self.externally_used, name),
             ("linkage" | "addresses" | "key" | "align" | "section" | "alias", _) => {
                 bail!("attribute '{name}' needs a value: '{name}=...'")
             }
-            ("writable" | "tls" | "used" | "pinned" | "symbol-used", Some(_)) => {
+            ("writable" | "tls" | "used" | "pinned" | "externally-used", Some(_)) => {
                 bail!("attribute '{name}' takes no value")
             }
             _ => bail!(
                 "unknown attribute '{name}' of a data object; there are linkage, addresses, \
-                 writable, tls, key, align, section, used, pinned, symbol-used, and then '=', or \
+                 writable, tls, key, align, section, used, pinned, externally-used, and then '=', or \
                  alias=%other"
             ),
         }
@@ -534,13 +534,13 @@ mod tests {
     fn attributes_and_pointers() {
         let data = parse(
             ";@ data u0:3 linkage=local addresses=insignificant writable tls key=0x10 align=8 \
-             section=__DATA,__x used symbol-used = %f zero 4 %g+8 u1:2-0x10\n;@ + %h-9223372036854775808",
+             section=__DATA,__x used externally-used = %f zero 4 %g+8 u1:2-0x10\n;@ + %h-9223372036854775808",
         )
         .unwrap();
         assert_eq!(data.name, Name::User(UserExternalName::new(0, 3)));
         assert_eq!((data.linkage, data.key), (Some(Linkage::Local), Some(16)));
         assert_eq!((data.addresses, data.alignment), (Some(Addresses::Insignificant), Some(8)));
-        assert!(data.writable && data.tls && data.used && data.symbol_used && !data.pinned);
+        assert!(data.writable && data.tls && data.used && data.externally_used && !data.pinned);
         assert_eq!(data.section.as_deref(), Some("__DATA,__x"));
         let pointers = data.pointers.iter().map(|p| (p.offset, p.addend, p.place));
         assert_eq!(
@@ -552,8 +552,8 @@ mod tests {
 
     #[test]
     fn an_alias_holds_nothing() {
-        let data = parse(";@ data %x linkage=hidden alias=u1:2 symbol-used").unwrap();
-        assert_eq!((data.linkage, data.symbol_used), (Some(Linkage::Hidden), true));
+        let data = parse(";@ data %x linkage=hidden alias=u1:2 externally-used").unwrap();
+        assert_eq!((data.linkage, data.externally_used), (Some(Linkage::Hidden), true));
         assert_eq!(data.alias, Some((Name::User(UserExternalName::new(1, 2)), (1, 27))));
         assert_eq!((data.contents.size(), data.pointers.len()), (0, 0));
     }

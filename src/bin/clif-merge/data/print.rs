@@ -49,12 +49,20 @@ fn attributes(data: &GivenData) -> Vec<String> {
         None => data.attributes,
         // The rest is that of its target.
         Some(_) => {
-            let DataAttributes { linkage, symbol_used, .. } = data.attributes;
-            DataAttributes { linkage, symbol_used, ..plain }
+            let DataAttributes { linkage, externally_used, .. } = data.attributes;
+            DataAttributes { linkage, externally_used, ..plain }
         }
     };
-    let DataAttributes { linkage, addresses, writable, tls, pinned, symbol_used, key, alignment } =
-        attributes;
+    let DataAttributes {
+        linkage,
+        addresses,
+        writable,
+        tls,
+        pinned,
+        externally_used,
+        key,
+        alignment,
+    } = attributes;
     let words = [
         (linkage != plain.linkage).then(|| format!("linkage={}", linkage.name())),
         (addresses != plain.addresses).then(|| format!("addresses={}", addresses.name())),
@@ -65,7 +73,7 @@ fn attributes(data: &GivenData) -> Vec<String> {
         data.object.section.as_ref().map(|section| format!("section={section}")),
         data.used.then(|| "used".to_owned()),
         (pinned && !data.used).then(|| "pinned".to_owned()),
-        symbol_used.then(|| "symbol-used".to_owned()),
+        externally_used.then(|| "externally-used".to_owned()),
     ];
     words.into_iter().flatten().collect()
 }
@@ -242,7 +250,7 @@ mod tests {
                 writable: u.arbitrary()?,
                 tls: u.arbitrary()?,
                 pinned: used || u.arbitrary()?,
-                symbol_used: u.arbitrary()?,
+                externally_used: u.arbitrary()?,
                 key: *u.choose(&[0, 1, u64::MAX])?,
                 alignment: 1 << u.int_in_range(0..=16)?,
             },
@@ -279,8 +287,8 @@ mod tests {
             ("%name_1 linkage=export align=1 = zero 3 zero 5", "%name_1 = zero 8"),
             ("%name_1 =", "%name_1 ="),
             (
-                "%name_1 symbol-used alias=u6:2 linkage=local",
-                "%name_1 linkage=local symbol-used alias=u6:2",
+                "%name_1 externally-used alias=u6:2 linkage=local",
+                "%name_1 linkage=local externally-used alias=u6:2",
             ),
             (
                 "%name_1 = hex 610a u8 1 \"ab\\00\" \"abcd\" u64 0",

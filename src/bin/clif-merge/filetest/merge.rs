@@ -14,9 +14,9 @@ use crate::check;
 use crate::data;
 use crate::directives::{PREFIX, parse_addresses, parse_linkage};
 use crate::emit_text::emit;
+use crate::extra;
 use crate::pass::{self, Emit, Merged};
 use crate::text;
-use crate::told;
 use crate::unit::{self, Defaults, Given, Names, Reading, Source, Unit};
 use crate::verify::Verifier;
 use anyhow::{Result, anyhow, bail, ensure};
@@ -220,9 +220,9 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
             Disposition::Thunk { to } => format!("thunk to {}", symbol(merged, to)),
             Disposition::Alias { to } => format!("alias of {}", symbol(merged, to)),
         };
-        let told = told::text(&merged.plan.thunk_arguments(function), &merged.names);
-        let told = if told.is_empty() { told } else { format!(" with {told}") };
-        first = format!("; {first}{told}: {}", entry.reason());
+        let extra = extra::text(&merged.plan.thunk_arguments(function), &merged.names);
+        let extra = if extra.is_empty() { extra } else { format!(" with {extra}") };
+        first = format!("; {first}{extra}: {}", entry.reason());
         if entry.disposition() == Disposition::Keep {
             match &merged.emit[at] {
                 Emit::Thunk(to, _) => {
@@ -240,8 +240,9 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
         expectations.push(lines);
     }
     if let Some(lines) = expectations.last_mut() {
-        let shared = merged.plan.shared_bodies().iter().map(|shared| shared.function);
-        let new = shared.chain(merged.plan.merged_bodies().iter().map(|merged| merged.function));
+        let shared = merged.plan.private_copies().iter().map(|shared| shared.function);
+        let new =
+            shared.chain(merged.plan.parameterised_bodies().iter().map(|merged| merged.function));
         for function in new {
             let alignment = match merged.plan.entry(function).alignment() {
                 1 => String::new(),
@@ -317,7 +318,7 @@ fn bodies(merged: &Merged) -> impl Iterator<Item = &Function> {
 
 /// Nothing refers to what is gone, and whoever takes a function's place has its signature.
 fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
-    let is_gone = |symbol: &UserExternalName| {
+    let is_eliminated = |symbol: &UserExternalName| {
         let function = merged.plan.function(symbol).map(|at| &merged.emit[at.index()]);
         let data = merged.plan.data(symbol).map(|at| &merged.data[at.index()]);
         matches!(function, Some(Emit::Nothing)) || matches!(data, Some(None))
@@ -325,7 +326,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
     for func in bodies(merged) {
         for symbol in references(func) {
             ensure!(
-                !is_gone(symbol),
+                !is_eliminated(symbol),
                 "after merging, {} refers to {}, which is gone",
                 merged.names.restore(func).name,
                 merged.names.display(symbol),
@@ -336,7 +337,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         let pointers = data.object.relocations.iter().map(|reloc| &reloc.target);
         for target in pointers.chain(&data.alias) {
             ensure!(
-                !is_gone(target),
+                !is_eliminated(target),
                 "after merging, {} points to {}, which is gone",
                 merged.names.display(&data.symbol),
                 merged.names.display(target),
@@ -414,7 +415,7 @@ fn check_order(
             let to = symbol_in(plan, entry.disposition().representative());
             let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
-            let to = format!("{to} with {}", told::text(entry.arguments(), names));
+            let to = format!("{to} with {}", extra::text(entry.arguments(), names));
             format!("{}{to}: {}, class {class}", entry.disposition().name(), entry.reason())
         };
         let here = outcome(&merged.plan, &merged.names, entry);

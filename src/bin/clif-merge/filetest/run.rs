@@ -18,7 +18,7 @@ use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Argument, Disposition, FunctionIndex, Options, call_thunk, cranelift_codegen,
+    Disposition, ExtraArgument, FunctionIndex, Options, call_thunk, cranelift_codegen,
 };
 use cranelift_reader::{RunCommand, parse_run_command};
 use std::collections::HashSet;
@@ -136,8 +136,8 @@ pub fn run(
 /// The function that a caller of `function` reaches after merging.
 fn target(merged: &Merged, function: usize) -> UserExternalName {
     let function = FunctionIndex::new(function);
-    let told = !merged.plan.entry(function).arguments().is_empty();
-    let target = if told { function } else { merged.plan.call_target(function) };
+    let extra = !merged.plan.entry(function).arguments().is_empty();
+    let target = if extra { function } else { merged.plan.call_target(function) };
     merged.plan.entry(target).symbol().clone()
 }
 
@@ -202,7 +202,7 @@ fn compile(
 fn thunk(
     symbol: &UserExternalName,
     signature: &Signature,
-    arguments: &[Argument],
+    arguments: &[ExtraArgument],
     to: &UserExternalName,
     options: &Options<'_>,
 ) -> Code {

@@ -1,0 +1,72 @@
+//! What bodies of several functions are told, as text, and read off a function that only calls.
+
+use crate::unit::Names;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, InstructionData, Opcode, Value,
+};
+use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
+
+/// For a person: types and numbers, names, and bytes behind them. Empty if nothing is told.
+pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
+    let one = |argument: &ExtraArgument| match argument {
+        ExtraArgument::Constant { ty, bits } => {
+            // As the text has them: signed.
+            let unused = 64 - ty.bits();
+            format!("{ty} {}", (bits << unused) as i64 >> unused)
+        }
+        ExtraArgument::Function { symbol, .. }
+        | ExtraArgument::Address { symbol, offset: 0, .. } => names.display(symbol),
+        ExtraArgument::Address { symbol, offset, .. } => {
+            format!("{}{offset:+}", names.display(symbol))
+        }
+    };
+    arguments.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What a function that calls another one passes behind its own parameters, as far as it is known: all
+/// there is to know of one that only calls.
+pub fn extra(func: &Function) -> Vec<ExtraArgument> {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let mut calls = insts
+        .filter(|&inst| matches!(func.dfg.insts[inst].opcode(), Opcode::Call | Opcode::ReturnCall));
+    let passed = calls.next().map_or(&[][..], |call| func.dfg.inst_args(call));
+    let extra = passed.get(func.signature.params.len()..).unwrap_or(&[]);
+    extra.iter().map_while(|&value| argument(func, value)).collect()
+}
+
+/// A constant or an address that a function computes.
+fn argument(func: &Function, value: Value) -> Option<ExtraArgument> {
+    let ty = func.dfg.value_type(value);
+    let user = |name: &ExternalName| match name {
+        ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
+        _ => None,
+    };
+    match func.dfg.insts[func.dfg.value_def(value).inst()?] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+            Some(ExtraArgument::Constant { ty, bits: imm.bits() as u64 })
+        }
+        InstructionData::FuncAddr { opcode: _, func_ref } => {
+            let callee = &func.dfg.ext_funcs[func_ref];
+            Some(ExtraArgument::Function {
+                ty,
+                symbol: user(&callee.name)?,
+                signature: func.dfg.signatures[callee.signature].clone().into(),
+                colocated: callee.colocated,
+            })
+        }
+        InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
+            match &func.global_values[global_value] {
+                GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
+                    Some(ExtraArgument::Address {
+                        ty,
+                        symbol: user(name)?,
+                        offset: offset.bits(),
+                        colocated: *colocated,
+                    })
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}

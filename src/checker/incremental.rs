@@ -1,0 +1,418 @@
+//! Claims on functions and data objects of earlier units, whose code is gone.
+//!
+//! Of each function that is emitted or eliminated the checker keeps, by means of its own, what proves a claim on
+//! it again: its [`Trace`], what the code promises that its calls reach, where its address is, and, if its code is
+//! elsewhere, whose that is and what is passed to it. A later function is proved equal to it by its own trace;
+//! that their references may replace each other are claims of the same kind, followed like all others. Nothing of
+//! an earlier unit is taken on trust: what is not known here is not merged into.
+//!
+//! That the emitted code does what the function meant was proved when it was emitted, and holds as long as that
+//! code exists: claims on it are claims on what the function meant.
+
+use super::refutation::{Mismatch, Refutation};
+use super::terms::ExtraTerm;
+use super::trace::{Fact, Feed, Trace, facts_allow};
+use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
+use super::{Symbols, Use};
+use crate::canonicalize::canonicalized;
+use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
+use crate::options::{Addresses, Attributes, Linkage};
+use crate::plan::{Disposition, Plan};
+use crate::unit::FunctionIndex;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::Hash;
+use cranelift_codegen::ir::{Signature, UserExternalName};
+use cranelift_entity::EntityRef;
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxBuildHasher;
+
+type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
+
+/// What must be known of a function or data object in order to refer to one in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Face {
+    is_data: bool,
+    /// Whether references to it stay by its symbol.
+    by_symbol: bool,
+    /// Whether an address of something else will do in place of its own.
+    insignificant: bool,
+    /// In bytes: what its address must be aligned to, and what the place is that has it.
+    needs: u64,
+    alignment: u64,
+    /// Whether its symbol leads to code or contents.
+    pub(super) is_there: bool,
+}
+
+impl Face {
+    /// That of something that has a symbol, of the unit or of an earlier one.
+    pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<Face> {
+        if let Some(function) = here(plan, symbol) {
+            return Some(Face::of_function(plan, function));
+        }
+        if let Some(data) = data_here(plan, symbol) {
+            return Some(Face::of_data(plan, data));
+        }
+        let function = memory.functions.get(symbol).map(|known| known.face);
+        function.or_else(|| memory.data.get(symbol).map(|known| known.face))
+    }
+
+    fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
+        let entry = plan.entry(function);
+        let Attributes { linkage, no_merge, addresses, alignment, .. } = entry.attributes;
+        let place = match entry.disposition() {
+            Disposition::Redirect { to } | Disposition::Alias { to } => plan.entry(to),
+            Disposition::Keep | Disposition::Thunk { to: _ } => entry,
+        };
+        Face {
+            is_data: false,
+            by_symbol: linkage == Linkage::Preemptible || no_merge,
+            insignificant: addresses == Addresses::Insignificant,
+            needs: alignment.into(),
+            alignment: place.alignment().into(),
+            is_there: !matches!(entry.disposition(), Disposition::Redirect { to: _ }),
+        }
+    }
+
+    fn of_data(plan: &Plan, data: DataIndex) -> Face {
+        let entry = plan.data_entry(data);
+        let DataAttributes { linkage, addresses, writable, tls, alignment, .. } = entry.attributes;
+        let place = match entry.disposition() {
+            Disposition::Redirect { to } | Disposition::Alias { to } => plan.data_entry(to),
+            Disposition::Keep | Disposition::Thunk { to: _ } => entry,
+        };
+        let comparable = addresses == Addresses::Insignificant && !writable && !tls;
+        Face {
+            is_data: true,
+            by_symbol: linkage == Linkage::Preemptible || !comparable,
+            insignificant: comparable,
+            needs: alignment,
+            alignment: place.alignment(),
+            is_there: !matches!(entry.disposition(), Disposition::Redirect { to: _ }),
+        }
+    }
+
+    /// Whether a reference to this one may stand where there was one to another, if they do the same.
+    pub fn may_replace(self, usage: Use, original: Face) -> bool {
+        let address = original.insignificant && self.alignment >= original.needs;
+        let allowed = match usage {
+            Use::Call => !self.is_data,
+            Use::PatchableCall => false,
+            Use::Address => address,
+            Use::Inside => address && self.is_data,
+        };
+        self.is_data == original.is_data && allowed && !self.by_symbol && !original.by_symbol
+    }
+}
+
+/// A function of the unit.
+fn here(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
+    plan.function(symbol).filter(|function| function.index() < plan.added())
+}
+
+/// A data object of the unit.
+fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
+    plan.data(symbol).filter(|data| data.index() < plan.numbering.data)
+}
+
+/// Where the calls of an eliminated function go, and what they pass: to code, which can be a thunk itself.
+fn target(plan: &Plan, function: FunctionIndex) -> (&UserExternalName, Vec<ExtraTerm>) {
+    let to = plan.entry(function).disposition().representative().unwrap_or(function);
+    let arguments = plan.thunk_arguments(function);
+    (plan.entry(to).symbol(), arguments.iter().map(ExtraTerm::from).collect())
+}
+
+/// What is kept of a function or data object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    digest: [u8; 32],
+    references: Box<[(Use, UserExternalName)]>,
+    /// What the function promised: what its callers rely on.
+    own: Arc<[Fact]>,
+    /// What the code promises that its calls reach.
+    pub(super) reached: Arc<[Fact]>,
+    pub(super) face: Face,
+}
+
+/// Where the calls of an eliminated function go.
+#[derive(Clone, Debug)]
+pub(super) struct EliminatedFunction {
+    pub(super) to: UserExternalName,
+    pub(super) extra: Vec<ExtraTerm>,
+    pub(super) signature: Arc<Signature>,
+}
+
+/// What the checker keeps of earlier units.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(super) functions: BySymbol<Arc<Known>>,
+    pub(super) data: BySymbol<Arc<Known>>,
+    pub(super) eliminated: BySymbol<EliminatedFunction>,
+    /// What objects were redirected to.
+    pub(super) eliminated_data: BySymbol<UserExternalName>,
+    /// Most functions share their promises with others, and equal ones that refer to the same all that is known.
+    facts: HashSet<Arc<[Fact]>, FxBuildHasher>,
+    last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
+}
+
+/// What a proved unit adds to a [`Memory`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Learned {
+    functions: Vec<(UserExternalName, Arc<Known>)>,
+    data: Vec<(UserExternalName, Arc<Known>)>,
+    eliminated: Vec<(UserExternalName, EliminatedFunction)>,
+    eliminated_data: Vec<(UserExternalName, UserExternalName)>,
+    late_thunks: Vec<UserExternalName>,
+}
+
+impl Memory {
+    /// Bytes of memory, as far as they grow with what is kept; `MergingModule`'s tests have figures.
+    pub fn size(&self) -> usize {
+        let Memory { functions, data, eliminated, eliminated_data, facts, last } = self;
+        let parts = |known: &Arc<Known>| {
+            let owners = Arc::strong_count(known).max(1);
+            (size_of::<Known>() + size_of_val(&*known.references)) / owners
+        };
+        let extra = eliminated.values().map(|eliminated| size_of_val(&*eliminated.extra));
+        let promised = facts.iter().map(|facts| size_of_val(&**facts));
+        functions.allocation_size()
+            + data.allocation_size()
+            + eliminated.allocation_size()
+            + eliminated_data.allocation_size()
+            + facts.allocation_size()
+            + last.allocation_size()
+            + functions.values().chain(data.values()).map(parts).sum::<usize>()
+            + extra.chain(promised).sum::<usize>()
+    }
+
+    pub fn extend(&mut self, learned: &Learned) {
+        let Learned { functions, data, eliminated, eliminated_data, late_thunks } = learned;
+        for (symbol, function) in functions {
+            let function = match self.last.get(&function.digest) {
+                Some(known) if known == function => known.clone(),
+                _ => {
+                    let own = self.shared(&function.own);
+                    let reached = self.shared(&function.reached);
+                    let function = Arc::new(Known { own, reached, ..(**function).clone() });
+                    self.last.insert(function.digest, function.clone());
+                    function
+                }
+            };
+            self.functions.insert(symbol.clone(), function);
+        }
+        self.data.extend(data.iter().cloned());
+        self.eliminated.extend(eliminated.iter().cloned());
+        self.eliminated_data.extend(eliminated_data.iter().cloned());
+        for symbol in late_thunks {
+            if let Some(function) = self.functions.get_mut(symbol) {
+                Arc::make_mut(function).face.is_there = true;
+            }
+        }
+    }
+
+    fn shared(&mut self, facts: &Arc<[Fact]>) -> Arc<[Fact]> {
+        match self.facts.get(facts) {
+            Some(known) => known.clone(),
+            None => {
+                self.facts.insert(facts.clone());
+                facts.clone()
+            }
+        }
+    }
+}
+
+/// What a later unit may ask about this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remember {
+    /// There is none.
+    Nothing,
+    /// Where what was eliminated went.
+    Eliminated,
+    /// All.
+    All,
+}
+
+impl Prover<'_> {
+    /// What is known of a function or data object, of the unit or of an earlier one.
+    fn known(&mut self, symbol: &UserExternalName) -> Result<Arc<Known>, Mismatch> {
+        if let Some(function) = here(self.plan, symbol) {
+            return self.known_function(function);
+        }
+        if let Some(data) = data_here(self.plan, symbol) {
+            return Ok(Arc::new(self.known_data(data)));
+        }
+        let Memory { functions, data, .. } = self.memory;
+        functions.get(symbol).or_else(|| data.get(symbol)).cloned().ok_or(Mismatch::NotRemembered)
+    }
+
+    fn known_function(&mut self, function: FunctionIndex) -> Result<Arc<Known>, Mismatch> {
+        if let Some(known) = self.traces.get(&function) {
+            return known.clone();
+        }
+        let key = self.plan.entry(function).attributes.key;
+        let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
+        let known = Trace::of(&body, key, self.options).map(|trace| {
+            let Trace { digest, references, facts } = trace;
+            let own: Arc<[Fact]> = facts.into();
+            let reached = self.reached.get(&function).cloned().unwrap_or_else(|| own.clone());
+            let face = Face::of_function(self.plan, function);
+            Arc::new(Known { digest, references: references.into(), own, reached, face })
+        });
+        self.traces.insert(function, known.clone());
+        known
+    }
+
+    fn known_data(&mut self, data: DataIndex) -> Known {
+        let DataAttributes { key, writable, tls, .. } = self.plan.data_entry(data).attributes;
+        let DataObject { contents, relocations, section } = self.bodies.data(data);
+        let mut hasher = blake3::Hasher::new();
+        let mut feed = Feed(&mut hasher);
+        (key, writable, tls, contents, section, relocations.len()).hash(&mut feed);
+        let mut references = Vec::new();
+        for pointer in sorted(relocations) {
+            let DataReloc { offset, target, addend } = pointer;
+            (offset, addend).hash(&mut feed);
+            let usage = if *addend == 0 { Use::Address } else { Use::Inside };
+            references.push((usage, target.clone()));
+        }
+        Known {
+            digest: *hasher.finalize().as_bytes(),
+            references: references.into(),
+            own: Arc::default(),
+            reached: Arc::default(),
+            face: Face::of_data(self.plan, data),
+        }
+    }
+
+    /// Proves that what references to `kept` reach may stand in place of `original`, of which one at least is of
+    /// an earlier unit.
+    pub(super) fn incremental(
+        &mut self,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> Result<(), Refutation> {
+        let wrong = |mismatch| refuted(kept.clone(), original.clone(), mismatch);
+        let a = self.known(kept).map_err(wrong)?;
+        let b = self.known(original).map_err(wrong)?;
+        if a.digest != b.digest {
+            return Err(wrong(Mismatch::Remembered));
+        }
+        if !facts_allow(&a.reached, &b.own) {
+            return Err(wrong(Mismatch::Fact));
+        }
+        let (a, b) = (&*a.references, &*b.references);
+        let replace = |((usage, a), (other, b)): (&(Use, UserExternalName), &(Use, _))| {
+            usage == other && self.reference_across_units(*usage, a, b)
+        };
+        match a.len() == b.len() && a.iter().zip(b).all(replace) {
+            true => Ok(()),
+            false => Err(wrong(Mismatch::Reference)),
+        }
+    }
+
+    /// Whether what the kept code meant to refer to may stand wherever the original referred to what it meant: a
+    /// further claim.
+    fn reference_across_units(
+        &mut self,
+        usage: Use,
+        kept: &UserExternalName,
+        original: &UserExternalName,
+    ) -> bool {
+        let plan = self.plan;
+        let here = |symbol| here(plan, symbol).is_some() || data_here(plan, symbol).is_some();
+        if here(kept) && is_eliminated(plan, kept) {
+            // It came later than code that refers to it by its symbol.
+            return false;
+        }
+        if here(kept) && (kept == original || here(original)) {
+            return self.in_unit().may_replace(usage, kept, original);
+        }
+        kept == original || self.in_unit().incremental(usage, kept, original)
+    }
+
+    /// Proves that what the plan says of a function that an earlier unit eliminated is what became of it.
+    pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
+        let (to, extra) = target(self.plan, function);
+        let symbol = self.plan.entry(function).symbol();
+        // What its calls reach is what was proved of it then.
+        let is_so = self.memory.eliminated.get(symbol).is_some_and(|eliminated| {
+            let signature = self.plan.eliminated.signature(function);
+            eliminated.to == *to
+                && eliminated.extra == extra
+                && signature == Some(&eliminated.signature)
+        });
+        match is_so {
+            true => Ok(()),
+            false => Err(refuted(to.clone(), symbol.clone(), Mismatch::NotRemembered)),
+        }
+    }
+
+    /// The same of a data object.
+    pub(super) fn eliminated_data(&self, data: DataIndex) -> Result<(), Refutation> {
+        let entry = self.plan.data_entry(data);
+        let to = entry.disposition().representative().unwrap_or(data);
+        let to = self.plan.data_entry(to).symbol();
+        match self.memory.eliminated_data.get(entry.symbol()) == Some(to) {
+            true => Ok(()),
+            false => Err(refuted(to.clone(), entry.symbol().clone(), Mismatch::NotRemembered)),
+        }
+    }
+
+    /// What later units may ask about this one, which was proved.
+    pub(super) fn learned(&mut self, remember: Remember) -> Learned {
+        let mut learned = Learned::default();
+        let plan: &Plan = self.plan;
+        if remember == Remember::Nothing {
+            return learned;
+        }
+        for (function, entry) in plan.entries().take(plan.added()) {
+            if let Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } =
+                entry.disposition()
+            {
+                let (to, extra) = target(plan, function);
+                let to = to.clone();
+                let signature = Arc::new(self.bodies.body(function).signature.clone());
+                learned
+                    .eliminated
+                    .push((entry.symbol().clone(), EliminatedFunction { to, extra, signature }));
+            }
+        }
+        for (_, entry) in plan.data_entries().take(plan.numbering.data) {
+            if let Disposition::Redirect { to } = entry.disposition() {
+                let to = plan.data_entry(to).symbol().clone();
+                learned.eliminated_data.push((entry.symbol().clone(), to));
+            }
+        }
+        let late = plan.late_thunks().iter();
+        learned.late_thunks = late.map(|late| plan.entry(late.function).symbol().clone()).collect();
+        if remember == Remember::Eliminated {
+            return learned;
+        }
+        for (function, entry) in plan.entries().take(plan.added()) {
+            // What the verifier refuses equals nothing.
+            if let Ok(known) = self.known_function(function) {
+                learned.functions.push((entry.symbol().clone(), known));
+            }
+        }
+        for shared in plan.private_copies() {
+            // A function of its own, which does what the one does whose body it took.
+            if let Ok(known) = self.known_function(shared.body_of) {
+                let face = Face::of_function(plan, shared.function);
+                let symbol = plan.entry(shared.function).symbol().clone();
+                learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
+            }
+        }
+        for (data, entry) in plan.data_entries().take(plan.numbering.data) {
+            let known = Arc::new(self.known_data(data));
+            learned.data.push((entry.symbol().clone(), known));
+        }
+        learned
+    }
+
+    /// The symbols of the unit, for claims on references.
+    pub(super) fn in_unit(&mut self) -> InUnit<'_> {
+        let Prover { plan, signatures, emitted, memory, pending, .. } = self;
+        InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending }
+    }
+}

@@ -1,0 +1,384 @@
+//! Functions and data objects that earlier units eliminated: where references to them go.
+//!
+//! An eliminated function has no code under its symbol. A later unit that calls it must call what took its
+//! place, with the extra arguments of its parameterised body; and one that takes its address, where that
+//! matters, must give it code of its own after all: a *late thunk*. What is kept here is enough for both.
+//!
+//! It decides nothing: `decide` and the end of the plan do.
+
+use crate::apply::user_symbol;
+use crate::data::DataIndex;
+use crate::extra_argument::ExtraArgument;
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::fault_injection::{self, Fault};
+use crate::options::{Addresses, Attributes};
+use crate::plan::{DataEntry, Disposition, Entry, LateThunk, Plan};
+use crate::remarks::Reason;
+use crate::summary::address_uses;
+use crate::unit::{Bodies, FunctionIndex, Item};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, GlobalValueData, Signature, UserExternalName};
+use cranelift_entity::EntityRef;
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxBuildHasher;
+
+/// A function whose body was eliminated, and that has no code under its symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EliminatedFunction {
+    /// Where its calls go.
+    pub to: UserExternalName,
+    /// What they pass behind their own arguments.
+    pub arguments: Arc<[ExtraArgument]>,
+    pub signature: Arc<Signature>,
+    pub attributes: Attributes,
+    /// Whether its symbol is at the place of `to`; otherwise there is none.
+    pub alias: bool,
+}
+
+/// A data object without contents of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct EliminatedData {
+    pub to: UserExternalName,
+    pub entry: DataEntry,
+}
+
+type ByKey<T> = HashMap<UserExternalName, T, FxBuildHasher>;
+
+/// What earlier units eliminated, by symbol.
+#[derive(Debug, Default)]
+pub(crate) struct Eliminated {
+    functions: ByKey<Arc<EliminatedFunction>>,
+    data: ByKey<EliminatedData>,
+    /// Those that later units gave thunks.
+    late_thunks: HashSet<UserExternalName, FxBuildHasher>,
+    /// The last function that went to each place: most of them are said the same of.
+    last: ByKey<Arc<EliminatedFunction>>,
+    /// Functions share most of their signatures.
+    signatures: HashSet<Arc<Signature>, FxBuildHasher>,
+}
+
+/// What a unit adds to [`Eliminated`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewlyEliminated {
+    functions: Vec<(UserExternalName, Arc<EliminatedFunction>)>,
+    data: Vec<(UserExternalName, EliminatedData)>,
+    /// Functions that earlier units eliminated and this one gives thunks.
+    late_thunks: Vec<UserExternalName>,
+}
+
+impl Eliminated {
+    pub fn function(&self, symbol: &UserExternalName) -> Option<&EliminatedFunction> {
+        self.functions.get(symbol).map(|function| &**function)
+    }
+
+    pub fn data(&self, symbol: &UserExternalName) -> Option<&EliminatedData> {
+        self.data.get(symbol)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.data.is_empty()
+    }
+
+    pub fn contains(&self, symbol: &UserExternalName) -> bool {
+        self.functions.contains_key(symbol) || self.data.contains_key(symbol)
+    }
+
+    /// Bytes of memory, as far as they grow with what is eliminated.
+    pub fn size(&self) -> usize {
+        let Eliminated { functions, data, late_thunks, last, signatures } = self;
+        let parts = |function: &Arc<EliminatedFunction>| {
+            let owners = Arc::strong_count(function).max(1);
+            (size_of::<EliminatedFunction>() + size_of_val(&*function.arguments)) / owners
+        };
+        functions.allocation_size()
+            + functions.values().map(parts).sum::<usize>()
+            + data.allocation_size()
+            + late_thunks.allocation_size()
+            + last.allocation_size()
+            + signatures.allocation_size()
+            + signatures.len() * size_of::<Signature>()
+    }
+
+    pub fn extend(&mut self, new: &NewlyEliminated) {
+        let NewlyEliminated { functions, data, late_thunks } = new;
+        for (symbol, function) in functions {
+            let function = match self.last.get(&function.to) {
+                Some(known) if known == function => known.clone(),
+                _ => {
+                    let signature = self.signature(&function.signature);
+                    let function =
+                        Arc::new(EliminatedFunction { signature, ..(**function).clone() });
+                    self.last.insert(function.to.clone(), function.clone());
+                    function
+                }
+            };
+            self.functions.insert(symbol.clone(), function);
+        }
+        for (symbol, object) in data {
+            self.data.insert(symbol.clone(), object.clone());
+        }
+        self.late_thunks.extend(late_thunks.iter().cloned());
+    }
+
+    fn signature(&mut self, signature: &Arc<Signature>) -> Arc<Signature> {
+        match self.signatures.get(signature) {
+            Some(known) => known.clone(),
+            None => {
+                self.signatures.insert(signature.clone());
+                signature.clone()
+            }
+        }
+    }
+}
+
+impl NewlyEliminated {
+    /// What a plan eliminates, and the thunks that it gives to what others eliminated.
+    pub fn of(plan: &Plan, bodies: &mut dyn Bodies) -> NewlyEliminated {
+        let mut new = NewlyEliminated::default();
+        for (function, entry) in plan.entries().take(plan.added()) {
+            let alias = match entry.disposition() {
+                Disposition::Redirect { to: _ } => false,
+                Disposition::Alias { to: _ } => true,
+                Disposition::Keep | Disposition::Thunk { to: _ } => continue,
+            };
+            let Entry { symbol, attributes, .. } = entry;
+            let to = entry.disposition().representative().expect("it was eliminated");
+            new.functions.push((
+                symbol.clone(),
+                Arc::new(EliminatedFunction {
+                    to: plan.entry(to).symbol().clone(),
+                    arguments: plan.thunk_arguments(function).into(),
+                    signature: Arc::new(bodies.body(function).signature.clone()),
+                    attributes: *attributes,
+                    alias,
+                }),
+            ));
+        }
+        for (_, entry) in plan.data_entries().take(plan.numbering.data) {
+            if let Disposition::Redirect { to } = entry.disposition() {
+                let to = plan.data_entry(to).symbol().clone();
+                let entry = DataEntry { class: 0, ..entry.clone() };
+                new.data.push((entry.symbol().clone(), EliminatedData { to, entry }));
+            }
+        }
+        let late = plan.late_thunks().iter();
+        new.late_thunks = late.map(|late| plan.entry(late.function).symbol().clone()).collect();
+        new
+    }
+}
+
+/// How a unit refers to a function that an earlier one eliminated, beside calls of it as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    /// Its address is taken.
+    pub address: bool,
+    /// It is referred to by a signature that it does not have: nobody knows behind which arguments such a call
+    /// would have to pass the extra ones.
+    pub mismatched: bool,
+    /// A call of it can be patched, so it stays one of its symbol.
+    pub patchable: bool,
+}
+
+impl Needs {
+    fn own_code(self, function: &EliminatedFunction) -> bool {
+        let Needs { address, mismatched, patchable } = self;
+        let extra = !function.arguments.is_empty();
+        let significant = function.attributes.addresses == Addresses::Significant;
+        address && (significant || extra) || mismatched && extra || patchable && !function.alias
+    }
+}
+
+/// What a unit refers to that earlier units eliminated, in the order of the symbols.
+#[derive(Debug, Default)]
+pub(crate) struct ReferredTo(BTreeMap<(u32, u32), Needs>);
+
+impl ReferredTo {
+    /// The unit refers to `symbol`.
+    pub fn add(&mut self, symbol: &UserExternalName, needs: Needs) {
+        let ReferredTo(symbols) = self;
+        let known = symbols.entry((symbol.namespace, symbol.index)).or_default();
+        let Needs { address, mismatched, patchable } = needs;
+        known.address |= address;
+        known.mismatched |= mismatched;
+        known.patchable |= patchable;
+    }
+
+    /// A function of the unit refers to others. Linear in its imports; in its size, where it names
+    /// something that was eliminated.
+    pub fn add_function(&mut self, eliminated: &Eliminated, func: &Function) {
+        let mut names = func.params.user_named_funcs().values();
+        if eliminated.is_empty() || !names.any(|symbol| eliminated.contains(symbol)) {
+            return;
+        }
+        let symbol = |name| user_symbol(func, name).filter(|symbol| eliminated.contains(symbol));
+        for callee in func.dfg.ext_funcs.values() {
+            if let Some(symbol) = symbol(&callee.name) {
+                let own = eliminated.function(symbol).map(|function| &*function.signature);
+                let called = func.dfg.signatures.get(callee.signature);
+                let mismatched = called != own;
+                #[cfg(feature = "fuzzing")]
+                let mismatched = fault_injection::is_mismatched(mismatched, called, own);
+                let patchable = callee.patchable;
+                self.add(symbol, Needs { mismatched, patchable, ..Needs::default() });
+            }
+        }
+        let taken = Needs { address: true, ..Needs::default() };
+        for func_ref in address_uses(func) {
+            let callee = func.dfg.ext_funcs.get(func_ref);
+            if let Some(symbol) = callee.and_then(|callee| symbol(&callee.name)) {
+                self.add(symbol, taken);
+            }
+        }
+        #[cfg(feature = "fuzzing")]
+        if fault_injection::is(Fault::SymbolValueForgotten) {
+            return;
+        }
+        for gv in func.global_values.values() {
+            if let GlobalValueData::Symbol { name, .. } = gv
+                && let Some(symbol) = symbol(name)
+            {
+                self.add(symbol, taken);
+            }
+        }
+    }
+
+    /// Something that is no function of the unit refers to the address of `symbol`.
+    pub fn add_address(&mut self, eliminated: &Eliminated, symbol: &UserExternalName) {
+        if eliminated.contains(symbol) {
+            self.add(symbol, Needs { address: true, ..Needs::default() });
+        }
+    }
+}
+
+impl Plan {
+    /// Adds entries for what earlier units eliminated and this one refers to: calls of it are sent where it
+    /// went, and it gets a late thunk if calls are not all.
+    pub(crate) fn add_eliminated(&mut self, eliminated: &Eliminated, referred_to: &ReferredTo) {
+        let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
+        let added = self.entries.iter().skip(self.added());
+        let mut functions: BTreeMap<(u32, u32), FunctionIndex> =
+            added.map(|(function, entry)| (key(&entry.symbol), function)).collect();
+        let added = self.data.iter().skip(self.numbering.data);
+        let mut data: BTreeMap<(u32, u32), DataIndex> =
+            added.map(|(data, entry)| (key(&entry.symbol), data)).collect();
+        let mut class = self.classes();
+        let mut next_class = || {
+            class += 1;
+            class - 1
+        };
+        let ReferredTo(symbols) = referred_to;
+        for (&(namespace, index), needs) in symbols {
+            let symbol = UserExternalName::new(namespace, index);
+            if let Some(function) = eliminated.function(&symbol) {
+                let to = *functions.entry(key(&function.to)).or_insert_with(|| {
+                    self.entries.push(Entry {
+                        symbol: function.to.clone(),
+                        attributes: Attributes::default(),
+                        disposition: Disposition::Keep,
+                        reason: Reason::Representative,
+                        class: next_class(),
+                        alignment: 1,
+                        weakened: None,
+                        arguments: Arc::default(),
+                        promised: None,
+                        has_equals: false,
+                    })
+                });
+                // It was aligned for all whose place it took.
+                let place = &mut self.entries[to].alignment;
+                *place = function.attributes.alignment.max(*place);
+                let has_thunk = eliminated.late_thunks.contains(&symbol);
+                let late = !has_thunk && needs.own_code(function);
+                #[cfg(feature = "fuzzing")]
+                let late = late && !fault_injection::is(Fault::LateThunkForgotten);
+                let (disposition, reason) = match function.alias {
+                    _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
+                    true => (Disposition::Alias { to }, Reason::AddressInsignificant),
+                    false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
+                };
+                let arguments = function.arguments.clone();
+                #[cfg(feature = "fuzzing")]
+                let arguments = fault_injection::by_later_units(arguments);
+                let at = self.entries.push(Entry {
+                    symbol: symbol.clone(),
+                    attributes: function.attributes,
+                    disposition,
+                    reason,
+                    class: next_class(),
+                    alignment: function.attributes.alignment,
+                    weakened: None,
+                    arguments,
+                    promised: None,
+                    has_equals: false,
+                });
+                self.by_symbol.insert(symbol, Item::Function(at));
+                if late {
+                    let signature = function.signature.clone();
+                    self.late_thunks.push(LateThunk { function: at, signature });
+                }
+                self.eliminated.functions.push((at, function.signature.clone()));
+            } else if let Some(object) = eliminated.data(&symbol) {
+                let to = *data.entry(key(&object.to)).or_insert_with(|| {
+                    self.data.push(DataEntry {
+                        symbol: object.to.clone(),
+                        disposition: Disposition::Keep,
+                        reason: Reason::Representative,
+                        class: next_class(),
+                        ..object.entry.clone()
+                    })
+                });
+                let place = &mut self.data[to].alignment;
+                *place = object.entry.attributes.alignment.max(*place);
+                let at = self.data.push(DataEntry {
+                    disposition: Disposition::Redirect { to },
+                    class: next_class(),
+                    ..object.entry.clone()
+                });
+                self.by_symbol.insert(symbol, Item::Data(at));
+                self.eliminated.data.push(at);
+            }
+        }
+    }
+
+    /// Gives late thunks to what extra arguments of this plan name and has no code.
+    pub(crate) fn add_late_thunks(&mut self) {
+        #[cfg(feature = "fuzzing")]
+        if fault_injection::is(Fault::EliminatedAddressPassed) {
+            return;
+        }
+        let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);
+        let named: Vec<FunctionIndex> = arguments
+            .filter_map(|argument| self.function(self.address_symbol(argument.symbol()?)))
+            .collect();
+        for function in named {
+            let entry = &mut self.entries[function];
+            let (Disposition::Redirect { to }, Some(signature)) =
+                (entry.disposition, self.eliminated.signature(function))
+            else {
+                continue;
+            };
+            (entry.disposition, entry.reason) = (Disposition::Thunk { to }, Reason::AddressTaken);
+            self.late_thunks.push(LateThunk { function, signature: signature.clone() });
+        }
+        self.late_thunks.sort_unstable_by_key(|late| late.function.index());
+    }
+}
+
+/// The entries that a plan has for what earlier units eliminated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EliminatedEntries {
+    /// Ascending.
+    pub functions: Vec<(FunctionIndex, Arc<Signature>)>,
+    /// Ascending.
+    pub data: Vec<DataIndex>,
+}
+
+impl EliminatedEntries {
+    pub fn signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
+        let at =
+            self.functions.binary_search_by_key(&function.index(), |(at, _)| at.index()).ok()?;
+        Some(&self.functions[at].1)
+    }
+}

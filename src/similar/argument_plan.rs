@@ -1,0 +1,262 @@
+//! What a body for some functions is told: the ways there are.
+//!
+//! What is no callee is passed as it is. Of callees, either the address is passed, or a number by which the
+//! body chooses among direct calls. That takes more code in the body and less at each of its callers, and
+//! callees that differ in the same functions share one number: which may be a constant that is passed
+//! anyway. This module says which ways are worth compiling, and what each means for a body and for those who
+//! tell it; it does *not* decide between them.
+
+use super::body;
+use super::dispatch::Case;
+use super::table::{Parameter, Table};
+use super::value::Value;
+use crate::extra_argument::ExtraArgument;
+use crate::options::Callees;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Inst, types};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// The most callees that one call chooses from. The choice is a chain of comparisons.
+const MAX_DISPATCH_CASES: usize = 8;
+
+/// What one more case of a call takes in the body, in bytes, roughly: a comparison, a branch, a call and a
+/// jump.
+pub(super) const CASE: i64 = 20;
+
+/// What it takes to pass an address instead of a number, in bytes, roughly.
+const ADDRESS: i64 = 7;
+const NUMBER: i64 = 5;
+
+/// How a body learns in what its functions differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ArgumentPlan {
+    /// What is passed as it is.
+    pub passed: Vec<Parameter>,
+    /// What is chosen.
+    pub choices: Vec<Choice>,
+}
+
+/// Callees of which the body calls one or another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Callees, of which every function has as many different ones, and the same as the others.
+    pub callees: Vec<Parameter>,
+    /// The case of each function, from 0, in the order of the first of each.
+    pub cases: Vec<u32>,
+    /// The column of what is passed as it is and tells the cases apart; else the case is passed.
+    pub by: Option<usize>,
+}
+
+/// What must be known of functions in order to tell the ways.
+pub(super) struct CalleeStrategies<'a> {
+    pub table: &'a Table,
+    pub rows: &'a [u32],
+    /// The columns of direct calls that must stay direct.
+    pub direct: &'a [usize],
+    pub callees: Callees,
+    /// How many calls, or thunks, tell the body.
+    pub call_sites: i64,
+}
+
+impl CalleeStrategies<'_> {
+    fn is_callee(&self, parameter: &Parameter) -> bool {
+        let cell = self.table.at(self.rows[0], parameter.columns[0]);
+        matches!(self.table.value(cell), Some(Value::Callee { .. }))
+    }
+
+    /// The number of the value that each function has, in the order of the first of each.
+    fn partition(&self, parameter: &Parameter) -> Vec<u32> {
+        let mut number: HashMap<u32, u32, FxBuildHasher> = HashMap::default();
+        let cells = self.rows.iter().map(|&row| self.table.at(row, parameter.columns[0]));
+        cells
+            .map(|cell| {
+                let next = number.len() as u32;
+                *number.entry(cell).or_insert(next)
+            })
+            .collect()
+    }
+
+    /// The ways to tell a body in what these functions differ, one or two. None if there is no way.
+    /// Linear in the number of functions and parameters.
+    pub fn all(&self, parameters: Vec<Parameter>) -> Vec<ArgumentPlan> {
+        let (callees, passed): (Vec<_>, Vec<_>) =
+            parameters.into_iter().partition(|parameter| self.is_callee(parameter));
+        if callees.is_empty() {
+            return alloc::vec![ArgumentPlan { passed, choices: Vec::new() }];
+        }
+        if self.callees == Callees::None {
+            return Vec::new();
+        }
+        let mut groups: Vec<(Vec<u32>, Vec<Parameter>)> = Vec::new();
+        for callee in callees {
+            let cases = self.partition(&callee);
+            match groups.iter_mut().find(|(known, _)| *known == cases) {
+                Some((_, callees)) => callees.push(callee),
+                None => groups.push((cases, alloc::vec![callee])),
+            }
+        }
+        // A constant of one argument that has another value in each case, and the same in all of it.
+        let passes = |parameter: &Parameter| {
+            let cell = self.table.at(self.rows[0], parameter.columns[0]);
+            let constant = matches!(
+                self.table.value(cell),
+                Some(Value::Constant { ty, .. }) if ty.is_int() && ty.bits() <= 64
+            );
+            constant.then(|| (parameter.columns[0], self.partition(parameter)))
+        };
+        let partitions: Vec<(usize, Vec<u32>)> = passed.iter().filter_map(passes).collect();
+
+        let mut least = ArgumentPlan { passed, choices: Vec::new() };
+        let mut smaller = least.clone();
+        for (cases, callees) in groups {
+            let passes = partitions.iter().find(|(_, other)| *other == cases);
+            let by = passes.map(|&(column, _)| column);
+            let (direct, others): (Vec<_>, Vec<_>) =
+                callees.iter().cloned().partition(|callee| self.is_direct(callee));
+            let count = cases.iter().max().map_or(0, |&last| last as usize + 1);
+            if count > MAX_DISPATCH_CASES {
+                if !direct.is_empty() {
+                    return Vec::new();
+                }
+                least.passed.extend(others.iter().cloned());
+                smaller.passed.extend(others);
+                continue;
+            }
+            least.passed.extend(others.iter().cloned());
+            if !direct.is_empty() {
+                least.choices.push(Choice { callees: direct, cases: cases.clone(), by });
+            }
+            if self.is_smaller(&callees, count, by) {
+                smaller.choices.push(Choice { callees, cases, by });
+            } else {
+                let unchanged = least.choices.last().filter(|choice| choice.cases == cases);
+                smaller.choices.extend(unchanged.cloned());
+                smaller.passed.extend(others);
+            }
+        }
+        for argument_plan in [&mut least, &mut smaller] {
+            // In the order of the walk.
+            argument_plan.passed.sort_unstable_by_key(|parameter| parameter.columns[0]);
+        }
+        if least == smaller {
+            return alloc::vec![least];
+        }
+        alloc::vec![least, smaller]
+    }
+
+    fn is_direct(&self, callee: &Parameter) -> bool {
+        self.callees == Callees::Switch
+            || callee.columns.iter().any(|column| self.direct.contains(column))
+            || self.rows.iter().any(|&row| {
+                let cell = self.table.at(row, callee.columns[0]);
+                matches!(self.table.value(cell), Some(Value::Callee { direct: true, .. }))
+            })
+    }
+
+    /// Whether it looks as if choosing took fewer bytes than passing addresses.
+    fn is_smaller(&self, callees: &[Parameter], cases: usize, by: Option<usize>) -> bool {
+        let calls: usize = callees.iter().map(|callee| callee.columns.len()).sum();
+        let number = if by.is_some() { 0 } else { NUMBER };
+        let each = callees.len() as i64 * ADDRESS - number;
+        each * self.call_sites > CASE * (cases as i64 - 1) * calls as i64
+    }
+}
+
+impl Choice {
+    /// A function of each case, by its place among the functions.
+    pub fn firsts(&self) -> Vec<usize> {
+        let count = self.cases.iter().max().map_or(0, |&last| last + 1);
+        let first = |case| self.cases.iter().position(|&other| other == case);
+        (0..count).filter_map(first).collect()
+    }
+}
+
+impl ArgumentPlan {
+    /// Whether all that is told are integers and addresses that are used as they are: a body that is told
+    /// nothing else can be compiled wherever its functions can.
+    pub fn is_plain(&self, table: &Table, row: u32) -> bool {
+        let plain = |parameter: &Parameter| match table.value(table.at(row, parameter.columns[0])) {
+            Some(Value::Constant { ty, .. }) => ty.is_int() && ty.bits() <= 64,
+            Some(
+                Value::Offset { .. }
+                | Value::Callee { .. }
+                | Value::Function { .. }
+                | Value::Address { .. },
+            ) => true,
+            None => false,
+        };
+        self.choices.is_empty() && self.passed.iter().all(plain)
+    }
+
+    /// What one of the functions tells the body: `row` of the table, which is number `at` of them.
+    pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<ExtraArgument> {
+        let passed = self.passed.iter().flat_map(|parameter| {
+            let cell = table.at(row, parameter.columns[0]);
+            table.value(cell).expect("what differs is a value").arguments()
+        });
+        let numbers = self.choices.iter().filter(|choice| choice.by.is_none());
+        let numbers = numbers.map(|choice| ExtraArgument::Constant {
+            ty: types::I32,
+            bits: u64::from(choice.cases[at]),
+        });
+        passed.chain(numbers).collect()
+    }
+
+    /// The parameters of a body for these functions, by the place of each column in the first of them.
+    pub fn parameters(
+        &self,
+        table: &Table,
+        rows: &[u32],
+        inst: impl Fn(usize) -> Inst,
+    ) -> Vec<body::Parameter> {
+        let value = |row: u32, column: usize| {
+            table.value(table.at(row, column)).expect("what differs is a value")
+        };
+        let mut parameters: Vec<body::Parameter> = Vec::new();
+        for parameter in &self.passed {
+            parameters.push(body::Parameter {
+                types: value(rows[0], parameter.columns[0])
+                    .arguments()
+                    .iter()
+                    .map(ExtraArgument::ty)
+                    .collect(),
+                places: parameter.columns.iter().map(|&column| inst(column)).collect(),
+                choices: Vec::new(),
+            });
+        }
+        for choice in &self.choices {
+            let bits = |row: u32, case: usize| match choice.by {
+                None => case as u64,
+                Some(by) => match value(row, by) {
+                    Value::Constant { ty: _, bits } => *bits as u64,
+                    other => unreachable!("no number: {other:?}"),
+                },
+            };
+            let firsts = choice.firsts();
+            let cases = |column: usize| {
+                let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
+                    Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ } => Case {
+                        bits: bits(rows[first], case),
+                        symbol: symbol.clone(),
+                        signature: signature.clone(),
+                    },
+                    other => unreachable!("no callee: {other:?}"),
+                };
+                firsts.iter().enumerate().map(case).collect::<Vec<Case>>()
+            };
+            let columns = choice.callees.iter().flat_map(|callee| &callee.columns);
+            let choices = columns.map(|&column| (inst(column), cases(column))).collect();
+            let passed = |parameter: &Parameter| Some(parameter.columns[0]) == choice.by;
+            match self.passed.iter().position(passed) {
+                Some(by) => parameters[by].choices.extend::<Vec<_>>(choices),
+                None => parameters.push(body::Parameter {
+                    types: alloc::vec![types::I32],
+                    places: Vec::new(),
+                    choices,
+                }),
+            }
+        }
+        parameters
+    }
+}

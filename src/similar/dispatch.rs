@@ -1,0 +1,122 @@
+//! Calls that choose whom they call.
+//!
+//! Where similar functions call different ones, their body can be told which of them it is to be, and
+//! compare: a direct call for each, one after another in a chain of branches, which all go on at the same
+//! place. It decides nothing: who can be called, and when, is given.
+
+use crate::apply::user_name;
+use crate::extra_argument::{called, push_arguments};
+#[cfg(feature = "fuzzing")]
+use crate::fuzzing::fault_injection;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    Block, BlockArg, ExtFuncData, Function, Inst, InstBuilder, Opcode, Signature, UserExternalName,
+    Value,
+};
+
+/// A function that a call can choose.
+pub(crate) struct Case {
+    /// What the number is that tells so.
+    pub bits: u64,
+    pub symbol: UserExternalName,
+    pub signature: Arc<Signature>,
+}
+
+/// Has a direct call of `func` choose among these functions, by the number `by`. The first is the one that
+/// it calls now. Linear in the number of cases and of what comes behind the call in its block.
+pub(super) fn choose(func: &mut Function, call: Inst, by: Value, cases: &[Case]) {
+    let location = func.srcloc(call);
+    let block = func.layout.inst_block(call).expect("in the layout");
+    let behind = match func.dfg.insts[call].opcode() {
+        Opcode::Call => Some(go_on_behind(func, call)),
+        // These end a block.
+        _ => None,
+    };
+    let mut calls = alloc::vec![call];
+    for case in &cases[1..] {
+        calls.push(call_another(func, call, case));
+    }
+    func.layout.remove_inst(call);
+    let mut last = block;
+    let mut place = |func: &mut Function, call: Inst| {
+        let alone = func.dfg.make_block();
+        func.layout.insert_block_after(alone, last);
+        last = alone;
+        func.layout.append_inst(call, alone);
+        func.set_srcloc(call, location);
+        if let Some(behind) = behind {
+            let results: Vec<BlockArg> =
+                func.dfg.inst_results(call).iter().map(|&result| result.into()).collect();
+            let mut cursor = FuncCursor::new(func).at_bottom(alone).with_srcloc(location);
+            cursor.ins().jump(behind, &results);
+        }
+        alone
+    };
+    let mut otherwise = place(func, calls[0]);
+    // From the last to the first, so that each knows where to go if it is not that one.
+    for case in (1..cases.len()).rev() {
+        let then = place(func, calls[case]);
+        let at = match case {
+            1 => block,
+            _ => {
+                let at = func.dfg.make_block();
+                func.layout.insert_block_after(at, block);
+                at
+            }
+        };
+        let mut cursor = FuncCursor::new(func).at_bottom(at).with_srcloc(location);
+        let ty = cursor.func.dfg.value_type(by);
+        let condition = match cases {
+            [Case { bits: 0, .. }, Case { bits: 1, .. }] => by,
+            _ => {
+                let number = cursor.ins().iconst(ty, cases[case].bits as i64);
+                cursor.ins().icmp(IntCC::Equal, by, number)
+            }
+        };
+        cursor.ins().brif(condition, then, &[], otherwise, &[]);
+        otherwise = at;
+    }
+}
+
+/// Has what comes behind a call be a block of its own, to which the results are passed.
+fn go_on_behind(func: &mut Function, call: Inst) -> Block {
+    let behind = func.dfg.make_block();
+    let next = func.layout.next_inst(call).expect("a call does not end a block");
+    func.layout.split_block(behind, next);
+    let results = func.dfg.inst_results(call).to_vec();
+    let ctrl = func.dfg.ctrl_typevar(call);
+    func.dfg.detach_inst_results(call);
+    for &result in &results {
+        // It keeps its name, so that nothing behind the call changes.
+        func.dfg.attach_block_param(behind, result);
+    }
+    func.dfg.make_inst_results(call, ctrl);
+    behind
+}
+
+/// The same call, of another function.
+fn call_another(func: &mut Function, call: Inst, case: &Case) -> Inst {
+    let Case { bits: _, symbol, signature } = case;
+    let before = called(func, call).expect("a direct call");
+    let ExtFuncData { name: _, signature: known, colocated, patchable } =
+        func.dfg.ext_funcs[before].clone();
+    let signature = match func.dfg.signatures[known] == **signature {
+        true => known,
+        false => func.import_signature(Signature::clone(signature)),
+    };
+    let name = user_name(func, symbol.clone());
+    let callee = func.import_function(ExtFuncData { name, signature, colocated, patchable });
+    let other = func.dfg.clone_inst(call);
+    push_arguments(func, other, callee, &[]);
+    let entries = func.dfg.user_stack_map_entries(call).map(<[_]>::to_vec);
+    #[cfg(feature = "fuzzing")]
+    let entries = fault_injection::stack_map(entries);
+    for entry in entries.unwrap_or_default() {
+        func.dfg.append_user_stack_map_entry(other, entry);
+    }
+    func.debug_tags.clone_tags(call, other);
+    other
+}
