@@ -4,8 +4,6 @@
 //! `.clif` file in it. All functions local, addresses insignificant. Compare the figures of one run
 //! with each other; `clif-merge report` prints them as shares of the time of compiling.
 
-mod units;
-
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
 use cranelift_mergefunc::cranelift_codegen::{Context, isa};
@@ -68,7 +66,7 @@ fn compile(functions: &[Function]) {
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let options = Options { target: Target::x86_64(), ..Options::default() };
-    for path in units::units() {
+    for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();

@@ -20,7 +20,5 @@ mod jit;
 mod linux;
 #[path = "native/shapes.rs"]
 mod shapes;
-#[path = "native/tools.rs"]
-mod tools;
 #[path = "native/unit.rs"]
 mod unit;

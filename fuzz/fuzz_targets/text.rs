@@ -1,10 +1,10 @@
-//! Texts of units, as the program `clif-merge` reads and writes them.
+//! Texts of units, as they are read, merged and printed.
 #![cfg_attr(fuzzing, no_main)]
 
 mod shared;
 
-use clif_merge::fuzzing::check;
 use shared::fuzz_target;
+use testkit::text::check;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data) {

@@ -1,14 +1,10 @@
 //! What all laws share: the corpus, and running properties.
 
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::Function;
 
 pub use cranelift_mergefunc::fuzzing::support::*;
 
-/// The functions of `formats.clif`.
-pub fn corpus() -> Vec<Function> {
-    parse(include_str!("formats.clif"))
-}
+pub use testkit::corpus;
 
 /// How many inputs a property is run on.
 const INPUTS: u64 = 250;

@@ -2,12 +2,12 @@
 //! addresses of what they export must be those that the table asks for.
 
 use crate::cases::{Case, cases};
-use crate::tools::{Workshop, need};
 use crate::unit::{Build, bare, merged, one_function};
 use cranelift_mergefunc::Mode;
 use cranelift_module::Linkage;
 use object::Object;
 use std::collections::BTreeMap;
+use testkit::tools::{Workshop, need};
 
 /// Cases that can be told from the outside: both functions are exported.
 fn exported(cases: &[Case]) -> Vec<&Case> {

@@ -3,10 +3,10 @@
 
 use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
-use crate::tools::{Workshop, need};
 use crate::unit::{Build, bare, merged};
 use cranelift_mergefunc::Mode;
 use std::sync::OnceLock;
+use testkit::tools::{Workshop, need};
 
 /// Everything that is linked, made once.
 struct Unit {

@@ -1,0 +1,433 @@
+//! Arguments that several subcommands share, and what they mean.
+//!
+//! Each group is flattened into the options of the subcommands that need it. What a group says is
+//! turned into plain data here; nothing is read or written but the unit.
+
+use crate::exit::usage;
+use crate::progress::ProgressLine;
+use anyhow::Result;
+use clap::ValueEnum;
+use clif_unit::directives::{parse_addresses, parse_linkage};
+use clif_unit::header::Headers;
+use clif_unit::isa::{self, Setting, parse_setting, parse_target};
+use clif_unit::marks::{Marks, Pattern, parse_pattern, read_patterns};
+use clif_unit::sources::{self, Source};
+use clif_unit::unit::{self, Reading, Unit};
+use clif_unit::verify::Verifier;
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
+use cranelift_mergefunc::{
+    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
+    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+};
+use std::path::PathBuf;
+use target_lexicon::Triple;
+
+/// Where the unit comes from, and what holds where no directive says anything.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// CLIF files, directories of .clif files, or '-' for standard input; together they are one
+    /// unit
+    #[arg(required = true, value_name = "IN")]
+    pub paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub defaults: Defaults,
+}
+
+/// What holds where no directive says anything.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Where directives say nothing")]
+pub struct Defaults {
+    /// Who can see functions that have no 'linkage' directive: export, hidden, local or preemptible
+    ///
+    /// export: visible outside the linked image. hidden: visible to other units of the image.
+    /// local: visible in this unit only. preemptible: visible outside, and another definition may
+    /// take its place.
+    #[arg(
+        long,
+        value_name = "LINKAGE",
+        default_value = "export",
+        value_parser = linkage,
+    )]
+    pub linkage: Linkage,
+
+    /// Whether the addresses of functions that have no 'addresses' directive are compared:
+    /// significant or insignificant
+    ///
+    /// A function whose address is significant keeps one of its own. Where nobody compares
+    /// addresses, 'insignificant' lets more functions merge completely.
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        default_value = "significant",
+        value_parser = addresses,
+    )]
+    pub addresses: Addresses,
+
+    /// Functions that are exported, whatever --linkage says: a pattern of names, such as 'u0:12' or
+    /// '%api_*'; may be repeated
+    ///
+    /// In a pattern, '*' stands for any text, '?' for one character, '[a-z]' for one of several,
+    /// '{a,b}' for one of several texts, and a backslash before any of them for itself. It has to
+    /// match a whole name, and at least one function. A 'linkage' directive of a function, or one of
+    /// all below it (';@ defaults'), holds all the same.
+    #[arg(long, value_name = "PATTERN", value_parser = exported)]
+    pub export: Vec<Pattern>,
+
+    /// A file of patterns for --export, one on each line; lines that begin with '#' are comments
+    #[arg(long, value_name = "FILE")]
+    pub export_file: Vec<PathBuf>,
+
+    /// Functions that something calls that is not in the unit, such as those in a table: a pattern of
+    /// names; may be repeated
+    ///
+    /// They keep their symbols, as those with the directive 'externally-called' do.
+    #[arg(long, value_name = "PATTERN", value_parser = externally_called)]
+    pub externally_called: Vec<Pattern>,
+
+    /// A file of patterns for --externally-called
+    #[arg(long, value_name = "FILE")]
+    pub externally_called_file: Vec<PathBuf>,
+
+    /// Whether the addresses of data objects that have no 'addresses' attribute are compared:
+    /// significant or insignificant
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        default_value = "significant",
+        value_parser = addresses,
+    )]
+    pub data_addresses: Addresses,
+}
+
+/// Reads the value of `--linkage`.
+pub fn linkage(text: &str) -> Result<Linkage, String> {
+    parse_linkage(text).map_err(|error| error.to_string())
+}
+
+/// Reads the value of `--addresses` and `--data-addresses`.
+pub fn addresses(text: &str) -> Result<Addresses, String> {
+    parse_addresses(text).map_err(|error| error.to_string())
+}
+
+/// Reads the value of `--export`.
+fn exported(text: &str) -> Result<Pattern, String> {
+    parse_pattern("--export", text)
+}
+
+/// Reads the value of `--externally-called`.
+fn externally_called(text: &str) -> Result<Pattern, String> {
+    parse_pattern("--externally-called", text)
+}
+
+impl Defaults {
+    /// What is said of functions by their names.
+    fn marks(&self) -> Result<Marks> {
+        let all = |patterns: &[Pattern], files: &[PathBuf]| -> Result<Vec<Pattern>> {
+            let mut all = patterns.to_vec();
+            for file in files {
+                all.append(&mut read_patterns(file)?);
+            }
+            Ok(all)
+        };
+        Marks::new(
+            all(&self.export, &self.export_file)?,
+            all(&self.externally_called, &self.externally_called_file)?,
+        )
+    }
+}
+
+impl Input {
+    /// Reads the texts of the unit, which say for what target it is.
+    ///
+    /// # Errors
+    ///
+    /// Paths that cannot be read.
+    pub fn sources(&self) -> Result<Vec<Source>> {
+        if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(usage("standard input can be read only once"));
+        }
+        sources::read(&self.paths)
+    }
+
+    /// Reads the unit from its texts. Functions that are not valid for every target are verified for
+    /// that of `isa`.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read, with path and line.
+    pub fn read(&self, sources: &[Source], isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
+        let marks = self.defaults.marks()?;
+        let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
+        let functions = Attributes { linkage, addresses, ..Attributes::default() };
+        let defaults = unit::Defaults { functions, data_addresses };
+        let verifier = Verifier::new(isa);
+        let reading = Reading { defaults, marks, call_conv: CallConv::Fast, verifier: &verifier };
+        let mut progress = ProgressLine::new("reading", 0, general.quiet);
+        unit::parse_unit_with(sources, reading, &mut progress)
+    }
+}
+
+/// How functions are merged.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Merging")]
+pub struct Pass {
+    /// Compare every function, even one whose size no other function has
+    ///
+    /// Finds functions that differ only in unused entities, and takes longer.
+    #[arg(long)]
+    pub walk_all: bool,
+
+    /// What is done to a copy of every function before it is compared
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
+    pub canonicalize: How,
+
+    /// Do not merge functions that differ in these, although they compute the same
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub compare: Vec<What>,
+
+    /// Perform only the first N merges
+    ///
+    /// Merges are counted in the order of the names of the merged functions. Bisect with it to the
+    /// merge that breaks a program.
+    #[arg(long, value_name = "N")]
+    pub merge_limit: Option<u32>,
+
+    /// Which functions that differ only in constants and callees are merged, too
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
+    pub similar: SimilarPolicy,
+
+    /// What functions that differ in whom they call are merged into
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
+    pub callees: CalleeParameters,
+
+    /// Keep the symbol of every function that is merged with similar ones
+    #[arg(long)]
+    pub keep_symbols: bool,
+
+    /// Check the result: prove every merge by independent means, and run Cranelift's verifier
+    ///
+    /// Exit code 4 if something is wrong, which is a bug in clif-merge.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// The values of `--canonicalize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// Nothing: functions are compared as they are
+    None,
+    /// Cranelift's optimisations and rules of our own; slower, and rarely finds more
+    Optimize,
+}
+
+/// The values of `--similar`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimilarPolicy {
+    /// None
+    Off,
+    /// Those that save a good part of their bytes, without new calls through pointers in loops
+    Balanced,
+    /// All that save bytes
+    Size,
+}
+
+/// The values of `--callees`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CalleeParameters {
+    /// They are not merged
+    None,
+    /// A function that gets a number and chooses among direct calls
+    Switch,
+    /// A function that gets the address of the function to be called, or chooses, whichever is smaller
+    Indirect,
+}
+
+/// The values of `--compare`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Source locations
+    Srclocs,
+    /// Debug tags
+    DebugTags,
+    /// Value labels
+    ValueLabels,
+    /// Keys of stack slots
+    SlotKeys,
+    /// The order of the operands of commutative integer operations
+    OperandOrder,
+    /// Branches on conditions that follow from constants, which are jumps otherwise
+    ConstantBranches,
+}
+
+impl What {
+    /// Makes it matter.
+    pub fn compare(self, policy: &mut ComparePolicy) {
+        *match self {
+            What::Srclocs => &mut policy.source_locations,
+            What::DebugTags => &mut policy.debug_tags,
+            What::ValueLabels => &mut policy.value_labels,
+            What::SlotKeys => &mut policy.stack_slot_keys,
+            What::OperandOrder => &mut policy.operand_order,
+            What::ConstantBranches => &mut policy.constant_branches,
+        } = Compare::Compare;
+    }
+}
+
+impl Pass {
+    /// The options of a run for `isa`. `aliases` tells whether the result can have aliases.
+    pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
+        let mut options = Options::default();
+        for what in &self.compare {
+            what.compare(&mut options.compare);
+        }
+        options.prebucket = match self.walk_all {
+            true => Prebucket::WalkAll,
+            false => Prebucket::Counts,
+        };
+        options.canonicalize = match self.canonicalize {
+            How::None => Canonicalize::None,
+            How::Optimize => Canonicalize::Optimize(isa),
+        };
+        options.target = Target::of(isa);
+        options.call_thunks = Some(CallThunks::of(isa));
+        options.similar = Similar {
+            policy: match self.similar {
+                SimilarPolicy::Off => Policy::Off,
+                SimilarPolicy::Balanced => Policy::Balanced,
+                SimilarPolicy::Size => Policy::Size,
+            },
+            callees: match self.callees {
+                CalleeParameters::None => Callees::None,
+                CalleeParameters::Switch => Callees::Switch,
+                CalleeParameters::Indirect => Callees::Indirect,
+            },
+            keep_symbols: self.keep_symbols,
+        };
+        options.aliases = aliases;
+        options.merge_limit = self.merge_limit;
+        options
+    }
+}
+
+/// Cranelift's settings.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+pub struct Settings {
+    /// A Cranelift setting, shared or of the target; may be repeated
+    ///
+    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' hold where nothing else
+    /// is said. NAME alone switches a setting on.
+    #[arg(long = "set", value_name = "NAME[=VALUE]", value_parser = parse_setting)]
+    pub settings: Vec<Setting>,
+}
+
+/// The target of code generation.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+struct TargetArg {
+    /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
+    ///
+    /// Without this option, it is the first 'target' that the unit names before its first function,
+    /// and x86_64 if it names none. 'set' lines there hold like --set. A unit that contradicts the
+    /// command line is an error.
+    #[arg(long, value_name = "TARGET", value_parser = parse_target)]
+    target: Option<Triple>,
+}
+
+/// The targets of code that is measured.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Code generation")]
+pub struct Targets {
+    /// What code is measured for: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
+    /// repeated
+    ///
+    /// 'set' lines in front of the first function of the unit hold like --set. A unit that contradicts
+    /// the command line, or that names only other targets, is an error.
+    #[arg(
+        long = "target",
+        value_name = "TARGET",
+        default_values = ["x86_64", "aarch64"],
+        value_delimiter = ',',
+        value_parser = parse_target,
+    )]
+    targets: Vec<Triple>,
+}
+
+impl Targets {
+    /// The targets under the settings, of the command line and of the unit, in the order in which they
+    /// were named.
+    ///
+    /// # Errors
+    ///
+    /// Settings that no target has, a target that is named twice, and a unit that contradicts the
+    /// command line or is for none of the targets.
+    pub fn isas(&self, sources: &[Source], settings: &Settings) -> Result<Vec<OwnedTargetIsa>> {
+        for (at, triple) in self.targets.iter().enumerate() {
+            if self.targets[..at].contains(triple) {
+                return Err(usage(format!("the target {triple} is named twice")));
+            }
+        }
+        // What is wrong with the command line is said first.
+        isa::build_all(&self.targets, &settings.settings)?;
+        let settings = Headers::of(sources)?.settings(&self.targets, &settings.settings)?;
+        isa::build_all(&self.targets, &settings)
+    }
+}
+
+/// All that subcommands for one target have in common.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    #[command(flatten)]
+    pub pass: Pass,
+    #[command(flatten)]
+    target: TargetArg,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    pub general: General,
+}
+
+impl Common {
+    /// The target under the settings, of the command line and of the unit.
+    ///
+    /// # Errors
+    ///
+    /// Settings that the target does not have, and a unit that contradicts the command line.
+    pub fn isa(&self, sources: &[Source]) -> Result<OwnedTargetIsa> {
+        let given = &self.settings.settings;
+        if let Some(target) = &self.target.target {
+            // What is wrong with the command line is said first.
+            isa::build([target.clone()], given)?;
+        }
+        let headers = Headers::of(sources)?;
+        let target = headers.target(self.target.target.as_ref())?;
+        let settings = headers.settings(std::slice::from_ref(&target), given)?;
+        let [isa] = isa::build([target], &settings)?;
+        Ok(isa)
+    }
+}
+
+/// What is said beside the result.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "General")]
+pub struct General {
+    /// Say nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more about what was done
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+impl General {
+    /// Says something on standard error, unless the user wants quiet.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            use std::io::Write as _;
+            // A closed standard error is no reason to stop working.
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+    }
+}

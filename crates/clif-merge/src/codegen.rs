@@ -1,0 +1,154 @@
+//! Compiling one function after another.
+//!
+//! Wraps Cranelift's `Context`: the time is taken around the compilation alone, and what Cranelift
+//! refuses or panics about becomes an error that names the function, and the settings of the target
+//! that would help. Emits nothing.
+
+use anyhow::{Result, anyhow};
+use clif_unit::contain::contain;
+use clif_unit::isa;
+use clif_unit::unit::Unit;
+use clif_unit::verify::depends_on_settings;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::verifier::VerifierErrors;
+use cranelift_codegen::{CodegenError, CompiledCode, Context, verify_function};
+use cranelift_mergefunc::cranelift_codegen;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A context that is used for many functions.
+pub struct Compiler<'a> {
+    isa: &'a dyn TargetIsa,
+    context: Context,
+    /// The time spent in Cranelift so far.
+    pub time: Duration,
+}
+
+impl<'a> Compiler<'a> {
+    /// Compiles for `isa`.
+    pub fn new(isa: &'a dyn TargetIsa) -> Compiler<'a> {
+        Compiler { isa, context: Context::new(), time: Duration::ZERO }
+    }
+
+    /// Compiles a function.
+    ///
+    /// # Errors
+    ///
+    /// What Cranelift says.
+    pub fn compile(&mut self, func: Function) -> Result<&CompiledCode, String> {
+        let Compiler { isa, context, time } = self;
+        check_settings(&func, *isa)?;
+        context.func = func;
+        let start = Instant::now();
+        let compiled = contain(|| {
+            context.compile(*isa, &mut Default::default()).map(drop).map_err(|error| error.inner)
+        });
+        *time += start.elapsed();
+        let error = match compiled {
+            Ok(Ok(())) => {
+                return Ok(self.context.compiled_code().expect("compiled"));
+            }
+            Ok(Err(CodegenError::Verifier(errors))) => message(&errors),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => format!("Cranelift panicked: {panic}"),
+        };
+        // A panic can leave anything behind.
+        self.context = Context::new();
+        Err(error)
+    }
+
+    /// Compiles a function of a unit, or its merged form.
+    ///
+    /// # Errors
+    ///
+    /// What Cranelift says, with the function of the unit.
+    pub fn compile_of(
+        &mut self,
+        function: usize,
+        func: Function,
+    ) -> Result<&CompiledCode, Refused> {
+        self.compile(func).map_err(|error| Refused { function, error })
+    }
+
+    /// The size of the code of a function, if it can be compiled.
+    pub fn size(&mut self, func: &Function) -> Option<u32> {
+        self.compile(func.clone()).ok().map(size)
+    }
+}
+
+/// Cranelift cannot compile a function for a target.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The index of the function in its unit.
+    pub function: usize,
+    /// Why not.
+    pub error: String,
+}
+
+impl Refused {
+    /// The error of a program that cannot go on, in one line.
+    pub fn into_error(self, unit: &Unit, isa: &dyn TargetIsa) -> anyhow::Error {
+        let Refused { function, error } = &self;
+        let given = &unit.given[*function];
+        let name = unit.names.display(&given.symbol);
+        let target = isa::name_of(isa);
+        let hint = match missing_settings(unit, *function, isa) {
+            Some(settings) if !settings.is_empty() => {
+                format!("; it can be compiled with {}", Switches(&settings))
+            }
+            Some(_) | None => String::new(),
+        };
+        anyhow!("{}: cannot compile function {name} for {target}: {error}{hint}", given.place)
+    }
+}
+
+/// The settings that `isa` lacks for a function of a unit; `None` if none helps.
+pub fn missing_settings(
+    unit: &Unit,
+    function: usize,
+    isa: &dyn TargetIsa,
+) -> Option<Vec<&'static str>> {
+    let func = &unit.functions[function];
+    isa::missing(isa, &mut |isa| Compiler::new(isa).compile(func.clone()).is_ok())
+}
+
+/// Settings as the command line switches them on.
+pub struct Switches<'a>(pub &'a [&'static str]);
+
+impl fmt::Display for Switches<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}--set {name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether code can be generated for a valid function under the settings of `isa`, as far as only
+/// Cranelift's verifier asks for that: it does not run before code generation.
+///
+/// # Errors
+///
+/// What it says.
+pub fn check_settings(func: &Function, isa: &dyn TargetIsa) -> Result<(), String> {
+    if !depends_on_settings(func) {
+        return Ok(());
+    }
+    match contain(|| verify_function(func, isa)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(errors)) => Err(message(&errors)),
+        Err(panic) => Err(format!("Cranelift's verifier panicked: {panic}")),
+    }
+}
+
+/// What the verifier says first, in one line.
+fn message(errors: &VerifierErrors) -> String {
+    errors.0.first().map_or(String::new(), |error| error.to_string())
+}
+
+/// The size of compiled code in bytes, constants included.
+pub fn size(code: &CompiledCode) -> u32 {
+    code.code_info().total_size
+}

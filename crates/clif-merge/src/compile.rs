@@ -1,0 +1,203 @@
+//! `clif-merge compile`: the merged unit as a native object file.
+//!
+//! Reads a unit, merges, compiles what is left, writes the object. It does not link.
+
+use crate::args::{Common, Input};
+use crate::check::check;
+use crate::codegen::{Compiler, Refused, check_settings, size};
+use crate::emit_object::{Outcome, Time, emit};
+use crate::exit::{Exit, usage};
+use crate::merge::{Counts, details, eprint_table, summary};
+use crate::output::Output;
+use crate::table::{percent, thousands};
+use anyhow::Result;
+use clif_unit::extra::extra;
+use clif_unit::pass;
+use clif_unit::unit::{Became, Unit};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::{
+    Canonicalize, ModuleOptions, ModuleStats, Options, Target, cranelift_codegen,
+};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use target_lexicon::BinaryFormat;
+
+/// Merge functions and make an object file of what is left
+///
+/// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. What the unit does not
+/// define becomes an undefined symbol. The object has no debug information, and unwind information only
+/// with --unwind.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub struct Opts {
+    #[command(flatten)]
+    input: Input,
+
+    /// Where to write the object file; '-' is standard output, unless that is a terminal
+    #[arg(short, long, value_name = "OUT.o")]
+    output: PathBuf,
+
+    /// Print a table on standard error: what became of each function, and why
+    #[arg(short = 'D', long)]
+    dispositions: bool,
+
+    /// Never give two symbols one address: use thunks instead
+    #[arg(long, help_heading = "Merging")]
+    no_alias: bool,
+
+    /// Write unwind information, for ELF objects that are linked at fixed addresses
+    ///
+    /// It refers to functions by absolute addresses, which linkers do not accept in position-independent
+    /// programs and libraries.
+    #[arg(long, help_heading = "Code generation")]
+    unwind: bool,
+
+    /// Compile the unit as it is, for comparison
+    #[arg(long, help_heading = "Merging", conflicts_with_all = ["dispositions", "no_alias"])]
+    no_merge: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge compile unit.clif -o unit.o
+  clif-merge compile --target aarch64 --set opt_level=none unit.clif -o unit.o
+  clif-merge compile --target x86_64-pc-windows-msvc unit.clif -o unit.obj
+  clif-merge compile -v unit.clif -o unit.o      also tell how many bytes it saves
+  clif-merge compile -v --no-merge unit.clif -o unit.o      how long it takes without merging";
+
+/// Merges, compiles and writes.
+///
+/// # Errors
+///
+/// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
+pub fn run(opts: Opts) -> Result<ExitCode> {
+    let Opts { input, output, dispositions, no_alias, unwind, no_merge, common } = opts;
+    let output = Output::check(&output)?;
+    if output.is_terminal() {
+        return Err(usage("an object file is not written to a terminal; use -o FILE"));
+    }
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
+    // Where the settings are wrong for it, Cranelift makes code that is wrong.
+    for (function, func) in unit.functions.iter().enumerate() {
+        check_settings(func, &*isa)
+            .map_err(|error| Refused { function, error }.into_error(&unit, &*isa))?;
+    }
+    let options = common.pass.options(&*isa, !no_alias);
+    if common.pass.verify && !no_merge {
+        let mut compiler = Compiler::new(&*isa);
+        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+        let proof = check(&unit, &merged, &options, &*isa)?;
+        if common.general.verbose {
+            common.general.say(&proof);
+        }
+    }
+    let elf = isa.triple().binary_format == BinaryFormat::Elf;
+    if unwind && !elf {
+        return Err(usage("--unwind is for ELF objects only"));
+    }
+    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind)?;
+    let mut messages = Vec::new();
+    if let Some(Outcome { stats, pass, rows }) = &object.merged {
+        messages.push(summary(&counts(&unit, stats)));
+        if common.general.verbose {
+            messages.push(details(pass));
+            let before = stats.code_bytes.saturating_add_signed(stats.saved_code_bytes);
+            messages.push(format!(
+                "{} bytes of code, {} without merging: {:.2}% saved",
+                thousands(stats.code_bytes),
+                thousands(before),
+                percent(stats.saved_code_bytes as f64, before as f64),
+            ));
+            if stats.saved_data_bytes > 0 {
+                messages.push(format!("{} bytes of data saved", thousands(stats.saved_data_bytes)));
+            }
+        }
+        if dispositions {
+            eprint_table(rows);
+        }
+    }
+    if common.general.verbose {
+        let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+        let Time { wall, cpu } = object.time;
+        let cpu = cpu.map_or(String::new(), |cpu| format!(" ({} of CPU)", seconds(cpu)));
+        let memory = peak_memory()
+            .map_or(String::new(), |bytes| format!("; peak memory {} KiB", thousands(bytes >> 10)));
+        messages.push(format!("defined and finished in {}{cpu}{memory}", seconds(wall)));
+    }
+    output.write(&object.bytes)?;
+    for message in messages {
+        common.general.say(&message);
+    }
+    Ok(Exit::Done.into())
+}
+
+/// The options of the module that do what `options` say.
+fn module_options(options: &Options<'_>) -> ModuleOptions {
+    let Options {
+        compare,
+        prebucket,
+        canonicalize,
+        target: _,
+        aliases,
+        call_thunks: _,
+        similar,
+        interposition: _,
+        prove,
+        merge_limit,
+    } = *options;
+    ModuleOptions {
+        compare,
+        prebucket,
+        optimize: matches!(canonicalize, Canonicalize::Optimize(_)),
+        aliases,
+        similar,
+        prove,
+        merge_limit,
+        ..ModuleOptions::default()
+    }
+}
+
+fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
+    Counts {
+        functions: unit.functions.len(),
+        redirected: stats.redirects,
+        aliases: stats.aliases,
+        thunks: stats.thunks,
+        shared: stats.private_copies,
+        data_objects: unit.data.len(),
+        merged_data_objects: stats.merged_data_objects,
+    }
+}
+
+/// The most memory that this process had at any time, in bytes, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The bytes of code of a function as it was read. What the text calls a thunk is one.
+pub fn given_size(
+    unit: &Unit,
+    index: usize,
+    compiler: &mut Compiler<'_>,
+    isa: &dyn TargetIsa,
+) -> Result<u32, Refused> {
+    let func = &unit.functions[index];
+    let code = match &unit.given[index].became {
+        Some((Became::Alias, _)) => return Ok(0),
+        Some((Became::Thunk, to)) => Target::of(isa).thunk_code(&func.signature, &extra(func), to),
+        None => None,
+    };
+    match code {
+        Some(code) => Ok(code.size()),
+        None => Ok(size(compiler.compile_of(index, func.clone())?)),
+    }
+}

@@ -1,0 +1,590 @@
+//! The merged unit as a native object file.
+//!
+//! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
+//! would, under identifiers in the order of their symbols, so that representatives are chosen as in
+//! text. For comparison, they can be defined without it. References to what the unit does not define
+//! become undefined symbols. What the text calls a thunk is defined as a jump, what it calls an
+//! alias, function or data, gets the place of its target in the end. ELF objects have unwind
+//! information; none have debug information.
+
+#![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
+
+use crate::codegen::{Compiler, Refused};
+use anyhow::{Context as _, Result, anyhow};
+use clif_unit::contain::contain;
+use clif_unit::data::GivenData;
+use clif_unit::extra::extra;
+use clif_unit::unit::{Became, Unit};
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserExternalNameRef,
+    UserFuncName,
+};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
+    ModuleStats, Reason, Stats, Target, ThunkReloc, cranelift_codegen,
+};
+use cranelift_module::{
+    DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
+    ModuleResult, default_libcall_names,
+};
+use cranelift_object::object::SymbolScope;
+use cranelift_object::object::write::SymbolId;
+use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// An object file, and how it came about.
+#[derive(Debug)]
+pub struct Object {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What merging did; `None` if there was none.
+    pub merged: Option<Outcome>,
+    /// The time from the first definition to the finished object, which is on one thread.
+    pub time: Time,
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// By the clock on the wall.
+    pub wall: Duration,
+    /// That the thread was running, where the system tells.
+    pub cpu: Option<Duration>,
+}
+
+/// A beginning.
+struct Start {
+    wall: Instant,
+    cpu: Option<Duration>,
+}
+
+impl Start {
+    fn now() -> Start {
+        Start { wall: Instant::now(), cpu: thread_time() }
+    }
+
+    fn elapsed(&self) -> Time {
+        let cpu = thread_time().zip(self.cpu).map(|(now, start)| now.saturating_sub(start));
+        Time { wall: self.wall.elapsed(), cpu }
+    }
+}
+
+/// The time that this thread has been running so far.
+fn thread_time() -> Option<Duration> {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = schedule.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+/// What merging did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Counts and bytes.
+    pub stats: ModuleStats,
+    /// Counters of the pass.
+    pub pass: Stats,
+    /// Functions, then data objects, each in the order of the unit: symbol, disposition,
+    /// representative, reason.
+    pub rows: Vec<[String; 4]>,
+}
+
+/// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none,
+/// with or without unwind information.
+///
+/// # Errors
+///
+/// Functions that cannot be compiled, and relocations that the object format does not have.
+pub fn emit(
+    unit: &Unit,
+    options: Option<ModuleOptions>,
+    isa: &OwnedTargetIsa,
+    unwind: bool,
+) -> Result<Object> {
+    let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
+        .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
+    builder.unwind_info(unwind);
+    let module = ObjectModule::new(builder);
+    match options {
+        Some(options) => {
+            let options = ModuleOptions {
+                back_end: BackEnd::Object,
+                // As without merging, the context is cleared next.
+                take: true,
+                remember: false,
+                ..options
+            };
+            merged(unit, isa, MergingModule::with_options(module, options))
+        }
+        None => plain(unit, isa, module),
+    }
+}
+
+fn merged(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    mut module: MergingModule<ObjectModule>,
+) -> Result<Object> {
+    let prepared = Prepared::new(unit, isa, &mut module)?;
+    for (given, &id) in unit.given.iter().zip(&prepared.functions) {
+        *module.attributes(id) = given.attributes;
+    }
+    let data = unit.data.iter().zip(&prepared.data);
+    for (given, &id) in data.filter(|(given, _)| given.alias.is_none()) {
+        let attributes = module.data_attributes(id);
+        attributes.addresses = given.attributes.addresses;
+        attributes.pinned = given.attributes.pinned;
+        attributes.key = given.attributes.key;
+        attributes.externally_used = given.attributes.externally_used;
+    }
+    let Prepared { ids, functions, data, definitions } = prepared;
+    let start = Start::now();
+    define(unit, isa, &mut module, definitions, false)?;
+    let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
+    flushed.map_err(|error| {
+        let at = functions.iter().position(|&id| Some(id) == module.failed());
+        of_function(unit, isa, at, error)
+    })?;
+    let rows = rows(unit, &module, &ids, &functions, &data);
+    let (stats, pass) = (*module.stats(), *module.pass_stats());
+    let mut product =
+        contain(|| module.finish()).map_err(unsupported)?.context("cannot make the object file")?;
+    place_aliases(unit, &mut product, &ids);
+    let bytes = contain(|| product.object.write()).map_err(unsupported)?;
+    let bytes = bytes.context("cannot make the object file")?;
+    Ok(Object { bytes, merged: Some(Outcome { stats, pass, rows }), time: start.elapsed() })
+}
+
+fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<Object> {
+    let prepared = Prepared::new(unit, isa, &mut module)?;
+    let Prepared { ids, definitions, .. } = prepared;
+    let start = Start::now();
+    define(unit, isa, &mut module, definitions, true)?;
+    let mut product = contain(|| module.finish()).map_err(unsupported)?;
+    place_aliases(unit, &mut product, &ids);
+    let bytes = contain(|| product.object.write()).map_err(unsupported)?;
+    let bytes = bytes.context("cannot make the object file")?;
+    Ok(Object { bytes, merged: None, time: start.elapsed() })
+}
+
+/// What became of everything, under the names of the text.
+fn rows(
+    unit: &Unit,
+    module: &MergingModule<ObjectModule>,
+    ids: &Ids,
+    functions: &[FuncId],
+    data: &[DataId],
+) -> Vec<[String; 4]> {
+    let row = |symbol: &UserExternalName, disposition: Disposition<String>, reason: Reason| {
+        let (name, word) = (unit.names.display(symbol), disposition.name().to_owned());
+        [name, word, disposition.representative().unwrap_or("-".to_owned()), reason.to_string()]
+    };
+    let names: HashMap<FuncId, String> = functions
+        .iter()
+        .zip(&unit.given)
+        .map(|(&id, given)| (id, unit.names.display(&given.symbol)))
+        .collect();
+    let name = |id: FuncId| {
+        // A body that several functions share has no name in the text.
+        let declaration = module.declarations().get_function_decl(id);
+        names.get(&id).cloned().unwrap_or_else(|| declaration.linkage_name(id).into_owned())
+    };
+    let mut rows = Vec::new();
+    for (given, &id) in unit.given.iter().zip(functions) {
+        let said = given.became.as_ref().map(|(kind, target)| {
+            let to = FuncId::from_name(&ids[target]);
+            let disposition = match kind {
+                Became::Thunk => Disposition::Thunk { to },
+                Became::Alias => Disposition::Alias { to },
+            };
+            (disposition, Reason::NoMerge)
+        });
+        if let Some((disposition, reason)) = module.outcome(id).or(said) {
+            rows.push(row(&given.symbol, disposition.map(name), reason));
+        }
+    }
+    let names: HashMap<DataId, String> = data
+        .iter()
+        .zip(&unit.data)
+        .map(|(&id, given)| (id, unit.names.display(&given.symbol)))
+        .collect();
+    for (given, &id) in unit.data.iter().zip(data) {
+        if let Some(target) = &given.alias {
+            let disposition = Disposition::Alias { to: unit.names.display(target) };
+            rows.push(row(&given.symbol, disposition, Reason::NoMerge));
+        } else {
+            let outcome = module.data_outcome(id);
+            // What cannot merge is not looked at.
+            let (disposition, reason) =
+                outcome.unwrap_or((Disposition::Keep, reason_to_keep(&given.attributes)));
+            let disposition = disposition.map(|to| names[&to].clone());
+            rows.push(row(&given.symbol, disposition, reason));
+        }
+    }
+    rows
+}
+
+/// Why a data object with these attributes cannot merge.
+fn reason_to_keep(attributes: &DataAttributes) -> Reason {
+    let DataAttributes { linkage, writable, tls, .. } = *attributes;
+    match (tls, writable, linkage) {
+        (true, ..) => Reason::ThreadLocal,
+        (_, true, _) => Reason::Writable,
+        (.., Linkage::Preemptible) => Reason::Preemptible,
+        (.., Linkage::Export | Linkage::Hidden | Linkage::Local) => Reason::AddressSignificant,
+    }
+}
+
+/// What a panic means that came when functions were emitted. Which one it was is not known, so they
+/// are compiled once more, one by one.
+fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
+    let mut compiler = Compiler::new(&**isa);
+    for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
+        if given.became.is_none()
+            && let Err(refused) = compiler.compile_of(index, func.clone())
+        {
+            return refused.into_error(unit, &**isa);
+        }
+    }
+    unsupported(panic)
+}
+
+/// What a panic of the object writer means: it knows no better way to refuse a relocation.
+fn unsupported(panic: String) -> anyhow::Error {
+    anyhow!("the object format cannot express this: {panic}")
+}
+
+/// The symbol of a name: without the percent sign, or `u0:5` as it is.
+fn symbol_text(unit: &Unit, symbol: &UserExternalName) -> String {
+    let name = unit.names.display(symbol);
+    name.strip_prefix('%').map_or(name.clone(), str::to_owned)
+}
+
+/// A unit in the terms of a module: everything is declared, nothing is defined.
+struct Prepared {
+    ids: Ids,
+    /// By the order of the unit.
+    functions: Vec<FuncId>,
+    data: Vec<DataId>,
+    definitions: Vec<Definition>,
+}
+
+/// A call of the module.
+enum Definition {
+    Body { index: usize, id: FuncId, func: Box<Function> },
+    Bytes { id: FuncId, alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
+    Data { id: DataId, description: DataDescription },
+}
+
+impl Prepared {
+    fn new(unit: &Unit, isa: &OwnedTargetIsa, module: &mut dyn Module) -> Result<Prepared> {
+        let mut ids = HashMap::new();
+        let functions = declare_functions(unit, module, &mut ids)?;
+        let data = declare_data(unit, module, &mut ids)?;
+        let mut definitions = Vec::new();
+        for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
+            let id = functions[index];
+            let alignment = u64::from(given.attributes.alignment);
+            match &given.became {
+                None => {
+                    let mut func = func.clone();
+                    func.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
+                    rename(unit, module, &mut ids, &mut func)?;
+                    definitions.push(Definition::Body { index, id, func: Box::new(func) });
+                }
+                Some((Became::Thunk, target)) => {
+                    let mut renamed = func.clone();
+                    renamed.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
+                    rename(unit, module, &mut ids, &mut renamed)?;
+                    let code = Target::of(&**isa).thunk_code(&func.signature, &extra(func), target);
+                    let Some(code) = code else {
+                        // Then it is the function that it is written as.
+                        let func = Box::new(renamed);
+                        definitions.push(Definition::Body { index, id, func });
+                        continue;
+                    };
+                    let relocs = code.relocations.into_iter().map(|relocation| {
+                        let ThunkReloc { offset, kind, symbol, addend } = relocation;
+                        ModuleReloc { offset, kind, name: ids[&symbol].clone(), addend }
+                    });
+                    let relocs = relocs.collect();
+                    let alignment = alignment.max(u64::from(isa.function_alignment().minimum));
+                    let bytes = code.bytes;
+                    definitions.push(Definition::Bytes { id, alignment, bytes, relocs });
+                }
+                // It gets its place in the end.
+                Some((Became::Alias, _)) => {}
+            }
+        }
+        let objects = unit.data.iter().zip(&data).filter(|(given, _)| given.alias.is_none());
+        for (given, &id) in objects {
+            let description = description(unit, module, &mut ids, given)?;
+            definitions.push(Definition::Data { id, description });
+        }
+        Ok(Prepared { ids, functions, data, definitions })
+    }
+}
+
+fn module_linkage(linkage: Linkage) -> cranelift_module::Linkage {
+    match linkage {
+        Linkage::Export => cranelift_module::Linkage::Export,
+        Linkage::Hidden => cranelift_module::Linkage::Hidden,
+        Linkage::Local => cranelift_module::Linkage::Local,
+        Linkage::Preemptible => cranelift_module::Linkage::Preemptible,
+    }
+}
+
+/// Indices in the order of symbols.
+fn in_order<'a>(symbols: impl Iterator<Item = &'a UserExternalName>) -> Vec<usize> {
+    let mut symbols: Vec<(usize, &UserExternalName)> = symbols.enumerate().collect();
+    symbols.sort_by_key(|(_, symbol)| (symbol.namespace, symbol.index));
+    symbols.into_iter().map(|(index, _)| index).collect()
+}
+
+type Ids = HashMap<UserExternalName, ModuleRelocTarget>;
+
+fn declare_functions(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<Vec<FuncId>> {
+    let mut functions = vec![FuncId::new(0); unit.functions.len()];
+    for index in in_order(unit.given.iter().map(|given| &given.symbol)) {
+        let given = &unit.given[index];
+        let linkage = match given.became {
+            // It is not defined in the sense of the module, so it must not be declared so.
+            Some((Became::Alias, _)) => cranelift_module::Linkage::Import,
+            Some((Became::Thunk, _)) | None => module_linkage(given.attributes.linkage),
+        };
+        let name = symbol_text(unit, &given.symbol);
+        let id = module.declare_function(&name, linkage, &unit.functions[index].signature)?;
+        ids.insert(given.symbol.clone(), id.into());
+        functions[index] = id;
+    }
+    Ok(functions)
+}
+
+fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<Vec<DataId>> {
+    let mut data = vec![DataId::new(0); unit.data.len()];
+    for index in in_order(unit.data.iter().map(|given| &given.symbol)) {
+        let given = &unit.data[index];
+        let attributes = &given.attributes;
+        let linkage = match given.alias {
+            // As for functions.
+            Some(_) => cranelift_module::Linkage::Import,
+            None => module_linkage(attributes.linkage),
+        };
+        let name = symbol_text(unit, &given.symbol);
+        let id = module.declare_data(&name, linkage, attributes.writable, attributes.tls)?;
+        ids.insert(given.symbol.clone(), id.into());
+        data[index] = id;
+    }
+    Ok(data)
+}
+
+/// Names everything that `func` refers to as the module does. What the unit does not define is
+/// declared as an import: of a function if it is one for `func`, otherwise of data. The first use
+/// decides, which is right for all: an undefined symbol is but a name.
+fn rename(unit: &Unit, module: &mut dyn Module, ids: &mut Ids, func: &mut Function) -> Result<()> {
+    for index in 0..func.params.user_named_funcs().len() {
+        let name_ref = UserExternalNameRef::new(index);
+        let symbol = func.params.user_named_funcs()[name_ref].clone();
+        let target = match ids.get(&symbol) {
+            Some(target) => target.clone(),
+            None => {
+                let name = ExternalName::User(name_ref);
+                let import = cranelift_module::Linkage::Import;
+                let text = symbol_text(unit, &symbol);
+                let target: ModuleRelocTarget =
+                    match (is_thread_local(func, &name), signature_of(func, &name)) {
+                        (false, Some(signature)) => {
+                            module.declare_function(&text, import, signature)?.into()
+                        }
+                        (tls, _) => module.declare_data(&text, import, true, tls)?.into(),
+                    };
+                ids.insert(symbol, target.clone());
+                target
+            }
+        };
+        if let ModuleRelocTarget::User { namespace, index } = target {
+            let symbol = UserExternalName::new(namespace, index);
+            func.params.reset_user_func_name(name_ref, symbol);
+        }
+    }
+    Ok(())
+}
+
+fn signature_of<'a>(func: &'a Function, name: &ExternalName) -> Option<&'a Signature> {
+    let callee = func.dfg.ext_funcs.values().find(|callee| callee.name == *name)?;
+    Some(&func.dfg.signatures[callee.signature])
+}
+
+fn is_thread_local(func: &Function, name: &ExternalName) -> bool {
+    func.global_values.values().any(|gv| match gv {
+        GlobalValueData::Symbol { name: used, offset: _, colocated: _, tls } => {
+            *tls && used == name
+        }
+        _ => false,
+    })
+}
+
+/// A data object as the module wants it.
+fn description(
+    unit: &Unit,
+    module: &mut dyn Module,
+    ids: &mut Ids,
+    given: &GivenData,
+) -> Result<DataDescription> {
+    let mut description = DataDescription::new();
+    match &given.object.contents {
+        Contents::Zeros(size) => description.define_zeroinit(usize::try_from(*size)?),
+        Contents::Bytes(bytes) => description.define(bytes.clone().into()),
+    }
+    if let Some(section) = &given.object.section {
+        description.set_custom_section(section);
+    }
+    description.set_align(given.attributes.alignment);
+    description.set_used(given.used);
+    for reloc in &given.object.relocations {
+        let target = match ids.get(&reloc.target) {
+            Some(target) => target.clone(),
+            None => {
+                let import = cranelift_module::Linkage::Import;
+                let text = symbol_text(unit, &reloc.target);
+                let target: ModuleRelocTarget =
+                    module.declare_data(&text, import, true, false)?.into();
+                ids.insert(reloc.target.clone(), target.clone());
+                target
+            }
+        };
+        // As data in any case: a pointer to a function with an addend is one, too.
+        let gv = description.import_global_value(target);
+        description.write_data_addr(reloc.offset, gv, reloc.addend);
+    }
+    Ok(description)
+}
+
+/// Defines everything. With `aligned`, functions are put where they must be; a module that merges
+/// does so itself.
+fn define(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    module: &mut dyn Module,
+    definitions: Vec<Definition>,
+    aligned: bool,
+) -> Result<()> {
+    let mut context = module.make_context();
+    for definition in definitions {
+        match definition {
+            Definition::Body { index, id, func } => {
+                context.func = *func;
+                let alignment = unit.given[index].attributes.alignment;
+                let defined = contain(|| match aligned && alignment > 1 {
+                    true => define_aligned(module, id, alignment, &mut context),
+                    false => module.define_function(id, &mut context),
+                });
+                let defined = defined.map_err(|panic| {
+                    let error = ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"));
+                    of_function(unit, isa, Some(index), error)
+                })?;
+                defined.map_err(|error| of_function(unit, isa, Some(index), error))?;
+                module.clear_context(&mut context);
+            }
+            Definition::Bytes { id, alignment, bytes, relocs } => {
+                module.define_function_bytes(id, alignment, &bytes, &relocs)?;
+            }
+            Definition::Data { id, description } => {
+                contain(|| module.define_data(id, &description)).map_err(unsupported)??;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Defines a function at an aligned place, which a module does only for bytes. They are without
+/// unwind information.
+fn define_aligned(
+    module: &mut dyn Module,
+    id: FuncId,
+    alignment: u32,
+    context: &mut Context,
+) -> ModuleResult<()> {
+    let isa = module.isa();
+    let minimum = isa.function_alignment().minimum;
+    context.compile(isa, &mut Default::default()).map_err(|error| error.inner)?;
+    let code = context.compiled_code().expect("compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> =
+        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect();
+    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
+    module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
+}
+
+/// What the module says of a function, with its name and place.
+fn of_function(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    index: Option<usize>,
+    error: ModuleError,
+) -> anyhow::Error {
+    let error = match error {
+        ModuleError::Compilation(error) => error.to_string(),
+        ModuleError::Backend(error) => error.to_string(),
+        error => error.to_string(),
+    };
+    match index {
+        None => anyhow!(error),
+        Some(function) => Refused { function, error }.into_error(unit, &**isa),
+    }
+}
+
+/// Gives every symbol that the text calls an alias the place of its target.
+fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
+    let functions = unit.given.iter().filter_map(|given| match &given.became {
+        Some((Became::Alias, target)) => Some((&given.symbol, target, given.attributes.linkage)),
+        Some((Became::Thunk, _)) | None => None,
+    });
+    let data = unit.data.iter().filter_map(|given| {
+        given.alias.as_ref().map(|target| (&given.symbol, target, given.attributes.linkage))
+    });
+    let aliases: Vec<_> = functions.chain(data).collect();
+    let to: HashMap<&UserExternalName, &UserExternalName> =
+        aliases.iter().map(|&(alias, target, _)| (alias, target)).collect();
+    let mut place_of: HashMap<&UserExternalName, SymbolId> = HashMap::new();
+    for &(alias, _, linkage) in &aliases {
+        // Aliases of aliases stand for one address. Every one on the way is looked at only once.
+        let mut way = Vec::new();
+        let mut target = alias;
+        while let (None, Some(next)) = (place_of.get(target), to.get(target)) {
+            way.push(target);
+            target = next;
+        }
+        let place = place_of.get(target).copied();
+        let place = place.unwrap_or_else(|| symbol_id(product, &ids[target]));
+        place_of.extend(way.into_iter().map(|alias| (alias, place)));
+        let alias = symbol_id(product, &ids[alias]);
+        place_alias(product, alias, place, linkage);
+    }
+}
+
+/// The symbol of a function or data object.
+fn symbol_id(product: &mut ObjectProduct, id: &ModuleRelocTarget) -> SymbolId {
+    match cranelift_module::ModuleDeclarations::is_function(id) {
+        true => product.function_symbol(FuncId::from_name(id)),
+        false => product.data_symbol(DataId::from_name(id)),
+    }
+}
+
+/// Gives the symbol `alias` the place of the symbol `target`, and makes it visible as far as
+/// `linkage` says.
+fn place_alias(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId, linkage: Linkage) {
+    let target = product.object.symbol(target);
+    let (section, value, size) = (target.section, target.value, target.size);
+    let symbol = product.object.symbol_mut(alias);
+    (symbol.section, symbol.value, symbol.size) = (section, value, size);
+    (symbol.scope, symbol.weak) = match linkage {
+        Linkage::Local => (SymbolScope::Compilation, false),
+        Linkage::Hidden => (SymbolScope::Linkage, false),
+        Linkage::Export => (SymbolScope::Dynamic, false),
+        Linkage::Preemptible => (SymbolScope::Dynamic, true),
+    };
+}

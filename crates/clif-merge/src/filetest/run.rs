@@ -1,0 +1,253 @@
+//! `test run`: every run command has the same outcome before and after merging, on this machine.
+//!
+//! The unit is compiled twice: as it is, and merged. A command calls the function under which it
+//! stands in the one, and the function that the plan puts in its place in the other, so that it is
+//! really the representative that runs. What both sides have in common goes unnoticed here: that
+//! Cranelift compiles a function rightly is for Cranelift's own tests.
+
+use super::lines::Lines;
+use super::merge::{self, MergeOptions, references};
+use super::{Stop, catch};
+use crate::jit::{Code, Definition, Jit, Unlinkable};
+use anyhow::{Result, anyhow, ensure};
+use clif_unit::data::GivenData;
+use clif_unit::pass::{CALL_THUNKS, Emit, Merged};
+use clif_unit::unit::Unit;
+use cranelift_codegen::data_value::{DataValue, DisplayDataValues};
+use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    Disposition, ExtraArgument, FunctionIndex, Options, call_thunk, cranelift_codegen,
+};
+use cranelift_reader::{RunCommand, parse_run_command};
+use std::collections::HashSet;
+
+/// A run command.
+#[derive(Debug)]
+pub struct Command {
+    /// `path:line`.
+    place: String,
+    /// As it is written.
+    text: String,
+    /// The function under which it stands.
+    function: usize,
+    command: RunCommand,
+}
+
+/// What came of running a file's commands for one target.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How many functions were merged away.
+    pub merged: usize,
+    /// What the `print:` commands say.
+    pub printed: Vec<String>,
+}
+
+/// The run commands of a file. With `strict`, a command must name the function it stands under.
+///
+/// # Errors
+///
+/// Malformed commands, with their lines.
+pub fn commands(path: &str, lines: &Lines<'_>, unit: &Unit, strict: bool) -> Result<Vec<Command>> {
+    let mut commands = Vec::new();
+    for (function, given) in unit.given.iter().enumerate() {
+        let name = unit.names.display(&given.symbol);
+        for (line, text) in lines.commands(function) {
+            let place = format!("{path}:{line}");
+            let command = parse_run_command(text, &unit.functions[function].signature)
+                .map_err(|error| anyhow!("{place}: {}", error.message))?
+                .ok_or_else(|| anyhow!("{place}: not a run command"))?;
+            let (RunCommand::Run(call, ..) | RunCommand::Print(call)) = &command;
+            // A name such as u0:1 cannot be written in a command.
+            let named = !strict || !text.contains('%') || !name.starts_with('%');
+            ensure!(
+                named || name[1..] == call.func,
+                "{place}: the command is for %{}, but it stands under {name}",
+                call.func,
+            );
+            commands.push(Command { place, text: text.to_owned(), function, command });
+        }
+    }
+    Ok(commands)
+}
+
+/// Runs the commands before and after merging.
+///
+/// # Errors
+///
+/// The first command whose outcome is wrong, and what cannot be compiled. For a `foreign` file,
+/// what already goes wrong before merging is a reason to skip it.
+pub fn run(
+    unit: &Unit,
+    commands: &[Command],
+    options: &MergeOptions,
+    isa: &OwnedTargetIsa,
+    foreign: bool,
+) -> Result<Outcome, Stop> {
+    let before_merging = |stop: Stop| match stop {
+        Stop::Fail(reason) if foreign => Stop::Skip(format!("before merging: {reason}")),
+        Stop::Fail(reason) => Stop::Fail(format!("before merging: {reason}")),
+        Stop::Skip(reason) => Stop::Skip(reason),
+    };
+    let before: Vec<(UserExternalName, Emit)> = unit
+        .given
+        .iter()
+        .zip(&unit.functions)
+        .map(|(given, func)| (given.symbol.clone(), Emit::Body(Box::new(func.clone()))))
+        .collect();
+    if let Some(symbol) = undefined(&before, &unit.data) {
+        let symbol = unit.names.display(&symbol);
+        return Err(Stop::Skip(format!("{symbol} is not defined in the file")));
+    }
+    let own_target = options.for_isa(Some(&**isa))?;
+    let compile = |functions, data: &[GivenData]| {
+        catch(|| compile(unit, commands, isa, &own_target, functions, data))
+    };
+    let own = |command: &Command| unit.given[command.function].symbol.clone();
+    let jit = compile(before, &unit.data).map_err(before_merging)?;
+    call_all(unit, commands, &jit, own).map_err(Stop::Fail).map_err(before_merging)?;
+    drop(jit);
+
+    let merged = merge::merge(unit, &own_target, Some(&**isa))?;
+    let after = merged.plan.entries().zip(&merged.emit);
+    let after = after.map(|((function, entry), emit)| {
+        let emit = match entry.disposition() {
+            // Only callers that know what to tell the body can call it: here, such a one.
+            Disposition::Redirect { to } if !entry.arguments().is_empty() => {
+                let to = merged.plan.entry(to).symbol().clone();
+                Emit::Thunk(to, merged.plan.thunk_arguments(function))
+            }
+            _ => emit.clone(),
+        };
+        (entry.symbol().clone(), emit)
+    });
+    let after: Vec<_> = after.collect();
+    let data: Vec<GivenData> = merged.data.iter().flatten().cloned().collect();
+    let jit = compile(after, &data).map_err(|stop| match stop {
+        Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
+    })?;
+    let target = |command: &Command| target(&merged, command.function);
+    let printed = call_all(unit, commands, &jit, target)
+        .map_err(|reason| Stop::Fail(format!("after merging: {reason}")))?;
+    Ok(Outcome { merged: merge::merged_away(unit, &merged), printed })
+}
+
+/// The function that a caller of `function` reaches after merging.
+fn target(merged: &Merged, function: usize) -> UserExternalName {
+    let function = FunctionIndex::new(function);
+    let extra = !merged.plan.entry(function).arguments().is_empty();
+    let target = if extra { function } else { merged.plan.call_target(function) };
+    merged.plan.entry(target).symbol().clone()
+}
+
+/// A symbol that a function or a data object refers to and that is not there.
+fn undefined(
+    functions: &[(UserExternalName, Emit)],
+    data: &[GivenData],
+) -> Option<UserExternalName> {
+    let there = functions.iter().map(|(symbol, _)| symbol);
+    let there: HashSet<_> = there.chain(data.iter().map(|data| &data.symbol)).collect();
+    let bodies = functions.iter().filter_map(|(_, emit)| match emit {
+        Emit::Body(func) => Some(&**func),
+        Emit::Thunk(..) | Emit::Alias(_) | Emit::Nothing => None,
+    });
+    let pointers = data.iter().flat_map(|data| &data.object.relocations);
+    let aliases = data.iter().filter_map(|data| data.alias.as_ref());
+    let used = bodies.flat_map(references).chain(pointers.map(|reloc| &reloc.target));
+    let used = used.chain(aliases);
+    used.into_iter().find(|symbol| !there.contains(symbol)).cloned()
+}
+
+fn compile(
+    unit: &Unit,
+    commands: &[Command],
+    isa: &OwnedTargetIsa,
+    options: &Options<'_>,
+    functions: Vec<(UserExternalName, Emit)>,
+    data: &[GivenData],
+) -> Result<Jit, Stop> {
+    if let Some(symbol) = undefined(&functions, data) {
+        return Err(Stop::Fail(format!("{} is not defined", unit.names.display(&symbol))));
+    }
+    let mut definitions = Vec::new();
+    for (at, (symbol, emit)) in functions.into_iter().enumerate() {
+        let code = match emit {
+            Emit::Nothing => continue,
+            Emit::Body(func) => Code::Body(func),
+            // The JIT has no second names; a jump is where the symbol leads all the same.
+            Emit::Alias(to) => thunk(&symbol, &unit.functions[at].signature, &[], &to, options),
+            Emit::Thunk(to, arguments) => {
+                thunk(&symbol, &unit.functions[at].signature, &arguments, &to, options)
+            }
+        };
+        // The shared bodies come last, and have the signature of those that share them.
+        let signature = match (&code, unit.functions.get(at)) {
+            (_, Some(func)) => func.signature.clone(),
+            (Code::Body(func), None) => func.signature.clone(),
+            (Code::Thunk(_), None) => unreachable!("a shared body is a body"),
+        };
+        definitions.push(Definition { symbol, signature, code });
+    }
+    let called = commands.iter().map(|command| unit.functions[command.function].signature.clone());
+    Jit::compile(isa.clone(), definitions, data, called).map_err(|error| {
+        match error.is::<Unlinkable>() {
+            true => Stop::Skip(error.to_string()),
+            false => Stop::Fail(format!("{error:#}")),
+        }
+    })
+}
+
+/// A jump, or where there is none a function that calls.
+fn thunk(
+    symbol: &UserExternalName,
+    signature: &Signature,
+    arguments: &[ExtraArgument],
+    to: &UserExternalName,
+    options: &Options<'_>,
+) -> Code {
+    match options.target.thunk_code(signature, arguments, to) {
+        Some(code) => Code::Thunk(code),
+        None => {
+            let name = UserFuncName::User(symbol.clone());
+            Code::Body(Box::new(call_thunk(name, signature, arguments, to, &CALL_THUNKS)))
+        }
+    }
+}
+
+/// Performs the commands, and tells what the `print:` commands say.
+fn call_all(
+    unit: &Unit,
+    commands: &[Command],
+    jit: &Jit,
+    target: impl Fn(&Command) -> UserExternalName,
+) -> Result<Vec<String>, String> {
+    let mut printed = Vec::new();
+    for command in commands {
+        let Command { place, text, function, command: run } = command;
+        let signature = &unit.functions[*function].signature;
+        let call = |arguments: &[DataValue]| jit.call(&target(command), signature, arguments);
+        match run {
+            RunCommand::Print(invocation) => {
+                let results = call(&invocation.args);
+                printed.push(format!("{invocation} -> {}", DisplayDataValues(&results)));
+            }
+            // A bare `run` asks for anything but zero. The reader says so with a zero of a type
+            // that no result has.
+            RunCommand::Run(invocation, ..) if !text.contains(':') => {
+                let results = call(&invocation.args);
+                let zero = DataValue::from_integer(0, signature.returns[0].value_type);
+                if zero.is_ok_and(|zero| results == [zero]) {
+                    return Err(format!("{place}: run: returned 0"));
+                }
+            }
+            RunCommand::Run(invocation, ..) => {
+                let results = call(&invocation.args);
+                if run.run(|_, _| Ok(results.clone())).is_err() {
+                    return Err(format!("{place}: {run}: got {}", DisplayDataValues(&results)));
+                }
+            }
+        }
+    }
+    Ok(printed)
+}

@@ -1,0 +1,165 @@
+//! `clif-merge`: function merging for Cranelift IR on the command line.
+//!
+//! One file for each subcommand; this one reads the command line, sets up how the program ends,
+//! and starts the subcommand. It does no work of its own.
+#![deny(unsafe_code)]
+
+mod args;
+mod check;
+mod codegen;
+mod compile;
+mod emit_object;
+mod exit;
+mod filetest;
+mod jit;
+mod measure;
+mod memory;
+mod merge;
+mod output;
+mod progress;
+mod report;
+mod similar;
+mod table;
+mod test;
+mod unfinished;
+mod why;
+mod why_data;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Merge functions of Cranelift IR that do the same thing.
+///
+/// The functions of a unit (all files of one call) are compared; of each class of equal functions
+/// one body is kept, and the others become redirected calls, aliases or jumps. What CLIF cannot
+/// say of a function stands in directives, comment lines right above it. Data objects are
+/// directives of their own:
+///
+///   ;@ data %table linkage=local align=8 = "abc\00" u32 7 %f
+///
+///   ;@ linkage=local addresses=insignificant
+///   function %f(i32) -> i32 {
+///
+/// Results go to standard output, everything else to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "clif-merge",
+    version,
+    verbatim_doc_comment,
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP),
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// When to use colours; 'auto' heeds NO_COLOR and whether the output is a terminal
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge merge unit.clif                     print the merged unit
+  clif-merge compile unit.clif -o unit.o         make an object file of it
+  clif-merge report unit.clif                    what merging saves and costs
+  clif-merge why unit.clif %f %g                 why two functions did not merge
+  clif-merge help report                         all about one subcommand";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Merge(merge::Opts),
+    Compile(compile::Opts),
+    Report(report::Opts),
+    Why(why::Opts),
+    Test(test::Opts),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Color {
+    /// Where the output is a terminal
+    Auto,
+    /// Never
+    Never,
+    /// Even where the output is a file
+    Always,
+}
+
+/// Some functions of Cranelift's are recursive over what they compile, and a thread's stack is
+/// backed by memory only where it is used.
+const STACK_BYTES: usize = 256 << 20;
+
+fn main() -> ExitCode {
+    exit::install_panic_hook();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    // Clap colours its own messages before it knows what the command line says about that.
+    set_color(asked_color(&arguments));
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe is the only way for this to go wrong.
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => Exit::Usage.into(),
+                false => Exit::Done.into(),
+            };
+        }
+    };
+    set_color(cli.color);
+    let work = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || run(cli.command).unwrap_or_else(|error| exit::report(&error).into()));
+    match work.map(std::thread::JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        // The panic hook has said everything.
+        Ok(Err(_panic)) => Exit::Internal.into(),
+        Err(error) => {
+            exit::report(&anyhow::Error::new(error).context("cannot start a thread")).into()
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Merge(opts) => merge::run(opts),
+        Command::Compile(opts) => compile::run(opts),
+        Command::Report(opts) => report::run(opts),
+        Command::Why(opts) => why::run(opts),
+        Command::Test(opts) => test::run(opts),
+    }
+}
+
+fn asked_color(arguments: &[OsString]) -> Color {
+    let asks = |color: &str| {
+        let joined = format!("--color={color}");
+        arguments.iter().any(|argument| *argument == *joined)
+            || arguments.windows(2).any(|pair| pair[0] == "--color" && pair[1] == *color)
+    };
+    match (asks("never"), asks("always")) {
+        (true, _) => Color::Never,
+        (false, true) => Color::Always,
+        (false, false) => Color::Auto,
+    }
+}
+
+fn set_color(color: Color) {
+    match color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Never => anstream::ColorChoice::Never,
+        Color::Always => anstream::ColorChoice::Always,
+    }
+    .write_global();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn verify_cli() {
+        Cli::command().debug_assert();
+    }
+}

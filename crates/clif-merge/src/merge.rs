@@ -1,0 +1,225 @@
+//! `clif-merge merge`: the merged unit as CLIF.
+//!
+//! Reads a unit, merges, writes text. Here is also what other subcommands say of a merged unit: one
+//! line, and the table of what became of each function.
+
+use crate::args::{Common, Input};
+use crate::check::check;
+use crate::codegen::Compiler;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::table::{Align, render};
+use anyhow::Result;
+use clif_unit::emit_text::emit;
+use clif_unit::pass::{self, Merged};
+use clif_unit::unit::Unit;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_mergefunc::{Disposition, Reason, Stats, cranelift_codegen};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Merge functions and print what is left as CLIF
+///
+/// The functions are in the order of the input. A function whose callers now call another one is
+/// gone. One whose symbol must survive becomes a function that calls the other one, below a
+/// directive 'thunk=%f': in native code it is a single jump. The output can be merged again, which
+/// changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub struct Opts {
+    #[command(flatten)]
+    input: Input,
+
+    /// Where to write the merged unit; '-' is standard output
+    #[arg(short, long, value_name = "OUT.clif", default_value = "-")]
+    output: PathBuf,
+
+    /// Print a table on standard error: what became of each function, and why
+    #[arg(short = 'D', long)]
+    dispositions: bool,
+
+    /// Turn exported functions with insignificant addresses into aliases instead of thunks, and
+    /// exported data objects into aliases instead of leaving them alone
+    ///
+    /// CLIF has no aliases: they are written like thunks, below a directive 'alias=%f', which
+    /// 'compile' understands.
+    #[arg(long, help_heading = "Merging")]
+    aliases: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge merge unit.clif
+  clif-merge merge a.clif b.clif -o merged.clif
+  clif-merge merge --linkage local --addresses insignificant -D wasm.clif -o /dev/null
+  producer | clif-merge merge --verify - | consumer";
+
+/// Merges and writes.
+///
+/// # Errors
+///
+/// What cannot be read or written, and with `--verify` what is wrong with the result.
+pub fn run(opts: Opts) -> Result<ExitCode> {
+    let Opts { input, output, dispositions, aliases, common } = opts;
+    let output = Output::check(&output)?;
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
+    let options = common.pass.options(&*isa, aliases);
+    let mut compiler = Compiler::new(&*isa);
+    let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+    if common.pass.verify {
+        let proof = check(&unit, &merged, &options, &*isa)?;
+        if common.general.verbose {
+            common.general.say(&proof);
+        }
+    }
+    output.write(emit(&unit, &merged).as_bytes())?;
+    if dispositions {
+        eprint_table(&rows(&unit, &merged));
+    }
+    common.general.say(&summary(&Counts::of(&merged)));
+    if common.general.verbose {
+        common.general.say(&details(merged.plan.stats()));
+    }
+    Ok(Exit::Done.into())
+}
+
+/// How many functions and data objects became what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// All functions of the unit.
+    pub functions: usize,
+    /// What became of them.
+    pub redirected: usize,
+    pub aliases: usize,
+    pub thunks: usize,
+    /// Functions that were not there before.
+    pub shared: usize,
+    /// All data objects of the unit.
+    pub data_objects: usize,
+    /// Those that were merged away.
+    pub merged_data_objects: usize,
+}
+
+impl Counts {
+    fn of(merged: &Merged) -> Counts {
+        let plan = &merged.plan;
+        let mut counts = Counts {
+            functions: plan.added(),
+            shared: plan.private_copies().len() + plan.parameterised_bodies().len(),
+            data_objects: plan.data_entries().len(),
+            merged_data_objects: plan.stats().plan_merged_data_objects,
+            ..Counts::default()
+        };
+        for (_, entry) in plan.entries() {
+            match entry.disposition() {
+                Disposition::Keep => {}
+                Disposition::Redirect { .. } => counts.redirected += 1,
+                Disposition::Alias { .. } => counts.aliases += 1,
+                Disposition::Thunk { .. } => counts.thunks += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// One line for a person: how many functions became what.
+pub fn summary(counts: &Counts) -> String {
+    let Counts {
+        functions: total,
+        redirected,
+        aliases,
+        thunks,
+        shared,
+        data_objects,
+        merged_data_objects,
+    } = *counts;
+    let count = |number: usize, one: &str, many: &str| match number {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{number} {many}")),
+    };
+    let parts: Vec<String> = [
+        count(redirected, "redirected", "redirected"),
+        count(aliases, "alias", "aliases"),
+        count(thunks, "thunk", "thunks"),
+        count(shared, "new shared body", "new shared bodies"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let functions = if total == 1 { "function" } else { "functions" };
+    let all = redirected + aliases + thunks;
+    let mut line = match parts.is_empty() {
+        true => format!("merged {all} of {total} {functions}"),
+        false => format!("merged {all} of {total} {functions}: {}", parts.join(", ")),
+    };
+    if merged_data_objects > 0 {
+        let objects = if data_objects == 1 { "data object" } else { "data objects" };
+        line.push_str(&format!("; {merged_data_objects} of {data_objects} {objects}"));
+    }
+    line
+}
+
+/// What the pass did, for `--verbose`.
+pub fn details(stats: &Stats) -> String {
+    let mut text = format!(
+        "walked {} functions with {} instructions; {} classes, {} functions share theirs; \
+         {} representatives lost promises",
+        stats.walk_functions,
+        stats.walk_instructions,
+        stats.refine_classes_after,
+        stats.plan_members,
+        stats.plan_weakened,
+    );
+    if stats.similar_walks > 0 {
+        text += &format!(
+            "\nwalked {} similar functions; compiled {} of them and of bodies for several, and {} calls; \
+             {} bodies do for {} functions",
+            stats.similar_walks,
+            stats.similar_sizes,
+            stats.similar_probes,
+            stats.similar_bodies,
+            stats.similar_merged,
+        );
+    }
+    text
+}
+
+/// What became of each function and data object, and why.
+fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
+    let plan = &merged.plan;
+    let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
+        let name = |symbol| merged.names.display(symbol);
+        let representative = disposition.representative().map_or("-".to_owned(), name);
+        [name(symbol), disposition.name().to_owned(), representative, reason.to_string()]
+    };
+    let functions = plan.entries().map(|(_, entry)| {
+        let disposition = entry.disposition().map(|to| plan.entry(to).symbol());
+        row(entry.symbol(), disposition, entry.reason())
+    });
+    let data = plan.data_entries().zip(&unit.data).map(|((_, entry), given)| match &given.alias {
+        // What the text already calls an alias stays one.
+        Some(target) => row(entry.symbol(), Disposition::Alias { to: target }, Reason::NoMerge),
+        None => {
+            let disposition = entry.disposition().map(|to| plan.data_entry(to).symbol());
+            row(entry.symbol(), disposition, entry.reason())
+        }
+    });
+    functions.chain(data).collect()
+}
+
+/// Prints what became of each function and data object.
+pub fn eprint_table(lines: &[[String; 4]]) {
+    let heading = ["function", "disposition", "representative", "reason"];
+    let heading = heading.map(str::to_owned).to_vec();
+    let lines = lines.iter().map(|line| line.to_vec());
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(lines).collect();
+    use std::io::Write as _;
+    // A closed standard error is no reason to fail: the result is written.
+    let _ = write!(anstream::stderr(), "{}", render(&[Align::Left; 4], &rows));
+}

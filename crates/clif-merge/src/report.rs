@@ -1,0 +1,626 @@
+//! `clif-merge report`: what merging a unit saves and costs.
+//!
+//! Counts functions and data objects by what becomes of them, compiles the unit before and after merging for each
+//! target, and takes the time of each step. The structs that are written as JSON are only that:
+//! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
+
+use crate::args::{General, Input, Pass, Settings, Targets};
+use crate::check::check;
+use crate::codegen::{Compiler, Refused, Switches, missing_settings};
+use crate::exit::{Exit, condition};
+use crate::measure::{self, Sizes, total};
+use crate::output;
+use crate::similar::{self, Similar};
+use crate::table::{Align, percent, render, thousands};
+use anyhow::Result;
+use clif_unit::isa;
+use clif_unit::pass;
+use clif_unit::unit::Unit;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, Reason, cranelift_codegen};
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use target_lexicon::Triple;
+
+/// Tell what merging saves and what it costs
+///
+/// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
+/// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
+/// times are those for the architecture of this machine if it is measured, or else for the first
+/// target. Times are those of one thread: reading the text, a bare visit of every instruction, the
+/// pass, and compiling before and after.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub struct Opts {
+    /// What the report is written as
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    format: Format,
+
+    /// How many of the classes that save most are listed
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    rows: usize,
+
+    /// How often the short steps (the visit and the pass) are timed; the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// End with exit code 3 if less than PERCENT of the code is saved, for the target to which the
+    /// times belong
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    min_saved: Option<f64>,
+
+    #[command(flatten)]
+    input: Input,
+
+    /// Never give two symbols one address: use thunks instead
+    #[arg(long, help_heading = "Merging")]
+    no_alias: bool,
+
+    #[command(flatten)]
+    pass: Pass,
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    general: General,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge report unit.clif
+  clif-merge report --format json unit.clif > report.json
+  clif-merge report --linkage local --addresses insignificant wasm.clif
+  clif-merge report --linkage local --export-file exports.txt wasm.clif
+  clif-merge report --target x86_64 --set has_sse41 simd.clif
+  clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
+
+/// Reads the value of `--min-saved`. Nothing is less than what is no number.
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(format!("'{text}' is not a number of percent")),
+    }
+}
+
+/// The values of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables for a person
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// The report. This is the JSON object, field by field.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The version of this format.
+    schema: u32,
+    /// Functions of the unit.
+    functions: usize,
+    /// Classes of two or more equal functions.
+    classes: usize,
+    /// Functions in them.
+    members: usize,
+    /// Functions whose bodies are not needed any more.
+    merged: usize,
+    /// Functions that did not exist before: bodies of classes that are all preemptible, and of similar
+    /// functions.
+    private_copies: usize,
+    /// Functions of the unit by what becomes of them, for the target `host`.
+    #[serde(serialize_with = "in_order")]
+    by_disposition: Vec<(&'static str, usize)>,
+    /// Functions of the unit by the reason for that.
+    #[serde(serialize_with = "in_order")]
+    by_reason: Vec<(&'static str, usize)>,
+    /// Bytes of native code for each target that was measured, by its name.
+    #[serde(serialize_with = "by_target")]
+    native: Vec<Native>,
+    /// The target that the plan and the times are for: the first one of this machine's architecture,
+    /// or the first of all.
+    host: String,
+    /// Times on one thread.
+    seconds: Seconds,
+    /// The classes that save most, on the host's architecture.
+    largest: Vec<Class>,
+    /// Functions that differ only in constants and in what they refer to, on the host's architecture.
+    similar: Similar,
+    /// Data objects.
+    data: Data,
+}
+
+#[derive(Debug, Serialize)]
+struct Data {
+    /// Data objects of the unit.
+    objects: usize,
+    /// Those that are not needed any more.
+    merged: usize,
+    /// Sums of their sizes, zeros that take no room in a file included, padding not.
+    bytes: Bytes,
+    /// Data objects by what becomes of them, on the host's architecture.
+    #[serde(serialize_with = "in_order")]
+    by_disposition: Vec<(&'static str, usize)>,
+    /// Data objects by the reason for that.
+    #[serde(serialize_with = "in_order")]
+    by_reason: Vec<(&'static str, usize)>,
+}
+
+impl Data {
+    fn of(plan: &Plan) -> Data {
+        let entries = || plan.data_entries().map(|(_, entry)| entry);
+        let before = entries().map(|entry| entry.size()).sum();
+        let merged = plan.stats().plan_merged_data_objects;
+        Data {
+            objects: entries().len(),
+            merged,
+            bytes: Bytes {
+                before,
+                after: before - plan.stats().plan_merged_data_bytes,
+                saved_by_similar: None,
+            },
+            by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
+            by_reason: by_reason(entries().map(|entry| entry.reason())),
+        }
+    }
+}
+
+/// What is measured for one target.
+#[derive(Debug, Serialize)]
+struct Native {
+    #[serde(skip)]
+    target: String,
+    #[serde(flatten)]
+    bytes: Bytes,
+    /// Functions of the unit that cannot be compiled, whose bytes are not counted.
+    not_compiled: usize,
+    /// The first of them, where it is and why, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<String>,
+    /// Settings of the target that have to be switched on for some of them.
+    missing_settings: Vec<&'static str>,
+    /// How many of them can be compiled with these settings.
+    compiled_with_settings: usize,
+}
+
+/// Functions that no setting helps, after which no other settings are tried for further functions.
+const HOPELESS: usize = 16;
+
+impl Native {
+    fn of(unit: &Unit, plan: &Plan, sizes: &Sizes, isa: &dyn TargetIsa) -> Native {
+        let refused = &sizes.refused;
+        let mut settings: Vec<&'static str> = Vec::new();
+        let mut helped = 0;
+        let mut hopeless = 0;
+        for Refused { function, error: _ } in refused {
+            let Some(isa) = isa::with(isa, &settings) else {
+                break;
+            };
+            let missing = match hopeless < HOPELESS {
+                true => missing_settings(unit, *function, &*isa),
+                false => compiles(unit, *function, &*isa).then(Vec::new),
+            };
+            match missing {
+                Some(mut missing) => {
+                    settings.append(&mut missing);
+                    helped += 1;
+                }
+                None => hopeless += 1,
+            }
+        }
+        let first_error = refused.first().map(|Refused { function, error }| {
+            let given = &unit.given[*function];
+            format!("{}: {}: {error}", given.place, unit.names.display(&given.symbol))
+        });
+        Native {
+            target: isa::title_of(isa),
+            bytes: Bytes::of(sizes, plan),
+            not_compiled: refused.len(),
+            first_error,
+            missing_settings: settings,
+            compiled_with_settings: helped,
+        }
+    }
+
+    /// What a person calls the target.
+    fn title(&self) -> &str {
+        match &*self.target {
+            "x86_64" => "x86-64",
+            target => target,
+        }
+    }
+
+    /// What is said of functions that cannot be compiled; nothing if all can.
+    fn not_compiled_text(&self) -> String {
+        let Native { not_compiled, first_error, missing_settings, compiled_with_settings, .. } =
+            self;
+        let Some(error) = first_error else {
+            return String::new();
+        };
+        let (what, are) = match not_compiled {
+            1 => ("1 function".to_owned(), "is"),
+            _ => (format!("{} functions", thousands(*not_compiled as u64)), "are"),
+        };
+        let target = self.title();
+        let mut text = format!(
+            "\n{what} cannot be compiled for {target} and {are} not counted; the first error:\n  \
+             {error}\n"
+        );
+        if !missing_settings.is_empty() {
+            let switches = Switches(missing_settings);
+            let some = match compiled_with_settings == not_compiled {
+                true => "all".to_owned(),
+                false => thousands(*compiled_with_settings as u64),
+            };
+            text += &format!("  {some} of them can be compiled with {switches}\n");
+        }
+        text
+    }
+}
+
+fn compiles(unit: &Unit, function: usize, isa: &dyn TargetIsa) -> bool {
+    Compiler::new(isa).size(&unit.functions[function]).is_some()
+}
+
+fn by_target<S: Serializer>(natives: &[Native], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(natives.iter().map(|native| (&native.target, native)))
+}
+
+/// Sums of bytes before and after merging. Of code, thunks are included, padding is not.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Bytes {
+    before: u64,
+    after: u64,
+    /// How many bytes of what is saved come from functions that are only similar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved_by_similar: Option<i64>,
+}
+
+impl Bytes {
+    fn of(sizes: &Sizes, plan: &Plan) -> Bytes {
+        let (before, after) = (total(&sizes.before), total(&sizes.after));
+        Bytes { before, after, saved_by_similar: Some(similar::saved(plan, sizes)) }
+    }
+
+    /// How much is saved, in percent.
+    fn saved(self) -> f64 {
+        percent(self.before as f64 - self.after as f64, self.before as f64)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Seconds {
+    /// From files to verified functions.
+    read: f64,
+    /// A bare visit of every instruction and operand.
+    walk: f64,
+    /// From functions in memory to the applied plan.
+    pass: f64,
+    /// Code generation of all functions.
+    compile_before: f64,
+    /// Code generation of what is left.
+    compile_after: f64,
+}
+
+/// A class of equal functions, or a set of similar ones, of which some were merged.
+#[derive(Debug, Serialize)]
+struct Class {
+    /// The name of the function whose body is kept. If that is new, of the first for which it was made.
+    representative: String,
+    /// How many functions gave up their bodies.
+    merged: usize,
+    /// Bytes of code that this saves. Negative only if the kept body lost a promise that mattered.
+    saved: i64,
+}
+
+fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
+}
+
+/// Reads, merges, compiles and writes the report.
+///
+/// # Errors
+///
+/// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
+/// `--min-saved` that too little is saved.
+pub fn run(opts: Opts) -> Result<ExitCode> {
+    let report = measure(&opts)?;
+    let Opts { format, min_saved, .. } = opts;
+    let text = match format {
+        Format::Text => text(&report),
+        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+    };
+    output::print(&text)?;
+    if let Some(least) = min_saved {
+        let native = report.host();
+        let saved = native.bytes.saved();
+        if saved < least {
+            return Err(condition(format!(
+                "{saved:.2}% of the code is saved on {}, and {least}% was asked for",
+                native.title(),
+            )));
+        }
+    }
+    Ok(Exit::Done.into())
+}
+
+fn measure(opts: &Opts) -> Result<Report> {
+    let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
+    let Opts { pass, targets, settings, general, .. } = opts;
+    let (repeat, aliases) = (*repeat, !no_alias);
+    let mut start = Instant::now();
+    let sources = input.sources()?;
+    let mut read = start.elapsed();
+    let isas = targets.isas(&sources, settings)?;
+    let own = |isa: &OwnedTargetIsa| isa.triple().architecture == Triple::host().architecture;
+    let at_host = isas.iter().position(own).unwrap_or(0);
+    let host = &*isas[at_host];
+    start = Instant::now();
+    let unit = input.read(&sources, host, general)?;
+    read += start.elapsed();
+
+    let options = pass.options(host, aliases);
+    let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host)?;
+    for _ in 1..repeat {
+        let (again, time) = measure::pass(&unit, &options, host)?;
+        pass_time = pass_time.min(time);
+        applied = again;
+    }
+    let plan = applied.plan.clone();
+    if pass.verify {
+        let mut compiler = Compiler::new(host);
+        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+        let proof = check(&unit, &merged, &options, host)?;
+        if general.verbose {
+            general.say(&proof);
+        }
+    }
+    let compiled = measure::compile(&unit, applied, host, general.quiet);
+
+    let mut native = Vec::new();
+    for (at, isa) in isas.iter().enumerate() {
+        native.push(if at == at_host {
+            Native::of(&unit, &plan, &compiled.sizes, host)
+        } else {
+            let options = pass.options(&**isa, aliases);
+            let mut compiler = Compiler::new(&**isa);
+            let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+            let sizes = measure::sizes(&unit, &merged, &**isa, general.quiet)?;
+            Native::of(&unit, &merged.plan, &sizes, &**isa)
+        });
+    }
+    // Then there is nothing to report.
+    if native.iter().all(|native| native.not_compiled == unit.functions.len())
+        && let Some(first) = compiled.sizes.refused.first()
+    {
+        return Err(first.clone().into_error(&unit, host));
+    }
+    let seconds = |time: Duration| time.as_secs_f64();
+    let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
+    Ok(Report {
+        schema: 1,
+        functions: unit.functions.len(),
+        classes: shared_classes(&plan, unit.functions.len()),
+        members: plan.stats().plan_members,
+        merged: plan.stats().plan_merged,
+        private_copies: plan.private_copies().len() + plan.parameterised_bodies().len(),
+        by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
+        by_reason: by_reason(entries().map(|entry| entry.reason())),
+        native,
+        host: isa::title_of(host),
+        seconds: Seconds {
+            read: seconds(read),
+            walk: seconds(walk),
+            pass: seconds(pass_time),
+            compile_before: seconds(compiled.before),
+            compile_after: seconds(compiled.after),
+        },
+        largest: largest(&unit, &plan, &compiled.sizes, *rows),
+        similar: Similar::of(&plan),
+        data: Data::of(&plan),
+    })
+}
+
+/// The number of classes that have two or more of the first `functions` functions.
+fn shared_classes(plan: &Plan, functions: usize) -> usize {
+    let mut members: BTreeMap<u32, usize> = BTreeMap::new();
+    for (_, entry) in plan.entries().take(functions) {
+        *members.entry(entry.class()).or_default() += 1;
+    }
+    members.values().filter(|&&members| members > 1).count()
+}
+
+/// The first function for which a new body was made, if it is one.
+fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
+    let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
+    let shared = plan.private_copies().iter().find(|shared| shared.function == body);
+    let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);
+    for_similar.or(shared.map(|shared| shared.body_of))
+}
+
+fn by_disposition<I>(
+    dispositions: impl Iterator<Item = Disposition<I>>,
+) -> Vec<(&'static str, usize)> {
+    let mut counts = ["keep", "redirect", "alias", "thunk"].map(|name| (name, 0));
+    for disposition in dispositions {
+        let at = match disposition {
+            Disposition::Keep => 0,
+            Disposition::Redirect { to: _ } => 1,
+            Disposition::Alias { to: _ } => 2,
+            Disposition::Thunk { to: _ } => 3,
+        };
+        debug_assert_eq!(counts[at].0, disposition.name());
+        counts[at].1 += 1;
+    }
+    counts.to_vec()
+}
+
+fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)> {
+    let mut counts: BTreeMap<Reason, usize> = BTreeMap::new();
+    for reason in reasons {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let count = |reason: Reason| counts.get(&reason).copied().unwrap_or(0);
+    Reason::ALL.into_iter().map(|reason| (reason.id(), count(reason))).collect()
+}
+
+/// The classes and sets that save most, the largest first; of equal ones the first by number.
+fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
+    let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
+    for (function, entry) in plan.entries() {
+        // What is told is told to one body, whatever class it was of.
+        let extra = !entry.arguments().is_empty();
+        let to = entry.disposition().representative().filter(|_| extra);
+        let group = to.map_or(entry.class(), |to| plan.entry(to).class());
+        let (representative, class) = classes.entry(group).or_insert_with(|| {
+            (None, Class { representative: String::new(), merged: 0, saved: 0 })
+        });
+        if let Some(to) = entry.disposition().representative() {
+            *representative = Some(to);
+            class.merged += 1;
+        }
+        class.saved += sizes.saved(function);
+    }
+    let mut classes: Vec<Class> = classes
+        .into_values()
+        .filter_map(|(representative, class)| {
+            let representative = representative?;
+            let symbol = plan.entry(representative).symbol();
+            let name = match new_body_for(plan, representative) {
+                None => unit.names.display(symbol),
+                Some(first) => {
+                    let first = unit.names.display(plan.entry(first).symbol());
+                    format!("(new, for {first})")
+                }
+            };
+            Some(Class { representative: name, ..class })
+        })
+        .collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.saved));
+    classes.truncate(rows);
+    classes
+}
+
+impl Report {
+    /// What was measured for the target that the plan is for.
+    fn host(&self) -> &Native {
+        let host = self.native.iter().find(|native| native.target == self.host);
+        host.expect("it is measured")
+    }
+}
+
+fn signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", thousands(number.unsigned_abs()))
+}
+
+/// The report for a person.
+fn text(report: &Report) -> String {
+    let Report { functions, classes, members, merged, private_copies, seconds, .. } = report;
+    let all = *functions as f64;
+    let number = |number: usize| thousands(number as u64);
+    let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
+    let mut text = render(
+        &[Align::Left, Align::Right, Align::Right],
+        &[
+            vec!["functions".to_owned(), number(*functions)],
+            vec!["classes of two or more".to_owned(), number(*classes)],
+            vec!["functions in them".to_owned(), number(*members), share(*members as f64, all)],
+            vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
+        ],
+    );
+    if *private_copies > 0 {
+        text += &format!("new shared bodies: {private_copies}\n");
+    }
+    for (heading, counts) in
+        [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
+    {
+        let mut rows = vec![vec![heading.to_owned(), "functions".to_owned()]];
+        for &(name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+            rows.push(vec![name.to_owned(), number(count), share(count as f64, all)]);
+        }
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
+    }
+    if !report.largest.is_empty() {
+        let heading = ["representative", "merged", "bytes saved"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        for Class { representative, merged, saved } in &report.largest {
+            rows.push(vec![representative.clone(), number(*merged), signed(*saved)]);
+        }
+        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
+    }
+    let heading = ["native bytes", "before", "after", "saved", "by similar functions"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for native in &report.native {
+        let (name, bytes) = (native.title(), native.bytes);
+        let Bytes { before, after, saved_by_similar } = bytes;
+        let saved = format!("{:.2}%", bytes.saved());
+        let similar =
+            format!("{:.2}%", percent(saved_by_similar.unwrap_or(0) as f64, before as f64));
+        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved, similar]);
+    }
+    let similar = report.similar.text();
+    if similar.is_empty() {
+        rows.iter_mut().for_each(|row| row.truncate(4));
+    }
+    let right = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    text += &format!("\n{}", render(&right[..rows[0].len()], &rows));
+    for native in &report.native {
+        text += &native.not_compiled_text();
+    }
+    text += &similar;
+    text += &data_text(&report.data);
+    let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
+    let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
+    for (name, time) in [
+        ("reading", read),
+        ("visiting every instruction", walk),
+        ("the pass", pass),
+        ("compiling before", compile_before),
+        ("compiling after", compile_after),
+    ] {
+        rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
+    }
+    text += &format!("\n{}", render(&right[..3], &rows));
+    if cfg!(debug_assertions) {
+        text += "(by a development build of clif-merge: with --release, times are shorter)\n";
+    }
+    let (name, bytes) = (report.host().title(), report.host().bytes);
+    text += &format!(
+        "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",
+        bytes.saved(),
+        thousands(bytes.before),
+        percent(pass, compile_before),
+    );
+    text
+}
+
+/// What is told of data objects; nothing if there are none.
+fn data_text(data: &Data) -> String {
+    let Data { objects, merged, bytes, by_disposition: _, by_reason } = data;
+    if *objects == 0 {
+        return String::new();
+    }
+    let number = |number: usize| thousands(number as u64);
+    let share = |part: usize| format!("{:.2}%", percent(part as f64, *objects as f64));
+    let mut rows = vec![vec!["reason".to_owned(), "data objects".to_owned()]];
+    for &(name, count) in by_reason.iter().filter(|(_, count)| *count > 0) {
+        rows.push(vec![name.to_owned(), number(count), share(count)]);
+    }
+    let right = [Align::Left, Align::Right, Align::Right, Align::Right];
+    let mut text = format!("\n{}", render(&right, &rows));
+    let heading = ["data", "before", "after", "saved"].map(str::to_owned).to_vec();
+    let left = objects - merged;
+    let saved = format!("{:.2}%", bytes.saved());
+    let rows = [
+        heading,
+        vec!["data objects".to_owned(), number(*objects), number(left), share(*merged)],
+        vec!["bytes".to_owned(), thousands(bytes.before), thousands(bytes.after), saved],
+    ];
+    text += &format!("\n{}", render(&right, &rows));
+    text
+}

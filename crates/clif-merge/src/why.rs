@@ -1,0 +1,389 @@
+//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, what it
+//! resembles.
+//!
+//! Two functions: the first difference, with carets under it in both listings, and the rule that
+//! makes it matter. Where they differ only in what they refer to, it says which pair to ask about
+//! next. Data objects are for `why_data`. It explains a plan; it does not change one.
+
+use crate::args::{Common, Defaults, Input};
+use crate::codegen::Compiler;
+use crate::exit::{Exit, usage};
+use crate::output::Output;
+use anyhow::{Result, anyhow, bail};
+use clif_unit::extra;
+use clif_unit::pass;
+use clif_unit::text;
+use clif_unit::unit::{Names, Unit};
+use cranelift_codegen::ir::entities::AnyEntity;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValue, GlobalValueData, InstructionData, UserExternalName,
+};
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{
+    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Rule, SimilarSet, Site,
+    cranelift_codegen, first_difference, nearest,
+};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Tell why two functions or data objects merged or did not, or what one resembles
+///
+/// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
+/// what stands before them is the unit.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub struct Opts {
+    /// The unit (files, directories, or '-'), then one or two names of functions or data objects
+    #[arg(required = true, value_name = "WORD")]
+    words: Vec<PathBuf>,
+
+    /// For one function or data object: how many of those that resemble it are shown
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    neighbours: usize,
+
+    #[command(flatten)]
+    defaults: Defaults,
+    #[command(flatten)]
+    common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clif-merge why unit.clif %f %g
+  clif-merge why unit.clif u0:17
+  clif-merge why unit.clif %table %other_table
+  clif-merge why --linkage local --addresses insignificant dir/ u0:3 u0:4";
+
+/// Lines of a listing shown around a difference.
+const CONTEXT: usize = 4;
+
+/// Explains.
+///
+/// # Errors
+///
+/// What cannot be read, and names that the unit does not have.
+pub fn run(opts: Opts) -> Result<ExitCode> {
+    let Opts { words, neighbours, defaults, common } = opts;
+    let (paths, names) = split(words)?;
+    let input = Input { paths, defaults };
+    let sources = input.sources()?;
+    let isa = common.isa(&sources)?;
+    let unit = input.read(&sources, &*isa, &common.general)?;
+    let options = common.pass.options(&*isa, false);
+    let mut compiler = Compiler::new(&*isa);
+    let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;
+    let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
+    let text = match &names[..] {
+        [one] => match explainer.find(one)? {
+            Item::Function(function) => explainer.one(function, neighbours),
+            Item::Data(data) => explainer.one_object(data, neighbours),
+        },
+        [a, b] => match (explainer.find(a)?, explainer.find(b)?) {
+            (Item::Function(a), Item::Function(b)) => explainer.two(a, b)?,
+            (Item::Data(a), Item::Data(b)) => explainer.two_objects(a, b),
+            (Item::Function(_), Item::Data(_)) | (Item::Data(_), Item::Function(_)) => {
+                bail!("of {a} and {b}, one is a function and the other a data object")
+            }
+        },
+        _ => unreachable!("one or two names"),
+    };
+    Output::check(Path::new("-"))?.write(text.as_bytes())?;
+    Ok(Exit::Done.into())
+}
+
+/// The unit's paths and the one or two names behind them.
+fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
+    let is_name = |word: &PathBuf| {
+        word.to_str().is_some_and(|word| {
+            let numbers = word.strip_prefix('u').and_then(|rest| rest.split_once(':'));
+            let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            word.starts_with('%') || numbers.is_some_and(|(a, b)| digits(a) && digits(b))
+        })
+    };
+    let count = words.iter().rev().take_while(|word| is_name(word)).count();
+    let mut paths = words;
+    let names = paths.split_off(paths.len() - count);
+    if names.is_empty() || names.len() > 2 || paths.is_empty() {
+        return Err(usage(
+            "'why' needs a unit and, at the end, one or two names of functions or data objects \
+             such as %f or u0:1",
+        ));
+    }
+    Ok((paths, names.iter().map(|name| name.display().to_string()).collect()))
+}
+
+/// Explains a plan.
+pub struct Explainer<'a> {
+    pub unit: &'a Unit,
+    pub plan: &'a Plan,
+    pub names: &'a Names,
+    options: &'a Options<'a>,
+}
+
+/// How many of the functions that are similar to one are named.
+const NAMED: usize = 5;
+
+/// What a name stands for.
+enum Item {
+    Function(FunctionIndex),
+    Data(DataIndex),
+}
+
+impl Explainer<'_> {
+    fn find(&self, name: &str) -> Result<Item> {
+        let symbol = self.names.parse(name);
+        let function = symbol.as_ref().and_then(|symbol| self.plan.function(symbol));
+        let function = function.filter(|function| function.index() < self.unit.functions.len());
+        let data = symbol.as_ref().and_then(|symbol| self.plan.data(symbol));
+        function
+            .map(Item::Function)
+            .or(data.map(Item::Data))
+            .ok_or_else(|| anyhow!("the unit has no function or data object {name}"))
+    }
+
+    fn name(&self, function: FunctionIndex) -> String {
+        self.names.display(self.plan.entry(function).symbol())
+    }
+
+    fn body(&self, function: FunctionIndex) -> &Function {
+        &self.unit.functions[function.index()]
+    }
+
+    /// What became of a function, in one line.
+    fn fate(&self, function: FunctionIndex) -> String {
+        let entry = self.plan.entry(function);
+        let what = match entry.disposition() {
+            Disposition::Keep => "kept".to_owned(),
+            Disposition::Redirect { to } => format!("redirected to {}", self.name(to)),
+            Disposition::Alias { to } => format!("alias of {}", self.name(to)),
+            Disposition::Thunk { to } => format!("thunk to {}", self.name(to)),
+        };
+        let extra = extra::text(&self.plan.thunk_arguments(function), self.names);
+        let extra = if extra.is_empty() { extra } else { format!(" with {extra}") };
+        let reason = entry.reason();
+        let (id, explanation) = (reason.id(), reason.explanation());
+        format!("{}: {what}{extra} [{id}]: {explanation}", self.name(function))
+    }
+
+    /// Whom a function shares a body with, or could, and what that saves. Empty if there is nobody.
+    fn similar(&self, function: FunctionIndex) -> String {
+        let sets = self.plan.similar_sets().iter().rev();
+        let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
+            return String::new();
+        };
+        let SimilarSet { members, parameters, body, saved } = set;
+        let others = members.iter().filter(|&&member| member != function);
+        let others: Vec<String> = others.take(NAMED).map(|&other| self.name(other)).collect();
+        let more = match members.len() - 1 - others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let outcome = match (body, saved) {
+            (Some(body), Some(saved)) => format!(
+                "{} does for all of them, told what they differ in: that saves {saved} bytes or more",
+                self.name(*body)
+            ),
+            (None, Some(saved)) if *saved > 0 => {
+                format!("one body for all of them would save {saved} bytes")
+            }
+            (None, Some(saved)) => {
+                format!(
+                    "one body for all of them would take {} bytes more, or not pay enough",
+                    -saved
+                )
+            }
+            (_, None) => "there is no body for all of them".to_owned(),
+        };
+        format!(
+            "\nIt differs from {}{more} in {parameters} constant{} or callee{} only: {outcome}.\n",
+            others.join(", "),
+            plural(*parameters),
+            plural(*parameters),
+        )
+    }
+
+    /// One function: its fate and its nearest neighbours.
+    fn one(&self, function: FunctionIndex, limit: usize) -> String {
+        let mut text = format!("{}\n{}", self.fate(function), self.similar(function));
+        let mut bodies = &self.unit.functions[..];
+        let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
+        if neighbours.is_empty() {
+            text.push_str("\nNo other function has its signature.\n");
+            return text;
+        }
+        text.push_str("\nFunctions with its signature that resemble it most:\n");
+        for neighbour in neighbours {
+            let relation = match self.difference(function, neighbour.function) {
+                Ok(None) => "equal".to_owned(),
+                Ok(Some(difference)) => format!("first differs in: {}", difference.rule.id()),
+                Err(error) => error.to_string(),
+            };
+            let percent = 100.0 * neighbour.equal as f64 / neighbour.places.max(1) as f64;
+            let name = self.name(neighbour.function);
+            writeln!(
+                text,
+                "  {name:<16} {percent:5.1}% ({} of {} places), {relation}",
+                neighbour.equal, neighbour.places,
+            )
+            .expect("writing to a string");
+        }
+        text
+    }
+
+    fn difference(&self, a: FunctionIndex, b: FunctionIndex) -> Result<Option<Difference>> {
+        let with_body = |function| (function, self.body(function));
+        first_difference(self.plan, with_body(a), with_body(b), self.options)
+            .map_err(|function| anyhow!("{} cannot be walked", self.name(function)))
+    }
+
+    /// Two functions: merged, equal but not merged, or the first difference.
+    fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
+        let mut text = format!("{}\n{}\n\n", self.fate(a), self.fate(b));
+        let Some(difference) = self.difference(a, b)? else {
+            text.push_str(&self.equal(a, b));
+            return Ok(text);
+        };
+        let Difference { rule, first, second, references } = difference;
+        writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
+            .expect("writing to a string");
+        if self.became_equal(a, b) {
+            text.push_str(
+                "They are merged: they do the same since similar functions were merged.\n",
+            );
+        }
+        let references = references.map(|(x, y)| (self.name(x), self.name(y)));
+        let used = [(a, first), (b, second)].map(|(function, site)| self.data_at(function, site?));
+        let objects = match used {
+            [Some(x), Some(y)] if rule == Rule::Reference && x != y => Some((x, y)),
+            _ => None,
+        };
+        if let Some((x, y)) = &references {
+            writeln!(text, "They refer to {x} and {y}, which are not equal; ask why {x} {y} next.")
+                .expect("writing to a string");
+        } else if let Some((x, y)) = objects {
+            let not = "which cannot take each other's place";
+            writeln!(text, "They refer to {x} and {y}, {not}; ask why {x} {y} next.")
+                .expect("writing to a string");
+        }
+        for (function, site) in [(a, first), (b, second)] {
+            text.push('\n');
+            text.push_str(&self.listing(function, site, rule));
+        }
+        Ok(text)
+    }
+
+    /// Whether the plan has one body for two functions, and tells it the same for both.
+    fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
+        let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
+            let entry = self.plan.entry(function);
+            (entry.disposition().representative().unwrap_or(function), entry.arguments())
+        });
+        one == other && extra == other_extra
+    }
+
+    /// The name of the data object that a function uses at a place, if it does.
+    fn data_at(&self, function: FunctionIndex, site: Site) -> Option<String> {
+        let func = self.body(function);
+        let Site::Inst(inst) = site else {
+            return None;
+        };
+        // It may be an instruction of the optimised function, which is not at hand.
+        if inst.index() >= func.dfg.num_insts() {
+            return None;
+        }
+        let InstructionData::UnaryGlobalValue { opcode: _, global_value } = func.dfg.insts[inst]
+        else {
+            return None;
+        };
+        let symbol = symbol_of(func, global_value)?;
+        self.plan.data(symbol).map(|_| self.names.display(symbol))
+    }
+
+    fn equal(&self, a: FunctionIndex, b: FunctionIndex) -> String {
+        if a == b {
+            return "This is one function.\n".to_owned();
+        }
+        if self.plan.entry(a).class() != self.plan.entry(b).class() {
+            return "Equal, but put aside before they were compared, because the sizes of their \
+                    tables differ. They merge with --walk-all.\n"
+                .to_owned();
+        }
+        let [a, b] = [a, b].map(|f| self.plan.entry(f).disposition().representative().unwrap_or(f));
+        match a == b {
+            true => "Equal, and merged.\n".to_owned(),
+            false => "Equal, but not merged, for the reasons above.\n".to_owned(),
+        }
+    }
+
+    /// The lines around a place, with carets under it.
+    fn listing(&self, function: FunctionIndex, site: Option<Site>, rule: Rule) -> String {
+        let place = &self.unit.given[function.index()].place;
+        let name = self.name(function);
+        let key = self.unit.given[function.index()].attributes.key;
+        let mut heading = format!("{name} at {place}");
+        if rule == Rule::Key {
+            write!(heading, ", key {key}").expect("writing to a string");
+        }
+        let func = self.names.restore(self.body(function));
+        let entity = match site {
+            Some(Site::Block(block)) => Some(AnyEntity::from(block)),
+            Some(Site::Inst(inst)) => Some(AnyEntity::from(inst)),
+            Some(_) | None => None,
+        };
+        let (text, marked) = text::with_line_of(&func, entity);
+        let lines: Vec<&str> = text.lines().collect();
+        let at = marked.unwrap_or_else(|| {
+            let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
+            let declared = match site {
+                Some(Site::StackSlots) => find("ss0"),
+                Some(Site::StackLimit) => find("stack_limit"),
+                Some(Site::DynamicTypes) => find("dt0"),
+                Some(_) | None => None,
+            };
+            // What is not written at all is missed at the end of the one that goes on, or stands
+            // in the line that begins the function.
+            let last = lines.len() - 1;
+            declared.unwrap_or(if site.is_none() { last } else { 0 })
+        });
+        let mut out = format!("{heading}\n");
+        let (from, to) = (at.saturating_sub(CONTEXT), (at + CONTEXT + 1).min(lines.len()));
+        if from > 0 {
+            out.push_str("; …\n");
+        }
+        for (number, shown) in lines.iter().enumerate().take(to).skip(from) {
+            out.push_str(shown);
+            out.push('\n');
+            if number == at {
+                out.push_str(&carets(shown));
+            }
+        }
+        if to < lines.len() {
+            out.push_str("; …\n");
+        }
+        out
+    }
+}
+
+/// The symbol at the base of a global value.
+fn symbol_of(func: &Function, mut gv: GlobalValue) -> Option<&UserExternalName> {
+    loop {
+        gv = match &func.global_values[gv] {
+            GlobalValueData::Load { base, .. } | GlobalValueData::IAddImm { base, .. } => *base,
+            GlobalValueData::Symbol { name: ExternalName::User(name), .. } => {
+                return func.params.user_named_funcs().get(*name);
+            }
+            GlobalValueData::Symbol { .. }
+            | GlobalValueData::VMContext
+            | GlobalValueData::DynScaleTargetConst { .. } => return None,
+        };
+    }
+}
+
+/// A comment line that underlines the words of `line`, as Cranelift's verifier draws it.
+fn carets(line: &str) -> String {
+    let indent = line.chars().take_while(|c| c.is_whitespace()).count();
+    let width = line.trim().chars().count();
+    format!(";{}^{}\n", " ".repeat(indent.saturating_sub(1)), "~".repeat(width.saturating_sub(1)))
+}

@@ -1,0 +1,174 @@
+//! `clif-merge why` for data objects: what became of them, and the first difference of two.
+//!
+//! Where they differ only in what they point to, it says which pair to ask about next.
+
+use crate::why::Explainer;
+use clif_unit::data::compare::{Difference, class_of_address, first_difference};
+use clif_unit::data::{self, GivenData};
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{Contents, DataIndex, DataReloc, Disposition, Reason, cranelift_codegen};
+use std::fmt::Write as _;
+
+/// Lines of a data object that are shown.
+const LINES: usize = 6;
+
+impl Explainer<'_> {
+    fn object(&self, data: DataIndex) -> &GivenData {
+        &self.unit.data[data.index()]
+    }
+
+    fn object_name(&self, data: DataIndex) -> String {
+        self.names.display(&self.object(data).symbol)
+    }
+
+    /// What became of a data object, in one line.
+    fn object_fate(&self, data: DataIndex) -> String {
+        let name = self.object_name(data);
+        if let Some(target) = &self.object(data).alias {
+            let target = self.names.display(target);
+            return format!("{name}: an alias of {target} in the text, and stays one");
+        }
+        let entry = self.plan.data_entry(data);
+        let what = match entry.disposition() {
+            Disposition::Keep => "kept".to_owned(),
+            Disposition::Redirect { to } => format!("redirected to {}", self.object_name(to)),
+            Disposition::Alias { to } => format!("alias of {}", self.object_name(to)),
+            Disposition::Thunk { to } => format!("thunk to {}", self.object_name(to)),
+        };
+        let reason = entry.reason();
+        format!("{name}: {what} [{}]: {}", reason.id(), explanation(reason))
+    }
+
+    /// One data object: its fate, and the others of its size.
+    pub fn one_object(&self, data: DataIndex, limit: usize) -> String {
+        let mut text = format!("{}\n", self.object_fate(data));
+        if self.object(data).alias.is_some() {
+            return text;
+        }
+        let size = self.object(data).object.contents.size();
+        let mut others: Vec<(DataIndex, Option<Difference<'_>>)> = self
+            .plan
+            .data_entries()
+            .map(|(other, _)| other)
+            .filter(|&other| other != data && self.object(other).object.contents.size() == size)
+            .filter(|&other| self.object(other).alias.is_none())
+            .map(|other| (other, first_difference(self.unit, self.plan, data, other)))
+            .collect();
+        // Those that are equal, and then by symbol.
+        let symbol = |data| {
+            let symbol = &self.object(data).symbol;
+            (symbol.namespace, symbol.index)
+        };
+        others.sort_by_key(|&(other, difference)| (difference.is_some(), symbol(other)));
+        if others.is_empty() {
+            text.push_str("\nNo other data object has its size.\n");
+            return text;
+        }
+        text.push_str("\nData objects of its size:\n");
+        for (other, difference) in others.into_iter().take(limit) {
+            let relation = match difference {
+                None => "equal".to_owned(),
+                Some(difference) => format!("first differs in: {}", difference.id()),
+            };
+            writeln!(text, "  {:<16} {relation}", self.object_name(other)).expect("a string");
+        }
+        text
+    }
+
+    /// Two data objects: merged, equal but not merged, or the first difference.
+    pub fn two_objects(&self, a: DataIndex, b: DataIndex) -> String {
+        let mut text = format!("{}\n{}\n\n", self.object_fate(a), self.object_fate(b));
+        if a == b {
+            return text + "This is one data object.\n";
+        }
+        let Some(difference) = first_difference(self.unit, self.plan, a, b) else {
+            let end = |data| self.plan.data_entry(data).disposition().representative();
+            let [end_a, end_b] = [a, b].map(|data| end(data).unwrap_or(data));
+            return text
+                + match end_a == end_b {
+                    true => "Equal, and merged.\n",
+                    false => "Equal, but not merged, for the reasons above.\n",
+                };
+        };
+        let (id, explanation) = (difference.id(), difference.explanation());
+        writeln!(text, "Not equal: {explanation} [{id}].").expect("a string");
+        if let Difference::Pointer(x, y) = difference
+            && x.addend == y.addend
+        {
+            text += &self.targets(&x.target, &y.target);
+        }
+        for (data, first) in [(a, true), (b, false)] {
+            let name = self.object_name(data);
+            let here = self.here(data, difference, first);
+            writeln!(text, "\n{name} at {}{here}", self.object(data).place).expect("a string");
+            let printed = data::print(self.object(data), &|symbol| self.names.display(symbol));
+            let lines = printed.lines().count();
+            printed.lines().take(LINES).for_each(|line| text += &format!("{line}\n"));
+            if lines > LINES {
+                text.push_str("; …\n");
+            }
+        }
+        text
+    }
+
+    /// What to ask next of two symbols that data objects point to.
+    fn targets(&self, x: &UserExternalName, y: &UserExternalName) -> String {
+        let by_class =
+            [x, y].iter().all(|target| class_of_address(self.unit, self.plan, target).is_some());
+        let [x, y] = [x, y].map(|symbol| self.names.display(symbol));
+        match by_class {
+            true => {
+                format!("They point to {x} and {y}, which are not equal; ask why {x} {y} next.\n")
+            }
+            false => format!(
+                "They point to {x} and {y}, of which one has an address that matters, may be \
+                 replaced by another definition, or is not of the unit.\n"
+            ),
+        }
+    }
+
+    /// What a data object, the first or the second, has at the place of a difference.
+    fn here(&self, data: DataIndex, difference: Difference<'_>, first: bool) -> String {
+        let given = self.object(data);
+        match difference {
+            Difference::Key => format!(", key {}", given.attributes.key),
+            Difference::Section => match &given.object.section {
+                Some(section) => format!(", section {section}"),
+                None => ", in the usual section".to_owned(),
+            },
+            Difference::Size => format!(", {} bytes", given.object.contents.size()),
+            Difference::Byte(at) => match &given.object.contents {
+                Contents::Bytes(bytes) => format!(", byte {at} is 0x{:02x}", bytes[at]),
+                Contents::Zeros(_) => String::new(),
+            },
+            Difference::Pointer(x, y) => {
+                let DataReloc { target, addend, .. } = if first { x } else { y };
+                let addend = match addend {
+                    0 => String::new(),
+                    addend => format!("{addend:+}"),
+                };
+                format!(", pointer to {}{addend}", self.names.display(target))
+            }
+            Difference::Zeros | Difference::NoPointer(_) | Difference::Alias => String::new(),
+        }
+    }
+}
+
+/// One sentence for a person. Some reasons are told of functions.
+fn explanation(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Prefiltered => "no other data object has its size, bytes, section and key",
+        Reason::Different => "no other data object has its bytes and pointers",
+        Reason::ReferencesDiffer => {
+            "its bytes equal others, but they point to different functions or data objects"
+        }
+        Reason::Representative => "it stands for its class",
+        Reason::Pinned => "pinned: its symbol and place stay its own",
+        Reason::AddressInsignificant => {
+            "its address does not matter: who refers to it refers to the representative"
+        }
+        Reason::Preemptible => "preemptible: another definition may take its place",
+        _ => reason.explanation(),
+    }
+}

@@ -1,0 +1,718 @@
+//! The program `clif-merge` as its users meet it: command lines in, exit codes and texts out.
+//!
+//! Each test runs the program in a process of its own. What it merges rightly is for the filetests;
+//! here is what surrounds that: files, options, errors, output.
+#[path = "cli/ends.rs"]
+mod ends;
+#[path = "cli/headers.rs"]
+mod headers;
+#[path = "cli/marks.rs"]
+mod marks;
+#[path = "cli/paths.rs"]
+mod paths;
+#[path = "cli/printed.rs"]
+mod printed;
+#[path = "cli/program.rs"]
+mod program;
+#[path = "cli/targets.rs"]
+mod targets;
+
+use program::{inputs, names, program, read, run, run_with, temporary, text_of, write};
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
+
+#[test]
+fn help_and_version() {
+    for subcommand in [None, Some("merge"), Some("compile"), Some("report"), Some("why")] {
+        for (flag, wanted) in [("-h", "Examples:"), ("--help", "Exit codes:")] {
+            let arguments: Vec<&str> = subcommand.into_iter().chain([flag]).collect();
+            let run = run(&arguments).expect(0, "");
+            assert!(run.text().contains(wanted), "{arguments:?}: {}", run.text());
+            assert_eq!(run.stderr, "");
+        }
+    }
+    let version = concat!("clif-merge ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(run(&["--version"]).expect(0, "").text(), version);
+}
+
+#[test]
+fn usage_errors_end_with_2() {
+    for (arguments, message) in [
+        (&[][..], "Usage:"),
+        (&["unmerge"], "unrecognized subcommand 'unmerge'"),
+        (&["merge"], "required arguments"),
+        (&["merge", "mixed.clif", "--fast"], "unexpected argument '--fast'"),
+        (&["merge", "mixed.clif", "--linkage", "public"], "unknown linkage 'public'"),
+        (&["merge", "mixed.clif", "--addresses", "no"], "unknown word 'no'"),
+        (&["merge", "mixed.clif", "--target", "pdp11"], "use x86_64, aarch64 or a triple"),
+        (&["merge", "mixed.clif", "--target", "riscv64"], "there is no back end for riscv64"),
+        (&["merge", "mixed.clif", "--set", "turbo"], "unknown setting 'turbo'"),
+        (&["merge", "mixed.clif", "--set", "opt_level=9"], "setting 'opt_level'"),
+        (&["merge", "mixed.clif", "--merge-limit", "x"], "--merge-limit"),
+        (&["merge", "mixed.clif", "--compare", "names"], "invalid value 'names'"),
+        (&["merge", "mixed.clif", "-q", "-v"], "cannot be used with"),
+        (&["merge", "-", "-"], "standard input can be read only once"),
+        (&["compile", "mixed.clif"], "--output"),
+        (&["report", "mixed.clif", "--format", "xml"], "invalid value 'xml'"),
+        (&["report", "mixed.clif", "--repeat", "0"], "--repeat"),
+        (&["report", "mixed.clif", "--min-saved", "nan"], "'nan' is not a number of percent"),
+        (&["report", "mixed.clif", "--min-saved", "inf"], "'inf' is not a number of percent"),
+        (&["test", "mixed.clif", "--time-limit", "0"], "--time-limit"),
+    ] {
+        let run = run(arguments).expect(2, message);
+        assert!(run.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn malformed_units_end_with_1() {
+    let cases = read(inputs().join("malformed.txt"));
+    let mut count = 0;
+    for case in cases.split("=== ").skip(1) {
+        let (name, rest) = case.split_once('\n').expect("a name");
+        let (message, unit) = rest.split_once('\n').expect("a message");
+        for arguments in [&["merge", "-"][..], &["compile", "-", "-o", "-"], &["report", "-"]] {
+            let run = run_with(arguments, unit.as_bytes());
+            assert_eq!(run.code, 1, "{name}: {}", run.stderr);
+            assert!(run.stderr.contains(message), "{name}: {}", run.stderr);
+            assert!(run.stderr.starts_with("error: <stdin>:"), "{name}: {}", run.stderr);
+            assert!(run.stdout.is_empty(), "{name}: partial output");
+            count += 1;
+        }
+    }
+    assert!(count > 60, "{count} cases");
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    let run = |bytes: &[u8]| run_with(&["merge", "-"], bytes);
+    run(b"function %f() {\n; \xff\n}\n").expect(1, "error: <stdin>:2:3: not UTF-8 text");
+    run(b"function %f() {\n\0\n}\n").expect(1, "error: <stdin>:3: invalid character");
+}
+
+/// A unit that ends anywhere is either a shorter unit or an error, and never anything else.
+#[test]
+fn truncated_anywhere() {
+    let text = read(inputs().join("mixed.clif"));
+    for end in (0..text.len()).step_by(83) {
+        let run = run_with(&["merge", "-"], &text.as_bytes()[..end]);
+        match run.code {
+            0 => assert!(run.text().contains("function"), "{end}"),
+            _ => assert!(run.expect(1, "error: <stdin>:").stdout.is_empty(), "{end}"),
+        }
+    }
+}
+
+#[test]
+fn unreadable_paths() {
+    run(&["merge", "no-such-file.clif"])
+        .expect(1, "error: cannot read no-such-file.clif\n  caused by:");
+    let directory = temporary();
+    let empty = text_of(directory.path());
+    run(&["merge", empty]).expect(1, "the directory has no .clif files");
+    write(directory.path().join("b.clif"), FUNCTION);
+    write(directory.path().join("a.clif"), FUNCTION.replace("%f", "%g"));
+    write(directory.path().join("c.txt"), "not read");
+    let run = run(&["merge", empty]).expect(0, "merged 1 of 2 functions: 1 thunk");
+    let place = |text| run.text().find(text).expect("is kept");
+    assert!(place("function %g") < place("function %f"), "by name");
+}
+
+#[test]
+fn several_files_are_one_unit() {
+    let directory = temporary();
+    let [a, b] = ["a.clif", "b.clif"].map(|name| directory.path().join(name));
+    write(&a, FUNCTION);
+    write(&b, FUNCTION);
+    let [a, b] = [&a, &b].map(|path| text_of(path));
+    let run = run_with(&["merge", a, b], b"");
+    let message =
+        format!("error: {b}:1: function %f is defined twice; the other definition is at {a}:1");
+    run.expect(1, &message);
+    let other = FUNCTION.replace("%f", "%g");
+    run_with(&["merge", a, "-"], other.as_bytes()).expect(0, "merged 1 of 2 functions: 1 thunk");
+}
+
+#[test]
+fn the_output_is_whole_or_untouched() {
+    let directory = temporary();
+    let at = |name: &str| directory.path().join(name);
+    let to =
+        |path: &Path, stdin: &str| run_with(&["merge", "-", "-o", text_of(path)], stdin.as_bytes());
+    to(&at("no/such/file"), FUNCTION).expect(1, "error: cannot write");
+    to(directory.path(), FUNCTION).expect(1, "it is a directory");
+    to(Path::new("/dev/full"), FUNCTION).expect(1, "error: cannot write /dev/full");
+    to(Path::new("/dev/null"), FUNCTION).expect(0, "merged 0 of 1 function");
+    assert!(names(directory.path()).is_empty(), "something was left behind");
+
+    let file = at("out.clif");
+    let run = to(&file, FUNCTION).expect(0, "");
+    assert!(run.stdout.is_empty());
+    let merged = read(&file);
+    assert!(merged.contains("\n\nfunction %f(i32) -> i32 fast {"), "{merged}");
+    to(&file, "function").expect(1, "error");
+    assert_eq!(read(&file), merged, "an error leaves the old file");
+    assert_eq!(names(directory.path()), ["out.clif"], "something was left behind");
+
+    // The input may be the output.
+    let name = text_of(&file);
+    run_with(&["merge", name, "-o", name], b"").expect(0, "");
+    assert_eq!(read(&file), merged);
+    let run = to(Path::new("/dev/stdout"), FUNCTION).expect(0, "");
+    assert_eq!(run.text(), merged);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_permissions_and_pipes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = temporary();
+    let [file, link, pipe] = ["file", "link", "pipe"].map(|name| directory.path().join(name));
+    write(&file, "old");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    run_with(&["merge", "-", "-o", text_of(&link)], FUNCTION.as_bytes()).expect(0, "");
+    assert!(read(&file).contains("function %f"), "written through the link");
+    assert!(link.is_symlink());
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || read(pipe)
+    });
+    run_with(&["merge", "-", "-o", text_of(&pipe)], FUNCTION.as_bytes()).expect(0, "");
+    assert!(reader.join().unwrap().contains("function %f"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let directory = temporary();
+    let file = directory.path().join("long.clif");
+    write(&file, instructions("f", 20_000));
+    let mut child = program()
+        .args(["merge", text_of(&file)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut start = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    assert_eq!(&start, b";@ default");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn quiet_verbose_and_tables() {
+    let run =
+        |arguments: &[&str]| run(&[&["merge", "mixed.clif"], arguments].concat()).expect(0, "");
+    assert_eq!(run(&["--quiet"]).stderr, "");
+    let summary = "merged 5 of 11 functions: 1 redirected, 4 thunks, 1 new shared body\n";
+    assert_eq!(run(&[]).stderr, summary);
+    assert!(run(&["-v"]).stderr.contains("classes"));
+    let table = run(&["-D", "-q"]).stderr;
+    for line in [
+        "function       disposition  representative  reason\n",
+        "%square_again  redirect     %square         only-called\n",
+        "%weak_again    thunk        %shared0        preemptible\n",
+        "%shared0       keep         -               representative\n",
+    ] {
+        assert!(table.contains(line), "{table}");
+    }
+    assert_eq!(table.lines().count(), 13);
+}
+
+#[test]
+fn colours_on_demand() {
+    let error = |arguments: &[&str], no_color: Option<&str>| {
+        let mut command = program();
+        command.args(["merge", "nothing"]).args(arguments);
+        command.envs(no_color.map(|value| ("NO_COLOR", value)));
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    let plain = "error: cannot read nothing";
+    assert!(error(&[], None).starts_with(plain), "standard error is no terminal");
+    assert!(error(&["--color", "never"], None).starts_with(plain));
+    assert!(error(&["--color=always"], None).contains("\x1b["));
+    assert!(error(&[], Some("1")).starts_with(plain));
+    let usage = run(&["merge", "--color=always", "--bad"]).expect(2, "\x1b[");
+    assert!(run(&["merge", "--color=never", "--bad"]).stderr.len() < usage.stderr.len());
+}
+
+#[test]
+fn merging_again_changes_nothing() {
+    let filetests = testkit::root().join("filetests");
+    let mut files: Vec<_> =
+        ["mixed.clif", "hard.clif", "address-of-a-thunk.clif", "data.clif", "tables.clif"]
+            .map(|name| inputs().join(name))
+            .into();
+    for area in ["linkage", "recursion", "calls", "data"] {
+        let directory = filetests.join(area);
+        files.extend(names(&directory).iter().map(|name| directory.join(name)));
+    }
+    assert!(files.len() > 20);
+    let ways: [&[&str]; 3] = [
+        &["--verify"],
+        &["--verify", "--walk-all", "--aliases"],
+        &["--verify", "--linkage", "local", "--addresses", "insignificant"],
+    ];
+    for (at, file) in files.iter().enumerate() {
+        // Files that name targets are for these.
+        let text = read(file);
+        let named =
+            ["x86_64", "aarch64"].map(|target| text.contains(&format!("\ntarget {target}")));
+        let target = match (at % ways.len(), named) {
+            (1, [false, _] | [_, true]) | (_, [false, true]) => "aarch64",
+            _ => "x86_64",
+        };
+        let way = [ways[at % ways.len()], &["--target", target]].concat();
+        let first = run(&[&["merge", text_of(file)], &way[..]].concat());
+        assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
+        // Whatever the options were, they are in the text now, but for the target, and for aliases
+        // of data, which cannot be made later of what was left alone for want of them.
+        let mut again = vec!["merge", "--verify", "--target", target, "-"];
+        if way.contains(&"--aliases") || !text.contains(";@ data") {
+            again.push("--aliases");
+        }
+        let second = run_with(&again, &first.stdout);
+        assert_eq!(second.code, 0, "{}: {}", file.display(), second.stderr);
+        assert!(second.stderr.starts_with("merged 0 of "), "{}: {}", file.display(), second.stderr);
+        assert_eq!(first.text(), second.text(), "{}", file.display());
+    }
+}
+
+#[test]
+fn data_objects_come_back() {
+    let message = "merged 3 of 5 functions: 1 redirected, 2 thunks, 1 new shared body";
+    let data = |arguments: &[&str]| {
+        let run = run(&[&["merge", "data.clif"], arguments].concat()).expect(0, message);
+        let (data, functions) = run.text().split_once("\n\n").expect("functions");
+        assert!(functions.contains("function %shared1"), "%shared0 is taken");
+        // Where lines are broken does not matter here.
+        data.replace("\n;@ +", "")
+    };
+    let expected = "\
+;@ defaults linkage=export addresses=significant data-addresses=significant
+;@ data %table linkage=local align=8 = \"abcd\\00\" hex 000000 %one %three u1:0-8 %outside
+;@ data %shared0 writable = zero 8
+;@ data u1:0 used = hex 010200
+;@ data %last =";
+    assert_eq!(data(&[]), expected);
+    let insignificant = expected
+        .replace("%table linkage=local", "%table linkage=local addresses=insignificant")
+        .replace("%shared0", "%shared0 addresses=insignificant")
+        .replace("%last", "%last addresses=insignificant");
+    assert_eq!(data(&["--data-addresses", "insignificant"]), insignificant);
+    run_with(&["merge", "-"], b";@ data %only = %other\n").expect(0, "merged 0 of 0 functions");
+}
+
+#[test]
+fn data_objects_are_merged() {
+    let merge = |arguments: &[&str], message: &str| {
+        let merge = ["merge", "tables.clif", "--similar", "off", "--verify", "-D"];
+        let run = run(&[&merge, arguments].concat());
+        run.expect(0, &format!("merged 2 of 6 functions: 1 redirected, 1 thunk; {message}\n"))
+    };
+    let with = merge(&["--aliases"], "3 of 9 data objects");
+    for line in [
+        "%squares       keep         -               representative\n",
+        "%squares_too   alias        %squares        address-insignificant\n",
+        "%squares_here  redirect     %squares        address-insignificant\n",
+        "%text          keep         -               address-significant\n",
+        "%count         keep         -               writable\n",
+    ] {
+        assert!(with.stderr.contains(line), "{}", with.stderr);
+    }
+    for line in [
+        ";@ data %squares addresses=insignificant align=64 = zero 8\n",
+        "\n;@ data %squares_too alias=%squares\n",
+        "\n;@ data %actions addresses=insignificant align=8 = %double %squares+8\n",
+    ] {
+        assert!(with.text().contains(line), "{}", with.text());
+    }
+    assert!(!with.text().contains("%squares_here"), "{}", with.text());
+    let without = merge(&[], "2 of 9 data objects");
+    let line = "%squares_too   keep         -               no-alias\n";
+    assert!(without.stderr.contains(line), "{}", without.stderr);
+
+    // An object says the same of them.
+    let compile =
+        run(&["compile", "tables.clif", "--similar", "off", "-D", "-v", "-o", "/dev/null"])
+            .expect(0, "");
+    assert!(compile.stderr.starts_with(with.stderr.as_str().split("merged").next().unwrap()));
+    assert!(compile.stderr.contains("\n80 bytes of data saved\n"), "{}", compile.stderr);
+}
+
+#[test]
+fn why_data_objects_did_not_merge() {
+    let why = |names: &[&str], texts: &[&str]| {
+        let run = run(&[&["why", "tables.clif"], names].concat()).expect(0, "");
+        for text in texts {
+            assert!(run.text().contains(text), "{names:?}: {}", run.text());
+        }
+    };
+    why(&["%squares_here", "%squares"], &["redirected to %squares [", "Equal, and merged.\n"]);
+    why(&["%text", "%text_too"], &["[address-significant]", "Equal, but not merged, for the"]);
+    why(
+        &["%squares", "%actions"],
+        &["Not equal: the sizes must be equal [size].", "32 bytes", "16 bytes"],
+    );
+    why(
+        &["%next", "%next_too"],
+        &["They refer to %count and %count_too", "ask why %count %count_"],
+    );
+    why(&["%actions"], &["%actions: kept [representative]", "  %actions_too     equal\n"]);
+    let unit = ";@ data %a addresses=insignificant = %f u64 1\n\
+                ;@ data %b addresses=insignificant = %g u64 1\n\
+                ;@ data %c addresses=insignificant = %f u64 2\n;@ data %d alias=%c\n";
+    for (names, text) in [
+        (["%a", "%b"], "They point to %f and %g, of which one has an address that matters"),
+        (["%a", "%c"], "%c at <stdin>:3:9, byte 8 is 0x02\n"),
+        (["%c", "%d"], "%d: an alias of %c in the text, and stays one\n"),
+    ] {
+        let run = run_with(&["why", "-", names[0], names[1]], unit.as_bytes()).expect(0, "");
+        assert!(run.text().contains(text), "{}", run.text());
+    }
+    run(&["why", "tables.clif", "%next", "%count"]).expect(1, "one is a function and the other a");
+    run(&["why", "tables.clif", "%nothing"]).expect(1, "no function or data object %nothing");
+}
+
+#[test]
+fn options_of_the_pass() {
+    let merged = |arguments: &[&str], message: &str| {
+        run(&[&["merge", "mixed.clif"], arguments].concat()).expect(0, message);
+    };
+    merged(&["--merge-limit", "0"], "merged 0 of 11 functions\n");
+    merged(&["--merge-limit", "1"], "merged 1 of 11 functions: 1 thunk");
+    merged(&["--aliases"], "1 redirected, 1 alias, 3 thunks");
+    merged(&["--canonicalize", "optimize", "--verify"], "merged 5 of 11");
+    // Cranelift's optimiser panics at it: it is left as it is, and nobody needs to know.
+    let panics = "function %f() -> i64 {\nblock0:\n    v0 = iconst.i64 0x0001_0001_0001_0001\n\
+                  v1 = bitcast.i16x4 little v0\n    v2 = isub v1, v1\n    v3 = bitcast.i64 little v2\n\
+                  return v3\n}\n";
+    let left = run_with(&["merge", "--canonicalize", "optimize", "-"], panics.as_bytes());
+    assert_eq!(left.expect(0, "").stderr, "merged 0 of 1 function\n");
+    merged(&["--compare", "srclocs,slot-keys", "--walk-all"], "merged 5 of 11");
+    merged(&["--target", "aarch64", "--set", "use_bti"], "merged 5 of 11");
+}
+
+#[test]
+fn objects_for_every_format() {
+    let directory = temporary();
+    let file = directory.path().join("out.o");
+    for (target, magic) in [
+        ("x86_64", &b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0"[..]),
+        ("aarch64", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xb7\0"),
+        ("x86_64-unknown-freebsd", b"\x7fELF"),
+        ("x86_64-apple-darwin", b"\xcf\xfa\xed\xfe\x07\0\0\x01"),
+        ("aarch64-apple-darwin", b"\xcf\xfa\xed\xfe\x0c\0\0\x01"),
+        ("x86_64-pc-windows-msvc", b"\x64\x86"),
+    ] {
+        let arguments =
+            ["compile", "hard.clif", "--verify", "--target", target, "-o", text_of(&file)];
+        run(&arguments).expect(0, "merged ");
+        let object = std::fs::read(&file).unwrap();
+        assert!(object.starts_with(magic), "{target}");
+        assert!(object.windows(9).any(|bytes| bytes == b"hop_again"), "{target}");
+    }
+    // The same input gives the same bytes, wherever they go.
+    let run = run(&["compile", "hard.clif", "-o", "-", "--target", "x86_64-pc-windows-msvc"]);
+    assert_eq!(run.expect(0, "").stdout, std::fs::read(&file).unwrap());
+}
+
+#[test]
+fn what_cannot_be_compiled() {
+    let directory = temporary();
+    let file = directory.path().join("out.o");
+    write(&file, "old");
+    let compile = |unit: &str, more: &[&str]| {
+        run_with(&[&["compile", "-", "-o", text_of(&file)], more].concat(), unit.as_bytes())
+    };
+    let vector = "\n;@ pinned\nfunction %v(i128, i128) -> i128 {\nblock0(v0: i128, v1: i128):\n    \
+                  v2 = udiv v0, v1\n    return v2\n}\n";
+    let message = "error: <stdin>:3: cannot compile function %v for aarch64: Unsupported";
+    compile(vector, &["--target", "aarch64"]).expect(1, message);
+    // A report goes on as long as there is anything to report.
+    run_with(&["report", "-"], vector.as_bytes())
+        .expect(1, "error: <stdin>:3: cannot compile function %v");
+    let tail = "function %t(i64) -> i64 tail {\n    fn0 = %u(i64) -> i64 tail\n\
+                block0(v0: i64):\n    return_call fn0(v0)\n}\n";
+    let message = "error: <stdin>:1: cannot compile function %t for x86_64: Cranelift panicked";
+    compile(tail, &["--set", "preserve_frame_pointers=false"]).expect(1, message);
+    assert_eq!(read(&file), "old", "an error leaves the old file");
+    compile(tail, &[]).expect(0, "");
+}
+
+/// The object of a unit with every outcome is linked to a C program, which checks results and
+/// addresses.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn a_linked_program_works() {
+    let directory = temporary();
+    let [object, program, merged] =
+        ["unit.o", "program", "merged.clif"].map(|name| directory.path().join(name));
+    for (unit, c, message) in
+        [("mixed.clif", "main.c", "1 alias"), ("tables.clif", "tables.c", "3 of 9 data objects")]
+    {
+        // With aliases, without, by way of text, and without merging.
+        run(&["merge", "--aliases", unit, "-o", text_of(&merged)]).expect(0, message);
+        for (arguments, aliases) in [
+            (&[unit][..], true),
+            (&[unit, "--no-alias"], false),
+            (&[text_of(&merged)], true),
+            (&[unit, "--merge-limit", "0"], false),
+            (&[unit, "--no-merge"], false),
+            (&[text_of(&merged), "--no-merge"], true),
+        ] {
+            run(&[&["compile", "-v", "-o", text_of(&object)], arguments].concat())
+                .expect(0, "defined and finished in ");
+            for pie in ["-pie", "-no-pie"] {
+                let mut compiler = Command::new("cc");
+                compiler.current_dir(inputs()).arg(pie).args(aliases.then_some("-DMERGED"));
+                compiler.args([Path::new(c), &object]).arg("-lm").arg("-o").arg(&program);
+                match compiler.status() {
+                    Ok(status) => assert!(status.success(), "{arguments:?} {pie}"),
+                    // Without a C compiler, Rust programs are not linked either, as a rule.
+                    Err(error) => return eprintln!("skipped: no C compiler: {error}"),
+                }
+                let status = Command::new(&program).status().unwrap();
+                assert_eq!(status.code(), Some(0), "{arguments:?} {pie}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_report_as_json() {
+    let run = run(&["report", "mixed.clif", "--format", "json", "--verify"]).expect(0, "");
+    assert_eq!(run.stderr, "");
+    let report: serde_json::Value = serde_json::from_str(run.text()).expect("JSON");
+    let number = |path: &str| {
+        let value = report.pointer(path).unwrap_or_else(|| panic!("no {path}"));
+        value.as_f64().unwrap_or_else(|| panic!("{path} is no number"))
+    };
+    for (path, expected) in [
+        ("/schema", 1.0),
+        ("/functions", 11.0),
+        ("/classes", 4.0),
+        ("/members", 8.0),
+        ("/merged", 5.0),
+        ("/private_copies", 1.0),
+        ("/by_disposition/keep", 6.0),
+        ("/by_disposition/redirect", 1.0),
+        ("/by_disposition/alias", 1.0),
+        ("/by_disposition/thunk", 3.0),
+        ("/by_reason/only-called", 1.0),
+        ("/by_reason/malformed", 0.0),
+    ] {
+        assert_eq!(number(path), expected, "{path}");
+    }
+    for target in ["x86_64", "aarch64"] {
+        let [before, after] =
+            ["before", "after"].map(|when| number(&format!("/native/{target}/{when}")));
+        assert!(after > 0.0 && after < before, "{target}: {after} of {before}");
+    }
+    for step in ["read", "walk", "pass", "compile_before", "compile_after"] {
+        assert!(number(&format!("/seconds/{step}")) > 0.0, "{step}");
+    }
+    let sum = |path: &str| {
+        let object =
+            report.pointer(path).and_then(serde_json::Value::as_object).expect("an object");
+        object.values().map(|value| value.as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((sum("/by_disposition"), sum("/by_reason")), (11, 11));
+    assert_eq!(report.pointer("/largest/0/representative").unwrap(), "(new, for %weak)");
+}
+
+#[test]
+fn the_report_of_data() {
+    let json = run(&["report", "tables.clif", "--format", "json", "--verify"]).expect(0, "");
+    let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
+    let data = &report["data"];
+    assert_eq!((&data["objects"], &data["merged"]), (&9.into(), &3.into()));
+    let bytes = &data["bytes"];
+    assert_eq!((&bytes["before"], &bytes["after"]), (&154.into(), &74.into()));
+    assert_eq!(data["by_disposition"]["alias"], 1);
+    assert_eq!(data["by_reason"]["writable"], 2);
+    let text = run(&["report", "tables.clif"]).expect(0, "");
+    for line in ["data objects       9      6  33.33%\n", "bytes            154     74  51.95%\n"] {
+        assert!(text.text().contains(line), "{}", text.text());
+    }
+    // Of what is not there, nothing is said.
+    let without = run(&["report", "mixed.clif"]).expect(0, "");
+    assert!(!without.text().contains("data"), "{}", without.text());
+}
+
+#[test]
+fn the_report_for_a_person() {
+    let run = run(&["report", "mixed.clif", "-n", "1"]).expect(0, "");
+    let last = run.text().lines().last().unwrap();
+    assert!(last.starts_with("saved ") && last.contains("% of the time of compiling"), "{last}");
+    assert!(run.text().contains("x86-64 ") && run.text().contains("aarch64 "), "{}", run.text());
+    assert!(!run.text().contains("%square"), "one row only");
+}
+
+#[test]
+fn a_condition_that_does_not_hold() {
+    run(&["report", "mixed.clif", "--min-saved", "1"]).expect(0, "");
+    let run =
+        run(&["report", "mixed.clif", "--min-saved", "99"]).expect(3, "and 99% was asked for");
+    assert!(run.text().contains("saved"), "the report is printed all the same");
+}
+
+/// What the text calls a thunk is one before merging already.
+#[test]
+fn thunks_of_the_text_are_not_counted_as_saved() {
+    let merged = run(&["merge", "mixed.clif", "--linkage", "export"]).expect(0, "");
+    let run = run_with(&["report", "-", "--format", "json"], &merged.stdout).expect(0, "");
+    let report: serde_json::Value = serde_json::from_str(run.text()).unwrap();
+    for target in ["x86_64", "aarch64"] {
+        let native = &report["native"][target];
+        assert_eq!(native["before"], native["after"], "{target}");
+    }
+}
+
+/// A function of `count` additions in one block.
+fn instructions(name: &str, count: usize) -> String {
+    let mut text = format!("function %{name}(i32) -> i32 {{\nblock0(v0: i32):\n");
+    for value in 1..=count {
+        writeln!(text, "    v{value} = iadd v{}, v0", value - 1).unwrap();
+    }
+    writeln!(text, "    return v{count}\n}}").unwrap();
+    text
+}
+
+/// A function of `count` blocks, each of which leads to the next one or to the last.
+fn blocks(name: &str, count: usize) -> String {
+    let last = count - 1;
+    let mut text = format!("function %{name}(i32) -> i32 {{\nblock0(v0: i32):\n    jump block1\n");
+    for block in 1..last {
+        writeln!(text, "block{block}:\n    brif v0, block{}, block{last}", block + 1).unwrap();
+    }
+    writeln!(text, "block{last}:\n    return v0\n}}").unwrap();
+    text
+}
+
+#[test]
+fn a_block_of_a_million_instructions() {
+    // Most of them have no operands, which take the reader of a debug build much longer.
+    let unit = instructions("f", 100_000)
+        .replace("    return", &("    nop\n".repeat(900_000) + "    return"));
+    let run = run_with(&["merge", "-"], unit.as_bytes()).expect(0, "merged 0 of 1 function");
+    assert_eq!(run.text().matches("nop").count(), 900_000);
+}
+
+#[test]
+fn functions_of_a_hundred_thousand_blocks() {
+    let unit = blocks("f", 100_000) + &blocks("g", 100_000);
+    run_with(&["merge", "-"], unit.as_bytes()).expect(0, "merged 1 of 2 functions: 1 thunk");
+}
+
+#[test]
+fn a_long_chain_of_functions() {
+    let mut unit = String::new();
+    for at in 0..20_000 {
+        writeln!(
+            unit,
+            "function %f{at}(i32) {{\n    fn0 = %f{}(i32)\nblock0(v0: i32):\n    call fn0(v0)\n    \
+             return\n}}",
+            at + 1,
+        )
+        .unwrap();
+    }
+    let arguments = ["merge", "-", "--linkage", "local", "--addresses", "insignificant"];
+    run_with(&[&arguments[..], &["--similar", "off"]].concat(), unit.as_bytes())
+        .expect(0, "merged 0 of 20000 functions");
+    // Each calls another one, so that one body does for all, and each tells it the next.
+    run_with(&arguments, unit.as_bytes()).expect(0, "merged 20000 of 20000 functions");
+}
+
+/// Long chains of what a naive program walks recursively, or again and again.
+#[test]
+fn long_chains_inside_a_function() {
+    let mut globals = "function %f(i64 vmctx) {\n    gv0 = vmctx\n".to_owned();
+    let mut aliases = "function %f(i64) -> i64 {\nblock0(v0: i64):\n".to_owned();
+    let mut thunks = String::new();
+    for at in 1..3_000 {
+        let before = at - 1;
+        writeln!(globals, "    gv{at} = load.i64 notrap aligned gv{before}+8").unwrap();
+        writeln!(aliases, "    v{at} -> v{before}").unwrap();
+        writeln!(
+            thunks,
+            ";@ alias=%f{at}\nfunction %f{before}() {{\n    fn0 = colocated %f{at}()\nblock0:\n    \
+             call fn0()\n    return\n}}"
+        )
+        .unwrap();
+    }
+    globals += "    stack_limit = gv2999\n    fn0 = %g()\nblock0(v0: i64):\n    call fn0()\n    return\n}\n";
+    aliases += "    return v2999\n}\n";
+    thunks += "function %f2999() {\nblock0:\n    return\n}\n";
+    for unit in [globals, aliases, thunks] {
+        run_with(&["merge", "-", "--verify", "--walk-all"], unit.as_bytes()).expect(0, "merged 0");
+        run_with(&["compile", "-", "-o", "/dev/null"], unit.as_bytes()).expect(0, "merged 0");
+    }
+}
+
+#[test]
+fn the_report_of_similar_functions() {
+    let size = ["--similar", "size", "--verify"];
+    let json = [&["report", "similar.clif", "--format", "json"][..], &size].concat();
+    let json = run(&json).expect(0, "");
+    let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
+    let similar = &report["similar"];
+    let count = |name: &str| similar[name].as_u64().expect("a number");
+    // One may be divided from all others.
+    assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
+    let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
+    // What bodies save is known when they are made; what all saves together is seen in the end.
+    let bytes = |name: &str| native[name].as_i64().expect("a number");
+    assert!(bytes("saved_by_similar") >= similar["saved"].as_i64().expect("a number"), "{report}");
+    assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");
+    let text = run(&[&["report", "similar.clif"][..], &size].concat()).expect(0, "");
+    for line in ["similar functions  bodies  functions", "by similar functions"] {
+        assert!(text.text().contains(line), "{}", text.text());
+    }
+    // Of what is not wanted, nothing is said.
+    let without = run(&["report", "--similar", "off", "similar.clif"]).expect(0, "");
+    assert!(!without.text().contains("similar"), "{}", without.text());
+}
+
+#[test]
+fn why_similar_functions_share_no_body() {
+    let small = run(&["why", "--similar", "size", "similar.clif", "%add_one"]).expect(0, "");
+    for words in ["similar-not-smaller", "It differs from %add_two in 1 constant"] {
+        assert!(small.text().contains(words), "{}", small.text());
+    }
+}
+
+/// What only became equal is not said to be left apart.
+#[test]
+fn why_functions_are_merged_that_were_not_equal() {
+    let file = "../../filetests/similar/identical-again.clif";
+    let options = ["--similar", "size", "--linkage", "local", "--addresses", "insignificant"];
+    let why =
+        |names: &[&str]| run(&[&["why"], &options[..], &[file], names].concat()).expect(0, "");
+    let merged = "They are merged: they do the same since similar functions were merged.\n";
+    assert!(why(&["%calls_five", "%tells_five"]).text().contains(merged));
+    assert!(!why(&["%five", "%seven"]).text().contains(merged));
+}
+
+/// Whoever reads the output may have had enough of it: `clif-merge test filetests | head -1`.
+#[test]
+fn a_closed_pipe_is_no_bug() {
+    let filetest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../filetests/readme.clif");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/duplicates.clif");
+    for arguments in [["test", filetest], ["report", sample], ["merge", sample]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = program().args(arguments).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{arguments:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What `merge` prints means the same to whoever reads it.
+
+use crate::program::{inputs, read, run, run_with};
+
+/// All that can be said where directives say nothing.
+const DEFAULTS: [&[&str]; 4] = [
+    &[],
+    &["--linkage", "local", "--addresses", "insignificant"],
+    &["--linkage", "preemptible", "--data-addresses", "insignificant"],
+    &["--linkage", "hidden", "--addresses", "insignificant"],
+];
+
+/// What equalled the defaults of the program was not printed: in `merge | compile`, with the same
+/// options twice, functions that their directives export became local.
+#[test]
+fn the_output_means_the_same_under_any_options() {
+    let given = ";@ data %table linkage=export = %main\n\
+                 ;@ linkage=export addresses=significant\n\
+                 function %a(i32) -> i32 {\nblock0(v0: i32):\n    v1 = imul v0, v0\n    \
+                 return v1\n}\n\
+                 function %main(i32) -> i32 {\nblock0(v0: i32):\n    v1 = ineg v0\n    \
+                 return v1\n}\n";
+    for first in DEFAULTS {
+        let merge = |options: &[&str], text: &[u8]| {
+            run_with(&[&["merge", "-"], options].concat(), text).expect(0, "merged 0 of 2")
+        };
+        let printed = merge(first, given.as_bytes());
+        for second in DEFAULTS {
+            let again = merge(second, &printed.stdout);
+            assert_eq!(again.text(), printed.text(), "{first:?}, then {second:?}");
+        }
+    }
+    let local = [&["merge", "-"], DEFAULTS[1]].concat();
+    let printed = run_with(&local, given.as_bytes()).expect(0, "");
+    let object = [&["compile", "-", "-o", "-"], DEFAULTS[1]].concat();
+    let object = run_with(&object, &printed.stdout).expect(0, "").stdout;
+    let symbols = global_symbols(&object);
+    assert_eq!(symbols, ["a", "table"], "of {}", printed.text());
+}
+
+/// The names of what an object defines and shows to others, in order.
+fn global_symbols(object: &[u8]) -> Vec<String> {
+    use object::{Object as _, ObjectSymbol as _};
+    let file = object::File::parse(object).expect("an object");
+    let symbols = file.symbols().filter(|symbol| symbol.is_global() && symbol.is_definition());
+    let mut names: Vec<String> =
+        symbols.map(|symbol| symbol.name().expect("a name").to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A function that `--export` kept was printed without a directive: in `merge | compile`, with the
+/// default for all others twice, it became local, and the object lacked what it was to export.
+#[test]
+fn what_is_marked_stays_marked() {
+    let names = ["%api", "%callback", "%other"];
+    let function =
+        |name| format!("function {name}(i32) -> i32 {{\nblock0(v0: i32):\n    return v0\n}}\n");
+    let given = names.map(function).concat();
+    let marks = ["--export", "%api", "--externally-called", "%callback"];
+    let merge = [&["merge", "-"], DEFAULTS[1], &marks].concat();
+    let printed = run_with(&merge, given.as_bytes()).expect(0, "merged 2 of 3");
+    let compile = [&["compile", "-", "-o", "-"], DEFAULTS[1]].concat();
+    let object = run_with(&compile, &printed.stdout).expect(0, "").stdout;
+    assert_eq!(global_symbols(&object), ["api"], "of {}", printed.text());
+    assert!(printed.text().contains("externally-called thunk=%api"), "{}", printed.text());
+    let again = run_with(&[&["merge", "-"], DEFAULTS[1]].concat(), &printed.stdout).expect(0, "");
+    assert_eq!(again.text(), printed.text());
+}
+
+/// Two texts that were printed are one unit when they are put together.
+#[test]
+fn printed_texts_can_be_put_together() {
+    let text = |name: &str, options: &[&str]| {
+        let function = format!("function %{name}() {{\nblock0:\n    return\n}}\n");
+        run_with(&[&["merge", "-"], options].concat(), function.as_bytes()).expect(0, "").stdout
+    };
+    let both = [text("f", DEFAULTS[1]), text("g", DEFAULTS[2])].concat();
+    let both = run_with(&["merge", "-", "--merge-limit", "0"], &both).expect(0, "merged 0 of 2");
+    for directive in [
+        "\n;@ linkage=local addresses=insignificant\nfunction %f",
+        "\n;@ linkage=preemptible\nfunction %g",
+    ] {
+        assert!(both.text().contains(directive), "{}", both.text());
+    }
+}
+
+/// The README shows what `clif-merge merge samples/duplicates.clif` prints.
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let root = testkit::root();
+    let readme = read(root.join("README.md"));
+    let (_, example) = readme.split_once("\nbefore  ").expect("the example");
+    let (example, _) = example.split_once("\n```").expect("the end of the example");
+    let (heading, example) = example.split_once('\n').expect("a heading");
+    let column = "before  ".len() + heading.find("after").expect("two columns");
+    let printed = run(&["merge", "../../samples/duplicates.clif"]).expect(0, "");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let half = |side: fn(&str, usize) -> &str| {
+        let lines = example.lines().map(|line| side(line, column));
+        words(&lines.collect::<Vec<_>>().join("\n"))
+    };
+    let left = half(|line, column| line.get(..column).unwrap_or(line));
+    let right = half(|line, column| line.get(column..).unwrap_or(""));
+    assert_eq!(left, words(&read(inputs().join("../../samples/duplicates.clif"))));
+    assert_eq!(right, words(printed.text()));
+}

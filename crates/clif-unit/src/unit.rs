@@ -1,0 +1,607 @@
+//! Units as text: from files to functions and data objects under symbols, and back.
+//!
+//! The texts come from `sources`. Cranelift's reader
+//! parses the functions; this module finds the directives, gives every name a symbol and checks
+//! what a unit must be: valid functions and data objects, each defined once, referred to as what
+//! they are, functions under the signatures of their definitions.
+//!
+//! Names such as `%f` become symbols of a namespace that the unit does not use, numbered in the
+//! order of the names, so that nothing depends on the order of functions in the text.
+
+use crate::contain::contain;
+use crate::data::{self, GivenData, Name, Parsed};
+use crate::directives::Directives;
+use crate::extra::extra;
+use crate::marks::Marks;
+use crate::progress::Progress;
+pub use crate::scan::is_function_line;
+use crate::scan::{Scan, Scanned, scan};
+pub use crate::sources::Source;
+use crate::verify::Verifier;
+use anyhow::{Result, anyhow, bail};
+use cranelift_codegen::ir;
+use cranelift_codegen::ir::{
+    ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
+    UserFuncName,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::print_errors::pretty_verifier_error;
+use cranelift_codegen::verifier::VerifierErrors;
+use cranelift_mergefunc::{
+    Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
+    extended_signature,
+};
+use cranelift_reader::ParseOptions;
+use std::collections::{BTreeSet, HashMap};
+use std::str::FromStr as _;
+
+/// A function as it was written.
+#[derive(Debug)]
+pub struct Given {
+    /// The symbol by which the unit refers to it.
+    pub symbol: UserExternalName,
+    /// What its directives say, defaults filled in.
+    pub attributes: Attributes,
+    /// Whether the text says that it is a thunk or an alias, and of what.
+    pub became: Option<(Became, UserExternalName)>,
+    /// `path:line` of its `function` line.
+    pub place: String,
+}
+
+/// What a function already became when the text was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// A jump.
+    Thunk,
+    /// Another name for an address.
+    Alias,
+}
+
+impl Became {
+    /// The name of the directive.
+    pub fn name(self) -> &'static str {
+        match self {
+            Became::Thunk => "thunk",
+            Became::Alias => "alias",
+        }
+    }
+}
+
+/// What holds where no directive says anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// For functions.
+    pub functions: Attributes,
+    /// For data objects, whose other defaults are always the same.
+    pub data_addresses: Addresses,
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { functions: Attributes::default(), data_addresses: Addresses::Significant }
+    }
+}
+
+/// The functions and data objects of a unit, in the order of the text. `functions` and `given` have
+/// the same order.
+#[derive(Debug, Default)]
+pub struct Unit {
+    /// The bodies, under user names only.
+    pub functions: Vec<Function>,
+    /// What the text says about each.
+    pub given: Vec<Given>,
+    /// The data objects.
+    pub data: Vec<GivenData>,
+    /// The names behind the symbols.
+    pub names: Names,
+}
+
+/// Names such as `%f`, and the symbols that stand for them.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    namespace: u32,
+    texts: Vec<String>,
+    by_text: HashMap<String, u32>,
+}
+
+impl Names {
+    /// How the text calls a symbol.
+    pub fn display(&self, symbol: &UserExternalName) -> String {
+        match self.text_of(symbol) {
+            Some(text) => format!("%{text}"),
+            None => symbol.to_string(),
+        }
+    }
+
+    fn text_of(&self, symbol: &UserExternalName) -> Option<&str> {
+        let text = self.texts.get(symbol.index as usize)?;
+        (symbol.namespace == self.namespace).then_some(text)
+    }
+
+    fn symbol(&self, text: &str) -> UserExternalName {
+        UserExternalName::new(self.namespace, self.by_text[text])
+    }
+
+    /// The symbol of a name that the text has.
+    pub fn symbol_of(&self, name: &Name) -> UserExternalName {
+        match name {
+            Name::Text(text) => self.symbol(text),
+            Name::User(symbol) => symbol.clone(),
+        }
+    }
+
+    /// The symbol that a person means by `name`: `%f`, `f` or `u0:1`.
+    pub fn parse(&self, name: &str) -> Option<UserExternalName> {
+        let text = name.strip_prefix('%').unwrap_or(name);
+        if let Some(&index) = self.by_text.get(text) {
+            return Some(UserExternalName::new(self.namespace, index));
+        }
+        let (namespace, index) = name.strip_prefix('u')?.split_once(':')?;
+        Some(UserExternalName::new(namespace.parse().ok()?, index.parse().ok()?))
+    }
+
+    /// Adds a name that the text does not have.
+    pub fn add(&mut self, text: String) -> UserExternalName {
+        let index = self.texts.len() as u32;
+        self.by_text.insert(text.clone(), index);
+        self.texts.push(text);
+        UserExternalName::new(self.namespace, index)
+    }
+
+    /// Whether `text` is a name of the unit.
+    pub fn contains(&self, text: &str) -> bool {
+        self.by_text.contains_key(text)
+    }
+
+    /// A copy of `func` as the text writes it.
+    pub fn restore(&self, func: &Function) -> Function {
+        let mut func = func.clone();
+        if let UserFuncName::User(symbol) = &func.name
+            && let Some(text) = self.text_of(symbol)
+        {
+            func.name = UserFuncName::testcase(text);
+        }
+        rename(&mut func, |symbol| self.text_of(symbol).map(ExternalName::testcase));
+        func
+    }
+
+    /// The text of `func` with what the verifier says of it.
+    pub fn draw(&self, func: &Function, errors: VerifierErrors) -> String {
+        let drawn = pretty_verifier_error(&self.restore(func), None, errors);
+        // The last line counts the errors, and says that something was aborted.
+        let listing = drawn.trim_end().rsplit_once("\n\n; ").map(|(listing, _)| listing);
+        listing.unwrap_or(&drawn).trim_end().to_owned()
+    }
+}
+
+/// Gives external user names of `func` other names.
+fn rename(func: &mut Function, new: impl Fn(&UserExternalName) -> Option<ExternalName>) {
+    let names = func.params.user_named_funcs().clone();
+    let new = |name: &ExternalName| match name {
+        ExternalName::User(name_ref) => new(&names[*name_ref]),
+        ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
+    };
+    for index in 0..func.dfg.ext_funcs.len() {
+        let callee = &mut func.dfg.ext_funcs[FuncRef::from_u32(index as u32)];
+        if let Some(name) = new(&callee.name) {
+            callee.name = name;
+        }
+    }
+    for gv in func.global_values.values_mut() {
+        if let GlobalValueData::Symbol { name, .. } = gv
+            && let Some(new) = new(name)
+        {
+            *name = new;
+        }
+    }
+}
+
+/// The functions of a text. `call_conv` is for those that do not say theirs.
+fn parse(
+    source: &Source,
+    scanned: Vec<Scanned<'_>>,
+    call_conv: CallConv,
+    progress: &mut dyn Progress,
+) -> Result<Vec<(Function, String, Directives)>> {
+    let mut functions = Vec::with_capacity(scanned.len());
+    for Scanned { line, text, directives } in scanned {
+        let place = format!("{}:{line}", source.name);
+        let options =
+            ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
+        // The reader asserts some of what it should report.
+        let file = match contain(|| cranelift_reader::parse_test(text, options)) {
+            Ok(Ok(file)) => file,
+            Ok(Err(error)) => {
+                let line = (line + error.location.line_number).saturating_sub(1);
+                bail!("{}:{line}: {}", source.name, error.message)
+            }
+            Err(panic) => {
+                bail!("{place}: malformed function: Cranelift's reader panicked: {panic}")
+            }
+        };
+        let mut parsed = file.functions.into_iter();
+        match (parsed.next(), parsed.next()) {
+            (Some((func, _)), None) => functions.push((func, place, directives)),
+            (_, Some(_)) => bail!("{place}: after this function, another one begins in mid-line"),
+            (None, None) => bail!("{place}: expected a function"),
+        }
+        progress.step();
+    }
+    Ok(functions)
+}
+
+/// How the texts of a unit are read.
+pub struct Reading<'a> {
+    /// What holds where no directive and no mark says anything.
+    pub defaults: Defaults,
+    /// What is said of functions by their names.
+    pub marks: Marks,
+    /// The calling convention of functions that do not say theirs.
+    pub call_conv: CallConv,
+    /// Decides which functions are valid.
+    pub verifier: &'a Verifier,
+}
+
+impl<'a> Reading<'a> {
+    /// As the program reads without options.
+    pub fn plain(verifier: &'a Verifier) -> Reading<'a> {
+        Reading {
+            defaults: Defaults::default(),
+            marks: Marks::default(),
+            call_conv: CallConv::Fast,
+            verifier,
+        }
+    }
+}
+
+/// Reads a unit from its texts.
+///
+/// # Errors
+///
+/// Everything that a unit must not be, with file and line, and marks of functions that are not there.
+pub fn parse_unit(sources: &[Source], reading: Reading<'_>) -> Result<Unit> {
+    parse_unit_with(sources, reading, &mut ())
+}
+
+/// Like [`parse_unit`], and tells how far it is.
+///
+/// # Errors
+///
+/// Those of [`parse_unit`].
+pub fn parse_unit_with(
+    sources: &[Source],
+    reading: Reading<'_>,
+    progress: &mut dyn Progress,
+) -> Result<Unit> {
+    let Reading { defaults, mut marks, call_conv, verifier } = reading;
+    let mut scanned = Vec::new();
+    for source in sources {
+        scanned.push((source, scan(source)?));
+    }
+    progress.begin("reading", scanned.iter().map(|(_, scan)| scan.functions.len()).sum());
+    let mut parsed = Vec::new();
+    let mut data = Vec::new();
+    for (source, Scan { functions, data: objects }) in scanned {
+        parsed.append(&mut parse(source, functions, call_conv, progress)?);
+        data.extend(objects.into_iter().map(|object| (source.name.as_str(), object)));
+    }
+    if parsed.is_empty() && data.is_empty() {
+        let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+        bail!("{}: no functions", names.join(", "));
+    }
+    let names = collect_names(
+        parsed.iter().map(|(func, _, directives)| (func, directives)),
+        data.iter().map(|(_, data)| data),
+    );
+    let data = data::resolve(data, &names, defaults.data_addresses)?;
+    let mut unit = Unit { data, names, ..Unit::default() };
+    for (mut func, place, directives) in parsed {
+        let symbol = to_symbols(&mut func, &unit.names);
+        let became = match (&directives.thunk, &directives.alias) {
+            (None, None) => None,
+            (Some(name), None) => Some((Became::Thunk, name)),
+            (None, Some(name)) => Some((Became::Alias, name)),
+            (Some(_), Some(_)) => bail!("{place}: a function is either a thunk or an alias"),
+        };
+        let became = match became {
+            None => None,
+            Some((kind, name)) => match unit.names.parse(name) {
+                Some(target) => Some((kind, target)),
+                None => bail!("{place}: '{}={name}' names no function", kind.name()),
+            },
+        };
+        let named = marks.defaults_for(&unit.names.display(&symbol), defaults.functions);
+        let attributes = directives.attributes(named);
+        unit.given.push(Given { symbol, attributes, became, place });
+        unit.functions.push(func);
+    }
+    progress.begin("verifying", unit.functions.len());
+    check(&unit, verifier, progress)?;
+    marks.check_all_matched()?;
+    Ok(unit)
+}
+
+/// Finds a free namespace, and all names in the order of their text.
+fn collect_names<'a>(
+    functions: impl Iterator<Item = (&'a Function, &'a Directives)>,
+    data: impl Iterator<Item = &'a Parsed>,
+) -> Names {
+    let mut texts = BTreeSet::new();
+    let mut namespaces = BTreeSet::new();
+    for (func, directives) in functions {
+        match &func.name {
+            UserFuncName::Testcase(name) => {
+                texts.insert(String::from_utf8_lossy(name.raw()).into_owned());
+            }
+            UserFuncName::User(symbol) => {
+                namespaces.insert(symbol.namespace);
+            }
+        }
+        for name in external_names(func) {
+            if let ExternalName::TestCase(name) = name {
+                texts.insert(String::from_utf8_lossy(name.raw()).into_owned());
+            }
+        }
+        for symbol in func.params.user_named_funcs().values() {
+            namespaces.insert(symbol.namespace);
+        }
+        for name in [&directives.thunk, &directives.alias].into_iter().flatten() {
+            if let Some(text) = name.strip_prefix('%') {
+                texts.insert(text.to_owned());
+            }
+        }
+    }
+    for data in data {
+        let targets = data.pointers.iter().map(|pointer| &pointer.target);
+        let alias = data.alias.iter().map(|(target, _)| target);
+        for name in targets.chain(alias).chain([&data.name]) {
+            match name {
+                Name::Text(text) => texts.insert(text.clone()),
+                Name::User(symbol) => namespaces.insert(symbol.namespace),
+            };
+        }
+    }
+    let namespace =
+        (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
+    let mut names = Names { namespace, ..Names::default() };
+    for text in texts {
+        names.add(text);
+    }
+    names
+}
+
+fn external_names(func: &Function) -> impl Iterator<Item = &ExternalName> {
+    let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
+    callees.chain(func.global_values.values().filter_map(|gv| match gv {
+        GlobalValueData::Symbol { name, .. } => Some(name),
+        _ => None,
+    }))
+}
+
+/// Replaces every name of `func` by a symbol; its own symbol.
+fn to_symbols(func: &mut Function, names: &Names) -> UserExternalName {
+    for index in 0..func.dfg.ext_funcs.len() {
+        let func_ref = FuncRef::from_u32(index as u32);
+        if let Some(text) = testcase_text(&func.dfg.ext_funcs[func_ref].name) {
+            let name_ref = func.params.ensure_user_func_name(names.symbol(&text));
+            func.dfg.ext_funcs[func_ref].name = ExternalName::User(name_ref);
+        }
+    }
+    for index in 0..func.global_values.len() {
+        let gv = ir::GlobalValue::from_u32(index as u32);
+        let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
+            continue;
+        };
+        if let Some(text) = testcase_text(name) {
+            let name_ref = func.params.ensure_user_func_name(names.symbol(&text));
+            if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                *name = ExternalName::User(name_ref);
+            }
+        }
+    }
+    let symbol = match &func.name {
+        UserFuncName::User(symbol) => symbol.clone(),
+        UserFuncName::Testcase(name) => names.symbol(&String::from_utf8_lossy(name.raw())),
+    };
+    func.name = UserFuncName::User(symbol.clone());
+    symbol
+}
+
+fn testcase_text(name: &ExternalName) -> Option<String> {
+    match name {
+        ExternalName::TestCase(name) => Some(String::from_utf8_lossy(name.raw()).into_owned()),
+        ExternalName::User(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
+    }
+}
+
+/// What the pass relies on.
+fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Result<()> {
+    let mut defined: Defined<usize> = HashMap::new();
+    for (index, given) in unit.given.iter().enumerate() {
+        let name = unit.names.display(&given.symbol);
+        if let Some(first) = defined.insert(given.symbol.clone(), index) {
+            bail!(
+                "{}: function {name} is defined twice; the other definition is at {}",
+                given.place,
+                unit.given[first].place,
+            );
+        }
+        // The text of a call of it would be read as a call of something else.
+        let text = &name[1..];
+        if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
+            bail!("{}: {name} is the name of a library function of Cranelift", given.place);
+        }
+    }
+    let mut data: Defined<&GivenData> = HashMap::new();
+    for given in &unit.data {
+        let function = defined.get(&given.symbol).map(|&index| &unit.given[index].place);
+        let data = data.insert(given.symbol.clone(), given).map(|data| &data.place);
+        if let Some(first) = function.or(data) {
+            let name = unit.names.display(&given.symbol);
+            bail!("{}: {name} is defined twice; the other definition is at {first}", given.place);
+        }
+    }
+    for index in 0..unit.functions.len() {
+        check_function(unit, index, &defined, verifier)?;
+        check_data_uses(unit, index, &data)?;
+        progress.step();
+    }
+    check_cycles(unit, &defined)
+}
+
+/// What a symbol is.
+type Defined<T> = HashMap<UserExternalName, T>;
+
+/// A function refers to data objects as data objects, and to thread-local ones as such.
+fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> Result<()> {
+    let (func, given) = (&unit.functions[index], &unit.given[index]);
+    let data = |name: &ExternalName| match name {
+        ExternalName::User(name_ref) => defined.get(&func.params.user_named_funcs()[*name_ref]),
+        _ => None,
+    };
+    let refuse = |data: &GivenData, how: &str, what: &str| {
+        let [name, data_name] = [&given.symbol, &data.symbol].map(|name| unit.names.display(name));
+        Err(anyhow!(
+            "{}: function {name} refers to {data_name} as {how}, but it is {what} at {}",
+            given.place,
+            data.place,
+        ))
+    };
+    for callee in func.dfg.ext_funcs.values() {
+        if let Some(data) = data(&callee.name) {
+            return refuse(data, "a function", "a data object");
+        }
+    }
+    for gv in func.global_values.values() {
+        if let GlobalValueData::Symbol { name, offset: _, colocated: _, tls } = gv
+            && let Some(data) = data(name)
+            && data.attributes.tls != *tls
+        {
+            let [how, what] = [*tls, data.attributes.tls].map(|tls| match tls {
+                true => "thread-local",
+                false => "one for all threads",
+            });
+            return refuse(data, how, what);
+        }
+    }
+    Ok(())
+}
+
+fn check_function(
+    unit: &Unit,
+    index: usize,
+    defined: &Defined<usize>,
+    verifier: &Verifier,
+) -> Result<()> {
+    let (func, given) = (&unit.functions[index], &unit.given[index]);
+    let name = || unit.names.display(&given.symbol);
+    if func.layout.entry_block().is_none() {
+        bail!("{}: function {} has no blocks", given.place, name());
+    }
+    match contain(|| verifier.verify(func)) {
+        Ok(Ok(())) => {}
+        Ok(Err(errors)) => {
+            let drawn = unit.names.draw(func, errors);
+            bail!("{}: function {} is not valid:\n{drawn}", given.place, name());
+        }
+        Err(panic) => bail!(
+            "{}: function {} is not valid: Cranelift's verifier panicked: {panic}",
+            given.place,
+            name(),
+        ),
+    }
+    for callee in func.dfg.ext_funcs.values() {
+        let ExternalName::User(name_ref) = &callee.name else {
+            continue;
+        };
+        let symbol = &func.params.user_named_funcs()[*name_ref];
+        if let Some(&target) = defined.get(symbol)
+            && func.dfg.signatures[callee.signature] != unit.functions[target].signature
+        {
+            bail!(
+                "{}: function {} refers to {} as {}, but it is defined as {} at {}",
+                given.place,
+                name(),
+                unit.names.display(symbol),
+                func.dfg.signatures[callee.signature],
+                unit.functions[target].signature,
+                unit.given[target].place,
+            );
+        }
+    }
+    if let Some((kind, target)) = &given.became {
+        match defined.get(target) {
+            Some(&index)
+                if unit.functions[index].signature
+                    == extended_signature(&func.signature, &extra(func)) =>
+            {
+                if !only_calls(func, target) {
+                    bail!(
+                        "{}: function {} says '{}={}', but its body is not a call of {3} with \
+                         its own parameters and constants",
+                        given.place,
+                        name(),
+                        kind.name(),
+                        unit.names.display(target),
+                    );
+                }
+            }
+            Some(_) => bail!(
+                "{}: function {} has another signature than its {} target {}",
+                given.place,
+                name(),
+                kind.name(),
+                unit.names.display(target),
+            ),
+            None => bail!(
+                "{}: '{}={}' names no function of the unit",
+                given.place,
+                kind.name(),
+                unit.names.display(target),
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a function does nothing but call `target` with its own parameters and constants, and return
+/// the results: all that may be dropped for a jump or another name.
+fn only_calls(func: &Function, target: &UserExternalName) -> bool {
+    let options = Options::default();
+    let extra = extra(func);
+    let encoding = Encoding::of(func, &options);
+    [false, true].iter().any(|&tail_calls| {
+        let name = func.name.clone();
+        let thunk = call_thunk(
+            name,
+            &func.signature,
+            &extra,
+            target,
+            &CallThunks { tail_calls, colocated: true },
+        );
+        encoding.is_some() && encoding == Encoding::of(&thunk, &options)
+    })
+}
+
+/// A thunk or an alias leads to a body in the end.
+fn check_cycles(unit: &Unit, defined: &Defined<usize>) -> Result<()> {
+    /// The number of the walk in which a function was met.
+    const NEVER: usize = usize::MAX;
+    let mut met = vec![NEVER; unit.given.len()];
+    for start in 0..unit.given.len() {
+        let mut at = start;
+        while met[at] == NEVER {
+            met[at] = start;
+            let Some((_, target)) = &unit.given[at].became else {
+                break;
+            };
+            at = defined[target];
+            if met[at] == start {
+                let given = &unit.given[at];
+                let name = unit.names.display(&given.symbol);
+                bail!("{}: function {name} is a thunk or an alias of itself", given.place);
+            }
+        }
+    }
+    Ok(())
+}

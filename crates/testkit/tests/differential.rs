@@ -1,0 +1,18 @@
+//! Merged and unmerged units run with the same inputs, and do the same.
+//!
+//! The host (`tests/host`) runs them; `cranelift_mergefunc::fuzzing::differential` compares. A host
+//! that cannot tell two outcomes apart proves nothing, so it is tested first: it must see what
+//! there is to see, and must notice every planted difference.
+
+#[path = "differential/commands.rs"]
+mod commands;
+#[path = "differential/generated.rs"]
+mod generated;
+#[path = "differential/outcomes.rs"]
+mod outcomes;
+#[path = "differential/planted.rs"]
+mod planted;
+#[path = "differential/real.rs"]
+mod real;
+#[path = "differential/units.rs"]
+mod units;

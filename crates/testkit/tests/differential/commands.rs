@@ -1,0 +1,300 @@
+//! Run commands of CLIF files, and what they expect: for each function of a file there is a twin in
+//! another form, so that every command calls a body that is shared.
+//!
+//! `CLIF_MERGE_RUNTESTS` is the directory of Cranelift's own run tests
+//! (`cranelift/filetests/filetests/runtests` of its repository); without it the filetests of this
+//! repository are taken, and the test says so. What is left out is counted by its reason.
+
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
+};
+use cranelift_mergefunc::fuzzing::differential::{
+    Comparison, Effort, End, ExtraArgument, Invocation, Outcome, Tally,
+};
+use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
+use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
+use cranelift_mergefunc::fuzzing::recipes::Member;
+use cranelift_mergefunc::fuzzing::support::{any_isa, clif_files, free};
+use cranelift_mergefunc::{
+    Attributes, Canonicalize, Options, Prebucket, Target, cranelift_codegen,
+};
+use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use testkit::host::emulated::Batch;
+use testkit::host::{Host, Level, interpreter};
+
+/// The functions of a file with their twins, and the commands.
+struct File {
+    path: PathBuf,
+    functions: Vec<Member>,
+    /// Each with the number of its function.
+    commands: Vec<(usize, RunCommand)>,
+}
+
+/// Where twins have their symbols.
+const DUPLICATES: u32 = 100;
+
+/// The files that have something to run on a target, and how many others there are, by reason.
+fn files(target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
+    let directory = match std::env::var_os("CLIF_MERGE_RUNTESTS") {
+        Some(directory) => PathBuf::from(directory),
+        None => {
+            eprintln!("CLIF_MERGE_RUNTESTS is not set: the filetests of this repository are run");
+            testkit::root().join("filetests")
+        }
+    };
+    let (mut files, mut left_out) = (Vec::new(), BTreeMap::new());
+    for path in clif_files(&directory) {
+        match read(path, target) {
+            Ok(file) => files.push(file),
+            Err(reason) => *left_out.entry(reason).or_default() += 1,
+        }
+    }
+    (files, left_out)
+}
+
+/// A file, or why it has nothing to run.
+fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
+    let text = std::fs::read_to_string(&path).expect("a text");
+    let wanted = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next() == Some("target") && words.next() == Some(target)
+    };
+    if !text.lines().any(wanted) {
+        return Err("is for other targets");
+    }
+    // Without the header, which may name targets that this was not built with.
+    let functions = text.split_inclusive('\n').skip_while(|line| !line.starts_with("function"));
+    let functions: String = functions.collect();
+    let parsed = parse_test(&functions, ParseOptions::default());
+    let parsed = parsed.map_err(|_| "is not valid")?.functions;
+    let mut commands = Vec::new();
+    for (at, (func, details)) in parsed.iter().enumerate() {
+        for comment in &details.comments {
+            let text = comment.text.trim_start_matches(';').trim();
+            let command = parse_run_command(text, &func.signature);
+            let command = command.map_err(|_| "has a command that does not fit")?;
+            commands.extend(command.map(|run| (at, run)));
+        }
+    }
+    if commands.is_empty() {
+        return Err("has no run commands");
+    }
+    let names = parsed.iter().enumerate().map(|(at, (func, _))| (func.name.clone(), at as u32));
+    let names: HashMap<UserFuncName, u32> = names.collect();
+    let mut functions = Vec::new();
+    for (at, (mut func, _)) in parsed.into_iter().enumerate() {
+        rename(&mut func, &names).ok_or("refers to what it does not define")?;
+        func.name = UserFuncName::user(0, at as u32);
+        // Some compare addresses.
+        functions.push(Member { attributes: Attributes::default(), body: func });
+    }
+    for at in 0..functions.len() {
+        let mut body = permuted(&functions[at].body, Facts::Keep, at as u64);
+        body.name = UserFuncName::user(DUPLICATES, at as u32);
+        functions.push(Member { attributes: free(), body });
+    }
+    Ok(File { path, functions, commands })
+}
+
+/// Gives all that a function refers to the symbols that a program has. `None` if there is something
+/// that the file does not define.
+fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()> {
+    let externs = func.dfg.ext_funcs.values().map(|callee| callee.name.clone());
+    let symbols = func.global_values.values().filter_map(|global| match global {
+        GlobalValueData::Symbol { name, .. } => Some(name.clone()),
+        GlobalValueData::VMContext
+        | GlobalValueData::Load { .. }
+        | GlobalValueData::IAddImm { .. }
+        | GlobalValueData::DynScaleTargetConst { .. } => None,
+    });
+    let mut new = HashMap::new();
+    for name in externs.chain(symbols).collect::<Vec<_>>() {
+        let function = match &name {
+            ExternalName::User(name) => {
+                UserFuncName::User(func.params.user_named_funcs()[*name].clone())
+            }
+            ExternalName::TestCase(name) => UserFuncName::Testcase(name.clone()),
+            ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => return None,
+        };
+        let symbol = UserExternalName::new(0, *names.get(&function)?);
+        new.insert(name, ExternalName::User(func.params.ensure_user_func_name(symbol)));
+    }
+    for callee in func.dfg.ext_funcs.values_mut() {
+        callee.name = new[&callee.name].clone();
+    }
+    for global in func.global_values.values_mut() {
+        if let GlobalValueData::Symbol { name, .. } = global {
+            *name = new[&*name].clone();
+        }
+    }
+    Some(())
+}
+
+/// Both sides of a file: each command calls its function and the twin. `None` if nothing merges, or
+/// an argument cannot be passed.
+fn comparison(file: &File, target: Target, how: Canonicalize<'_>) -> Option<Comparison> {
+    // Twins have other numbers of values.
+    let walk_all = Prebucket::WalkAll;
+    let options = Options { target, prebucket: walk_all, canonicalize: how, ..Options::default() };
+    let unit = Parts { functions: &file.functions, data: &[], options: &options, code_size: None };
+    let mut comparison = Comparison::new(&unit, 0, Effort { inputs: 1, fuel: 0 })?;
+    let half = file.functions.len() / 2;
+    for side in [0, 1] {
+        let entries = &comparison.programs[side].entries;
+        let both = file.commands.iter().flat_map(|(at, run)| {
+            [*at, half + *at].map(|at| invocation(&entries[at], call_of(run)))
+        });
+        comparison.invocations[side] = both.collect::<Option<_>>()?;
+    }
+    Some(comparison)
+}
+
+fn call_of(command: &RunCommand) -> &cranelift_reader::Invocation {
+    match command {
+        RunCommand::Print(call) | RunCommand::Run(call, ..) => call,
+    }
+}
+
+fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<Invocation> {
+    let arguments = call.args.iter().map(|value| ExtraArgument::Bits(interpreter::bits(value)));
+    let arguments: Vec<ExtraArgument> = arguments.collect();
+    (arguments.len() == entry.signature.params.len()).then(|| Invocation {
+        function: entry.function.clone(),
+        symbol: entry.symbol.clone(),
+        signature: entry.signature.clone(),
+        arguments,
+        memory_seed: 0,
+        fuel: 0,
+    })
+}
+
+/// Whether an outcome is what a command expects; what is printed is expected to return.
+fn is_expected(command: &RunCommand, signature: &Signature, outcome: &Outcome) -> bool {
+    let End::Returned(results) = &outcome.end else {
+        return false;
+    };
+    let results = results.iter().zip(&signature.returns);
+    let results = results.map(|(&bits, result)| interpreter::value(bits, result.value_type));
+    let results: Vec<DataValue> = results.collect();
+    match command {
+        RunCommand::Print(_) => true,
+        RunCommand::Run(..) => command.run(|_, _| Ok(results.clone())).is_ok(),
+    }
+}
+
+/// Both sides do the same, and what the commands expect.
+#[track_caller]
+fn judge(file: &File, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tally {
+    let tally = comparison.judge(outcomes);
+    let tally = tally.unwrap_or_else(|difference| panic!("{}: {difference}", file.path.display()));
+    let commands = file.commands.iter().flat_map(|(at, run)| [(*at, run); 2]);
+    for ((at, run), outcome) in commands.zip(outcomes[1]) {
+        let signature = &file.functions[at].body.signature;
+        assert!(
+            is_expected(run, signature, outcome),
+            "{}: {run}: {outcome:x?}",
+            file.path.display()
+        );
+    }
+    tally
+}
+
+#[test]
+fn run_commands() {
+    let (files, left_out) = files("x86_64");
+    let (mut tally, mut cannot) = (Tally::default(), 0);
+    for file in &files {
+        let Some(comparison) = comparison(file, Target::x86_64(), Canonicalize::None) else {
+            tally.idle += 1;
+            continue;
+        };
+        let Comparison { programs, invocations, .. } = &comparison;
+        for level in [Level::None, Level::Speed] {
+            // What does not compile on one side must not on the other.
+            let outcomes = [0, 1].map(|side| {
+                let run = || Host::new().run(level, &programs[side], &invocations[side]);
+                catch_unwind(AssertUnwindSafe(run)).ok()
+            });
+            match &outcomes {
+                [Some(before), Some(after)] => tally += judge(file, &comparison, [before, after]),
+                [None, None] => cannot += 1,
+                _ => panic!("{}: compiles on one side only", file.path.display()),
+            }
+        }
+    }
+    eprintln!("x86-64: {tally}; left out {left_out:?}, {cannot} do not compile");
+    assert!(tally.units > 0 && tally.merged > 0, "{tally}");
+}
+
+/// What runs in place of a function and its twin is their canonical body.
+#[test]
+fn run_commands_of_canonical_bodies() {
+    let (files, left_out) = files("x86_64");
+    let (mut tally, mut cannot) = (Tally::default(), 0);
+    for file in &files {
+        let how = Canonicalize::Optimize(any_isa());
+        let Some(comparison) = comparison(file, Target::x86_64(), how) else {
+            tally.idle += 1;
+            continue;
+        };
+        let Comparison { programs, invocations, .. } = &comparison;
+        for level in [Level::None, Level::Speed] {
+            let outcomes = [0, 1].map(|side| {
+                let run = || Host::new().run(level, &programs[side], &invocations[side]);
+                catch_unwind(AssertUnwindSafe(run)).ok()
+            });
+            match &outcomes {
+                [Some(before), Some(after)] => tally += judge(file, &comparison, [before, after]),
+                // What the back end cannot compile can be gone from the canonical body.
+                [None, _] => cannot += 1,
+                [Some(_), None] => panic!("{}: the canonical body does not", file.path.display()),
+            }
+        }
+    }
+    eprintln!("canonical: {tally}; left out {left_out:?}, {cannot} do not compile");
+    assert!(tally.units > 0 && tally.merged > 0, "{tally}");
+}
+
+#[test]
+fn run_commands_on_aarch64() {
+    let (files, left_out) = files("aarch64");
+    let (mut tally, mut cannot) = (Tally::default(), 0);
+    let mut batch = Batch::default();
+    let mut compared = Vec::new();
+    for file in &files {
+        let Some(comparison) = comparison(file, Target::aarch64(false), Canonicalize::None) else {
+            tally.idle += 1;
+            continue;
+        };
+        let Comparison { programs, invocations, .. } = &comparison;
+        let mut sides = Vec::new();
+        for (level, side) in
+            [(Level::None, 0), (Level::None, 1), (Level::Speed, 0), (Level::Speed, 1)]
+        {
+            let mut alone = Batch::default();
+            let add = || alone.add(level, &programs[side], &invocations[side]).is_ok();
+            if catch_unwind(AssertUnwindSafe(add)).unwrap_or(false) {
+                sides.push(alone);
+            }
+        }
+        match sides.len() {
+            4 => {
+                sides.into_iter().for_each(|side| batch.append(side));
+                compared.push((file, comparison));
+            }
+            0 => cannot += 1,
+            _ => panic!("{}: compiles on one side only", file.path.display()),
+        }
+    }
+    for ((file, comparison), outcomes) in compared.iter().zip(batch.run().chunks_exact(4)) {
+        for level in outcomes.chunks_exact(2) {
+            tally += judge(file, comparison, [&level[0], &level[1]]);
+        }
+    }
+    eprintln!("aarch64: {tally}; left out {left_out:?}, {cannot} do not compile");
+    assert!(tally.units > 0 && tally.merged > 0, "{tally}");
+}

@@ -1,0 +1,238 @@
+//! Random units, merged and unmerged.
+
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, Outcome, Tally};
+use cranelift_mergefunc::fuzzing::fuel;
+use cranelift_mergefunc::fuzzing::generate::function::Profile;
+use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
+use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
+use cranelift_mergefunc::fuzzing::program::Parts;
+use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
+use cranelift_mergefunc::fuzzing::support::{Rng, any_isa};
+use cranelift_mergefunc::{Canonicalize, cranelift_codegen};
+use std::collections::HashSet;
+use std::panic::catch_unwind;
+use testkit::host::emulated::Batch;
+use testkit::host::{Host, Level, interpreter};
+
+/// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
+const RUNS: u64 = 100;
+
+/// The namespace of functions that are there a second time.
+const DUPLICATES: u32 = 77;
+
+/// What every processor of this kind has.
+const MACHINE: Machine = Machine::X86_64;
+
+/// How many units the environment wants, or so many.
+pub fn runs(default: u64) -> u64 {
+    std::env::var("CLIF_MERGE_RUNS").map_or(default, |runs| runs.parse().expect("a number"))
+}
+
+/// Runs both programs on this machine, not optimised and optimised.
+#[track_caller]
+pub fn run_natively(seed: u64, comparison: &Comparison, host: &mut Host, tally: &mut Tally) {
+    for level in [Level::None, Level::Speed] {
+        match comparison.run(&mut |program, invocations| host.run(level, program, invocations)) {
+            Ok(other) => *tally += other,
+            Err(difference) => panic!("seed {seed}: {difference}"),
+        }
+    }
+}
+
+/// A unit to be run, for a seed, and the functions that keep to the conventions. What is drawn is
+/// said here, and nowhere else.
+fn unit(seed: u64, profile: &Profile) -> Option<(Unit, HashSet<UserExternalName>)> {
+    let mut rng = Rng::new(seed);
+    if seed.is_multiple_of(4) {
+        let bytes = rng.bytes(1024);
+        let mut unit = Unit::random(&mut Unstructured::new(&bytes)).ok()?;
+        for member in &mut unit.functions {
+            if !can_run(&member.body) {
+                return None;
+            }
+            fuel::limit(&mut member.body);
+        }
+        let all = unit.functions.iter().map(Member::symbol).collect();
+        return Some((unit, all));
+    }
+    let bytes = rng.bytes(8192);
+    let GeneratedUnit { unit, about, .. } =
+        GeneratedUnit::draw(&mut Unstructured::new(&bytes), profile);
+    let runnable = unit.functions.iter().zip(about).filter(|(_, about)| about.runnable);
+    let runnable = runnable.map(|(member, _)| member.symbol()).collect();
+    Some((unit, runnable))
+}
+
+/// Whether results can be compared: addresses would be results, and calls that can be patched are
+/// made with another signature than the callee's.
+fn can_run(func: &Function) -> bool {
+    let symbols = func.global_values.values();
+    let mut symbols = symbols.filter(|data| matches!(data, GlobalValueData::Symbol { .. }));
+    let patchable = func.dfg.ext_funcs.values().any(|callee| callee.patchable);
+    symbols.next().is_none() && !patchable
+}
+
+/// A unit for a seed, and what to compare of it. `None` if nothing merges.
+fn comparison(seed: u64, profile: &Profile, tally: &mut Tally) -> Option<Comparison> {
+    let (unit, runnable) = unit(seed, profile)?;
+    compare(seed, unit, runnable, tally)
+}
+
+fn compare(
+    seed: u64,
+    unit: Unit,
+    runnable: HashSet<UserExternalName>,
+    tally: &mut Tally,
+) -> Option<Comparison> {
+    let comparison = Comparison::new(&Parts::from(&unit), seed, Effort::default());
+    tally.idle += usize::from(comparison.is_none());
+    let mut comparison = comparison?;
+    for invocations in &mut comparison.invocations {
+        invocations.retain(|invocation| runnable.contains(&invocation.function));
+    }
+    Some(comparison)
+}
+
+#[track_caller]
+fn same(seed: u64, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tally {
+    match comparison.judge(outcomes) {
+        Ok(tally) => tally,
+        Err(difference) => panic!("seed {seed}: {difference}"),
+    }
+}
+
+#[test]
+fn random_units() {
+    let mut tally = Tally::default();
+    let profile = Profile::runnable(MACHINE);
+    let mut host = Host::new();
+    for seed in 0..runs(RUNS) {
+        let Some(comparison) = comparison(seed, &profile, &mut tally) else {
+            continue;
+        };
+        run_natively(seed, &comparison, &mut host, &mut tally);
+    }
+    eprintln!("x86-64: {tally}");
+    assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
+}
+
+/// What stands for others is a canonical body then: by Cranelift's optimiser, and by rules of this crate that the
+/// checker takes on trust. So here every function has a twin, and is merged with it.
+#[test]
+fn random_units_of_canonical_bodies() {
+    let mut tally = Tally::default();
+    let profile = Profile::runnable(MACHINE);
+    let mut host = Host::new();
+    for seed in 0..runs(RUNS) / 2 {
+        let Some((mut unit, mut runnable)) = unit(seed, &profile) else {
+            continue;
+        };
+        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
+        for index in 0..unit.functions.len() {
+            let mut duplicate = unit.functions[index].clone();
+            let symbol = UserExternalName::new(DUPLICATES, index as u32);
+            if runnable.contains(&unit.functions[index].symbol()) {
+                runnable.insert(symbol.clone());
+            }
+            duplicate.body.name = UserFuncName::User(symbol);
+            unit.functions.push(duplicate);
+        }
+        if let Some(comparison) = compare(seed, unit, runnable, &mut tally) {
+            run_natively(seed, &comparison, &mut host, &mut tally);
+        }
+    }
+    eprintln!("canonical: {tally}");
+    assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
+}
+
+/// Units that go into one run of the emulator.
+const BATCH: u64 = 50;
+
+#[test]
+fn random_units_on_aarch64() {
+    let mut tally = Tally::default();
+    let profile = Profile::runnable(Machine::Aarch64);
+    let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
+    for first in (0..runs(RUNS)).step_by(BATCH as usize) {
+        let mut batch = Batch::default();
+        let mut units = Vec::new();
+        for seed in first..runs(RUNS).min(first + BATCH) {
+            let Some(comparison) = comparison(seed, &profile, &mut tally) else {
+                continue;
+            };
+            let Comparison { programs, invocations, .. } = &comparison;
+            // What does not compile on one side must not on the other.
+            let [before, after] = [0, 1].map(|side| {
+                let mut alone = Batch::default();
+                let added = alone.add(Level::Speed, &programs[side], &invocations[side]);
+                added.map(|()| alone)
+            });
+            match (before, after) {
+                (Ok(before), Ok(after)) => {
+                    batch.append(before);
+                    batch.append(after);
+                    units.push((seed, comparison));
+                }
+                (Err(_), Err(_)) => cannot += 1,
+                (Err(error), Ok(_)) | (Ok(_), Err(error)) => panic!("seed {seed}: {error}"),
+            }
+        }
+        let outcomes = batch.run();
+        for ((seed, comparison), outcomes) in units.iter().zip(outcomes.chunks_exact(2)) {
+            tally += same(*seed, comparison, [&outcomes[0], &outcomes[1]]);
+            let Comparison { programs, invocations, .. } = comparison;
+            // x86-64 does not have all of it.
+            let here = || Host::new().run(Level::Speed, &programs[0], &invocations[0]);
+            for (here, there) in catch_unwind(here).iter().flatten().zip(&outcomes[0]) {
+                *if here == there { &mut like_x86_64 } else { &mut otherwise } += 1;
+            }
+        }
+    }
+    eprintln!(
+        "aarch64: {tally}; {cannot} units do not compile, {like_x86_64} as on x86-64, {otherwise} not"
+    );
+    assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
+}
+
+#[test]
+fn random_units_interpreted() {
+    let mut tally = Tally::default();
+    // It is slow, and most vectors and wide values are beyond it.
+    let profile = Profile { vectors: false, rare_types: false, ..Profile::runnable(MACHINE) };
+    let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
+    let mut host = Host::new();
+    for seed in 0..runs(RUNS) / 4 {
+        let Some(mut comparison) = comparison(seed, &profile, &mut tally) else {
+            continue;
+        };
+        let outcomes = [0, 1].map(|side| {
+            interpreter::run(&comparison.programs[side], &comparison.invocations[side])
+        });
+        let native = host.run(Level::None, &comparison.programs[0], &comparison.invocations[0]);
+        // Only what it can do on both sides is left to compare.
+        let [before, after] = &outcomes;
+        let both = |at: usize| before[at].is_some() && after[at].is_some();
+        for invocations in &mut comparison.invocations {
+            let mut at = 0..;
+            invocations.retain(|_| both(at.next().expect("endless")));
+        }
+        for (at, native) in native.iter().enumerate().filter(|(at, _)| both(*at)) {
+            let same = before[at].as_ref() == Some(native);
+            *if same { &mut like_x86_64 } else { &mut otherwise } += 1;
+        }
+        let total = before.len();
+        let [before, after] = outcomes.each_ref().map(|side| {
+            let chosen = side.iter().enumerate().filter(|(at, _)| both(*at));
+            chosen.filter_map(|(_, outcome)| outcome.clone()).collect::<Vec<Outcome>>()
+        });
+        cannot += total - before.len();
+        tally += same(seed, &comparison, [&before, &after]);
+    }
+    eprintln!(
+        "interpreted: {tally}; {cannot} invocations cannot be, {like_x86_64} as on x86-64, \
+         {otherwise} not"
+    );
+    assert!(tally.returned > 0 && tally.trapped > 0, "{tally}");
+}

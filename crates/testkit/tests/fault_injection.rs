@@ -1,0 +1,19 @@
+//! The tests of the tests: faults are planted in the pass, one at a time, and the oracles must
+//! notice.
+//!
+//! `fault_injection/matrix.rs` says which oracle must notice which fault; each oracle is one test, which
+//! runs until every fault that is its own is noticed, and fails if one is not. All input is from
+//! fixed seeds. `cargo test --release --features cli,fuzzing --test fault_injection -- --ignored --nocapture`
+//! prints who notices what, whether it must or not.
+
+#[path = "fault_injection/by_hand.rs"]
+mod by_hand;
+#[path = "fault_injection/incremental.rs"]
+mod incremental;
+#[path = "fault_injection/matrix.rs"]
+mod matrix;
+#[allow(dead_code, reason = "made for many tests of modules")]
+#[path = "../../../tests/module/support.rs"]
+mod module_support;
+#[path = "fault_injection/oracles.rs"]
+mod oracles;

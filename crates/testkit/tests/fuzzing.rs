@@ -1,0 +1,51 @@
+//! Every fuzz target for a moment, on input that is the same each time.
+//!
+//! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too. The
+//! target `text` fuzzes the program and has its test there; `differential` is a test of its own.
+//!
+//! `ARBTEST_BUDGET_MS=60000` looks for longer, at other input each time; `ARBTEST_SEED` repeats what
+//! that found.
+
+use arbitrary::{Result, Unstructured};
+use cranelift_mergefunc::fuzzing::support::Rng;
+use cranelift_mergefunc::fuzzing::{module, targets};
+use testkit::module_host::ThisMachine;
+
+/// Runs a target on so many inputs.
+fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
+    if std::env::var_os("ARBTEST_BUDGET_MS").is_some() || std::env::var_os("ARBTEST_SEED").is_some()
+    {
+        return arbtest::arbtest(target).size_min(512).size_max(16_384).run();
+    }
+    for input in 0..inputs {
+        let failed = Failed(input);
+        let bytes = Rng::new(input).bytes(1024);
+        // Too few bytes are no failure.
+        let _ = target(&mut Unstructured::new(&bytes));
+        std::mem::forget(failed);
+    }
+}
+
+/// Tells on which input a target panicked.
+struct Failed(u64);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        eprintln!("with the bytes of Rng::new({})", self.0);
+    }
+}
+
+#[test]
+fn checker() {
+    run(20, targets::checker);
+}
+
+#[test]
+fn module() {
+    run(150, |u| module::check(u, &mut ThisMachine));
+}
+
+#[test]
+fn order() {
+    run(20, targets::order);
+}

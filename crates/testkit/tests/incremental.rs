@@ -1,0 +1,185 @@
+//! Random programs that are defined over several flushes do the same merged and unmerged.
+//!
+//! Without it, nobody saw that a function of a later flush was merged into one of an earlier flush whose
+//! callee makes promises that only hold there, nor that a later flush passes the address of a function of
+//! which nothing is left.
+//!
+//! | variable | says |
+//! |---|---|
+//! | `CLIF_MERGE_RUNS` | how many programs |
+//! | `CLIF_MERGE_SECONDS` | for how long instead, in all |
+//! | `CLIF_MERGE_SEED` | the first seed |
+//! | `CLIF_MERGE_GO_ON` | findings are only counted |
+
+use arbitrary::Unstructured;
+use cranelift_mergefunc::fuzzing::incremental::{
+    self, Finding, Host, Program, Statistics, check_facts, check_jit, check_library, print,
+};
+use cranelift_mergefunc::fuzzing::support::Rng;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use testkit::checked::checked;
+use testkit::link::{Kind, Linker};
+
+/// Bytes that a program is drawn from.
+const BYTES: usize = 8192;
+
+fn draw(seed: u64) -> Program {
+    let bytes = Rng::new(seed).bytes(BYTES);
+    incremental::program(&mut Unstructured::new(&bytes)).expect("a program")
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
+}
+
+/// What a path makes of some programs: what differs, by their numbers.
+type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)> + 'a;
+
+/// Runs programs of consecutive seeds, so many or for as long as is asked for, some at once, and fails with
+/// the first one that is merged wrongly, made smaller.
+fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
+    let start = Instant::now();
+    let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
+    let first = variable("CLIF_MERGE_SEED").unwrap_or(seeds.start);
+    let count = match time {
+        Some(_) => u64::MAX,
+        None => seeds.end - seeds.start,
+    };
+    let count = variable("CLIF_MERGE_RUNS").unwrap_or(count);
+    let goes_on = std::env::var_os("CLIF_MERGE_GO_ON").is_some();
+    let mut statistics = Statistics::default();
+    let mut seeds = (first..first.saturating_add(count)).peekable();
+    while seeds.peek().is_some() && time.is_none_or(|time| start.elapsed() < time) {
+        let seeds: Vec<u64> = seeds.by_ref().take(at_once as usize).collect();
+        let programs: Vec<Program> = seeds.iter().map(|seed| draw(*seed)).collect();
+        let programs: Vec<&Program> = programs.iter().collect();
+        for (at, finding) in path(&programs, &mut statistics) {
+            statistics.add("findings", 1);
+            let (seed, elapsed) = (seeds[at], start.elapsed().as_secs_f64());
+            if goes_on {
+                let line = finding.what.lines().next().unwrap_or("");
+                println!("seed {seed} after {elapsed:.1} s: {line}");
+                continue;
+            }
+            let mut last = finding.clone();
+            let kind = |finding: &Finding| finding.what.split(' ').next().map(str::to_owned);
+            let smallest = incremental::reduce(programs[at], tries, &mut |program| {
+                let findings = path(&[program], &mut Statistics::default());
+                match findings.into_iter().find(|(_, other)| kind(other) == kind(&finding)) {
+                    Some((_, other)) => last = other,
+                    None => return false,
+                }
+                true
+            });
+            panic!(
+                "seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}",
+                print(&smallest)
+            );
+        }
+    }
+    println!("{statistics}{:>9.1} seconds", start.elapsed().as_secs_f64());
+    statistics
+}
+
+/// Nothing was found, and what should occur did.
+fn finish(statistics: &Statistics, occurs: &[&str]) {
+    let is_asked = |name: &&str| variable(name).is_some();
+    // Other programs than those of the test are as they are.
+    if !["CLIF_MERGE_RUNS", "CLIF_MERGE_SECONDS", "CLIF_MERGE_SEED"].iter().any(is_asked) {
+        statistics.assert_occurred(occurs);
+    }
+    assert_eq!(statistics.get("findings"), 0, "findings");
+}
+
+/// A check of one program.
+type Check = fn(&Program, &mut dyn Host, &mut Statistics) -> Result<(), Finding>;
+
+fn here(seeds: Range<u64>, check: Check) -> Statistics {
+    let mut host = testkit::incremental_host::ThisMachine;
+    run(seeds, 1, 3000, &mut |programs, statistics| {
+        let mut check = |program: &Program| check(program, &mut host, statistics);
+        let results = programs.iter().map(|program| checked(program, &mut check));
+        results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
+    })
+}
+
+/// What programs must consist of, and what must become of them, by every path: the generator is of no use
+/// if something of that is lost.
+const OCCURS: [&str; 31] = [
+    "functions with two alias regions",
+    "functions for tail calls",
+    "functions with parameters on the stack",
+    "declared again with a wider linkage",
+    "calls from outside with pointers that alias",
+    "direct calls",
+    "calls with handlers",
+    "calls by address",
+    "calls through tables",
+    "tail calls",
+    "comparisons of addresses",
+    "comparisons of addresses of data",
+    "alignments that are observed",
+    "references into data objects",
+    "calls with stack maps",
+    "functions defined by bytes",
+    "interposed functions",
+    "interposed data objects",
+    "modules of which nothing is known",
+    "uses of data objects",
+    "uses of memory",
+    "kept",
+    "redirected",
+    "aliases",
+    "thunks",
+    "merged into an earlier flush",
+    "merged with extra arguments",
+    "parameterised or private bodies",
+    "merged data objects",
+    "flushes",
+    "thunks to an earlier flush",
+];
+
+/// What is claimed of a function holds wherever it is called: what the front end said is not to blame.
+#[test]
+fn facts_are_true() {
+    finish(&here(0..150, check_facts), &["functions with two alias regions"]);
+}
+
+#[test]
+fn jit() {
+    finish(&here(860..1000, check_jit), &OCCURS);
+}
+
+#[test]
+fn library() {
+    finish(&here(100..220, check_library), &OCCURS);
+}
+
+fn linked(linker: &Linker, seeds: Range<u64>, kinds: &[Kind]) -> Statistics {
+    let mut batch = 0;
+    run(seeds, 24, 400, &mut |programs, statistics| {
+        // What is made smaller is linked as it was.
+        batch += usize::from(programs.len() > 1 || batch == 0);
+        linker.check(programs, kinds[(batch - 1) % kinds.len()], statistics)
+    })
+}
+
+#[test]
+fn object() {
+    let linker = Linker::x86_64("object");
+    finish(&linked(&linker, 300..420, &[Kind::Static, Kind::Pie]), &OCCURS);
+}
+
+#[test]
+fn interposed() {
+    let linker = Linker::x86_64("interposed");
+    finish(&linked(&linker, 300..396, &[Kind::Shared]), &OCCURS);
+}
+
+#[test]
+fn aarch64() {
+    let statistics = linked(&Linker::aarch64(), 80..128, &[Kind::Static, Kind::Shared]);
+    finish(&statistics, &["merged into an earlier flush", "merged with extra arguments"]);
+}
