@@ -94,7 +94,7 @@ fn the_readme_shows_what_is_printed() {
     let (example, _) = example.split_once("\n```").expect("the end of the example");
     let (heading, example) = example.split_once('\n').expect("a heading");
     let column = "before  ".len() + heading.find("after").expect("two columns");
-    let printed = run(&["merge", "../../samples/duplicates.clif"]).expect(0, "");
+    let printed = run(&["merge", "../../../../samples/duplicates.clif"]).expect(0, "");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let half = |side: fn(&str, usize) -> &str| {
         let lines = example.lines().map(|line| side(line, column));
@@ -102,6 +102,6 @@ fn the_readme_shows_what_is_printed() {
     };
     let left = half(|line, column| line.get(..column).unwrap_or(line));
     let right = half(|line, column| line.get(column..).unwrap_or(""));
-    assert_eq!(left, words(&read(inputs().join("../../samples/duplicates.clif"))));
+    assert_eq!(left, words(&read(inputs().join("../../../../samples/duplicates.clif"))));
     assert_eq!(right, words(printed.text()));
 }

@@ -562,7 +562,7 @@ mod tests {
         let pointers = data.pointers.iter().map(|p| (p.offset, p.addend, p.place));
         assert_eq!(
             pointers.collect::<Vec<_>>(),
-            [(0, 0, (1, 120)), (12, 8, (1, 130)), (20, -16, (1, 135)), (28, i64::MIN, (2, 6)),],
+            [(0, 0, (1, 124)), (12, 8, (1, 134)), (20, -16, (1, 139)), (28, i64::MIN, (2, 6)),],
         );
         assert_eq!(data.contents.size(), 36);
     }
