@@ -1,8 +1,8 @@
 //! What `MergingModule` promises to whoever puts it in the place of a module.
 //!
 //! Each test pins one sentence of its documentation; the files are grouped by whom a failure would
-//! hurt. `support` turns text into declarations and definitions, `wrapper` is somebody else's module
-//! around a module, `native` (another program) links and runs what is made here.
+//! hurt. `support` turns text into declarations and definitions, `linked` links and runs what is made
+//! of them, `wrapper` is another module around a module.
 
 #[path = "module/addresses.rs"]
 mod addresses;
@@ -22,10 +22,12 @@ mod errors;
 mod flushes;
 #[path = "module/incremental.rs"]
 mod incremental;
-#[path = "module/interposed.rs"]
+#[path = "module/interposed/mod.rs"]
 mod interposed;
 #[path = "module/later.rs"]
 mod later;
+#[path = "module/linked.rs"]
+mod linked;
 #[path = "module/memory.rs"]
 mod memory;
 #[path = "module/objects.rs"]

@@ -26,7 +26,7 @@ fn every_function_has_an_address_at_which_it_works() {
     for options in [Default::default(), insignificant()] {
         let mut module = MergingModule::with_options(jit(), options);
         define_all(&mut module, &program());
-        let sig = crate::support::signature("(i64) -> i64 system_v");
+        let sig = crate::support::signature(crate::support::I64);
         let anonymous: Vec<_> = (0..2)
             .map(|_| {
                 let f = module.declare_anonymous_function(&sig).unwrap();

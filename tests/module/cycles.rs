@@ -107,7 +107,7 @@ fn users_of_what_was_not_defined_are_found_when_it_is() {
         for functions in [Addresses::Significant, Addresses::Insignificant] {
             let user = |name: &str| match taken {
                 false => calls("export", name, "x"),
-                true => through_address(name, "x"),
+                true => calls_address("export", name, "x"),
             };
             let options = ModuleOptions { functions, ..insignificant() };
             let mut module = MergingModule::with_options(jit(), options);
@@ -123,19 +123,4 @@ fn users_of_what_was_not_defined_are_found_when_it_is() {
             assert_eq!(call(&module, "early", 2), call(&module, "late", 2));
         }
     }
-}
-
-/// A function that calls another one by its address.
-fn through_address(name: &str, of: &str) -> String {
-    format!(
-        "export function %{name}(i64) -> i64 system_v {{
-    sig0 = (i64) -> i64 system_v
-    fn0 = %{of} sig0
-block0(v0: i64):
-    v1 = func_addr.i64 fn0
-    v2 = call_indirect sig0, v1(v0)
-    return v2
-}}
-"
-    )
 }

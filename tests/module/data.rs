@@ -4,19 +4,12 @@
 #![allow(unsafe_code, reason = "data of the JIT is read through pointers")]
 
 use crate::support::{
-    bytes, call, call_at, calls, define_all, id, insignificant, jit, object, place, plus, table,
-    through,
+    I64, bytes, call, call_at, calls, data_id, define_all, id, insignificant, jit, object, place,
+    plus, table, through,
 };
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions};
-use cranelift_module::{DataId, FuncOrDataId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
-
-fn data_id(module: &dyn Module, name: &str) -> DataId {
-    match module.get_name(name) {
-        Some(FuncOrDataId::Data(id)) => id,
-        other => panic!("{name} is {other:?}"),
-    }
-}
+use cranelift_module::{Linkage, Module, ModuleReloc, ModuleRelocTarget};
 
 fn quiet_jit() -> MergingModule<JITModule> {
     MergingModule::with_options(jit(), insignificant())
@@ -250,8 +243,6 @@ fn code_given_as_bytes_reaches_functions_that_were_merged() {
         assert_eq!(call(&module, "f2", 2), 49, "late: {late}");
     }
 }
-
-const I64: &str = "(i64) -> i64 system_v";
 
 #[test]
 fn a_function_whose_inside_is_pointed_to_keeps_its_body() {

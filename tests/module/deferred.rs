@@ -2,8 +2,8 @@
 //! have been.
 
 use crate::support::{
-    call_at, calls, counts_down, define, define_all, host_isa, id, insignificant, jit, merging_jit,
-    object, plus,
+    I64, call_at, calls, counts_down, define, define_all, host_isa, id, insignificant, jit,
+    merging_jit, object, plus,
 };
 use crate::wrapper::UnwindModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
@@ -91,8 +91,6 @@ fn the_context_is_left_as_it_is() {
     assert!(ctx.compiled_code().is_none());
     assert_eq!(ctx.func.display().to_string().matches("iadd").count(), 1);
 }
-
-const I64: &str = "(i64) -> i64 system_v";
 
 #[test]
 fn the_context_can_be_used_for_the_next_function() {

@@ -2,15 +2,13 @@
 //! that is merged away. Embedders read the compiled code to write debug information.
 
 use crate::support::{
-    address, call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object, place,
-    plus,
+    I64, address, call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object,
+    place, plus,
 };
 use crate::wrapper::UnwindModule;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module, ModuleReloc};
-
-const I64: &str = "(i64) -> i64 system_v";
 
 #[test]
 fn compiled_code_and_function_are_there_after_every_definition() {

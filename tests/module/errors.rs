@@ -4,8 +4,8 @@
 //! a wrapper that reported them at the flush would blame the wrong definition.
 
 use crate::support::{
-    bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit, object,
-    plus, signature, table,
+    I64, bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit,
+    object, plus, signature, table,
 };
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -14,8 +14,6 @@ use cranelift_module::{DataDescription, Linkage, Module, ModuleError, ModuleResu
 
 /// Something that `Module` refuses, and where.
 type Misuse = (&'static str, fn(&mut dyn Module) -> ModuleResult<()>);
-
-const I64: &str = "(i64) -> i64 system_v";
 
 fn define_once_more(module: &mut dyn Module) -> ModuleResult<()> {
     define_all(module, &plus("export", "f", 1));

@@ -2,14 +2,13 @@
 //! not equal in every promise.
 
 use crate::support::{
-    address, call, calls, counts_down, declare, declare_all, define, define_all, eager_jit, id,
-    insignificant, jit, merging_jit, object, place, plus, reads, table, through,
+    I64, address, address_of_symbol, call, calls, counts_down, declare, declare_all, define,
+    define_all, eager_jit, id, insignificant, jit, merging_jit, object, place, plus, reads, table,
+    through,
 };
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
 use cranelift_module::{Linkage, Module, ModuleReloc};
-
-const I64: &str = "(i64) -> i64 system_v";
 
 /// Defines programs one after the other, each ready to run before the next one comes.
 fn in_turn(programs: &[String]) -> MergingModule<JITModule> {
@@ -258,16 +257,7 @@ fn an_address_that_was_held_before_the_definition_is_not_shared() {
         let x = id(&module, "x");
         match by {
             "reference" => define_all(&mut module, &address("export", "t", "x")),
-            "symbol" => {
-                let text = "export function %t() -> i64 system_v {
-    gv0 = symbol %x
-block0:
-    v1 = symbol_value.i64 gv0
-    return v1
-}
-";
-                define_all(&mut module, text);
-            }
+            "symbol" => define_all(&mut module, &address_of_symbol("t", "x")),
             _ => {
                 let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
                 let kind = cranelift_codegen::binemit::Reloc::Abs8;
@@ -315,23 +305,12 @@ fn what_comes_later_has_the_alignment_that_was_asked_for() {
 /// is told it.
 #[test]
 fn an_address_that_a_global_value_is_later_is_its_own() {
-    let by_symbol = |name: &str, of: &str| {
-        format!(
-            "export function %{name}(i64) -> i64 system_v {{
-    gv0 = symbol %{of}
-block0(v0: i64):
-    v1 = symbol_value.i64 gv0
-    return v1
-}}
-"
-        )
-    };
     let mut module = merging_jit();
     define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
     define_all(&mut module, &calls("export", "calls_b", "b"));
     module.finalize_definitions().unwrap();
     assert_eq!(module.stats().redirects, 1);
-    define_all(&mut module, &(by_symbol("of_a", "a") + &by_symbol("of_b", "b")));
+    define_all(&mut module, &(address_of_symbol("of_a", "a") + &address_of_symbol("of_b", "b")));
     module.finalize_definitions().unwrap();
     let [a, b] = ["of_a", "of_b"].map(|name| call(&module, name, 0));
     assert_ne!(a, b);
@@ -354,7 +333,7 @@ block0(v0: i64):
     define_all(&mut module, &(long("a", 5) + &long("b", 6) + &long("c", 7)));
     module.flush().unwrap();
     assert_eq!(module.stats().redirects, 3);
-    define_all(&mut module, &by_symbol("of_b", "b"));
+    define_all(&mut module, &address_of_symbol("of_b", "b"));
     module.flush().unwrap();
     assert_eq!((module.stats().redirects, module.stats().thunks), (2, 1));
     module.finish().unwrap().emit().unwrap();

@@ -2,11 +2,12 @@
 
 #![allow(unsafe_code, reason = "addresses are read from compiled code")]
 
-use crate::incremental::{filling, for_size, linked, unmerged};
+use crate::linked::{linked, prints, same_output};
 use crate::support::*;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
-use cranelift_module::{DataId, FuncOrDataId, Linkage, Module, ModuleReloc};
+use cranelift_module::{Linkage, Module, ModuleReloc};
+use cranelift_object::ObjectModule;
 
 /// Functions that an earlier flush eliminated, and code that holds their addresses and comes as bytes: of equal
 /// functions these were the same.
@@ -96,26 +97,6 @@ fn thunks_that_call_have_the_alignment_that_was_asked_for() {
     }
 }
 
-fn data_id(module: &dyn Module, name: &str) -> DataId {
-    match module.get_name(name) {
-        Some(FuncOrDataId::Data(id)) => id,
-        other => panic!("{name} is {other:?}"),
-    }
-}
-
-/// A function that returns the address of a data object.
-fn address_of_data(name: &str, of: &str) -> String {
-    format!(
-        "export function %{name}(i64) -> i64 system_v {{
-    gv0 = symbol %{of}
-block0(v0: i64):
-    v1 = symbol_value.i64 gv0
-    return v1
-}}
-"
-    )
-}
-
 /// A function that refers to an object that is aligned was merged into one that refers to its equal, which stays because it
 /// is pinned and is not. The one may be anything.
 #[test]
@@ -140,7 +121,7 @@ fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
         }
         define_all(
             &mut module,
-            &(address_of_data("user_d", "d") + &address_of_data("user_e", "e")),
+            &(address_of_symbol("user_d", "d") + &address_of_symbol("user_e", "e")),
         );
         module.finalize_definitions().unwrap();
         let (own, other) = (format!("user_{aligned}"), format!("user_{pinned}"));
@@ -172,10 +153,10 @@ fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
                 // Through tables as well.
                 table(module, "t1", &["d"]);
                 table(module, "t2", &["e"]);
-                define_all(module, &(address_of_data("u", "e") + &address_of_data("v", "f")));
-                define_all(module, &(address_of_data("w", "t1") + &address_of_data("x", "t2")));
+                define_all(module, &(address_of_symbol("u", "e") + &address_of_symbol("v", "f")));
+                define_all(module, &(address_of_symbol("w", "t1") + &address_of_symbol("x", "t2")));
             }
-            _ => define_all(module, &address_of_data("y", "d")),
+            _ => define_all(module, &address_of_symbol("y", "d")),
         };
         if back_end == BackEnd::Jit {
             let mut module = MergingModule::with_options(jit(), options);
@@ -201,15 +182,23 @@ fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
                 printf(\"%lx %lx %lx %lx %lx\\n\", *u(), *v(), **w(), **x(), *y());
                 return (long)u() % 256;
             }";
-        let printed = [options, unmerged(options)].map(|options| {
-            let mut module = MergingModule::with_options(object(), options);
+        same_output("in three flushes", options, linked, main, |module, _| {
             for flush in 0..3 {
-                define(&mut module, flush);
+                define(module, flush);
                 module.flush().unwrap();
             }
-            linked(module.finish().unwrap(), main)
         });
-        assert_eq!(printed[0], printed[1]);
+    }
+}
+
+/// Defines two local functions that share a body with an extra argument, and a caller of one of them; if they are flushed,
+/// nothing is left of both.
+fn share_a_body(module: &mut MergingModule<ObjectModule>, merges: bool, flushed: bool) {
+    define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
+    define_all(module, &calls("export", "d", "a"));
+    if flushed {
+        module.flush().unwrap();
+        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
     }
 }
 
@@ -217,21 +206,11 @@ fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
 /// symbol was at the place of the body.
 #[test]
 fn what_is_exported_later_is_the_function_and_not_a_body_with_extra_arguments() {
-    let main = "#include <stdio.h>\nlong b(long), d(long);
-        int main(void) { printf(\"%ld %ld\\n\", b(7), d(7)); }";
-    let options = for_size(BackEnd::Object);
-    let printed = [options, unmerged(options)].map(|options| {
-        let mut module = MergingModule::with_options(object(), options);
-        let mixes = crate::incremental::mixes;
-        define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
-        define_all(&mut module, &calls("export", "d", "a"));
-        module.flush().unwrap();
-        let merges = options.merge_limit.is_none();
-        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
-        declare(&mut module, "b", Linkage::Export, "(i64) -> i64 system_v");
-        linked(module.finish().unwrap(), main)
+    let main = prints(&["b", "d"]);
+    same_output("exported later", for_size(BackEnd::Object), linked, &main, |module, merges| {
+        share_a_body(module, merges, true);
+        declare(module, "b", Linkage::Export, I64);
     });
-    assert_eq!(printed[0], printed[1]);
 }
 
 /// Code that comes as bytes takes the address of a function that an earlier flush eliminated, and whose body takes an extra
@@ -243,30 +222,20 @@ fn an_address_in_bytes_is_that_of_the_function_and_not_of_a_body_with_extra_argu
     }
     let main = "#include <stdio.h>\nlong (*t(void))(long), d(long);
         int main(void) { printf(\"%ld %ld\\n\", t()(7), d(7)); }";
-    for flushes in [0, 1] {
-        let options = for_size(BackEnd::Object);
-        let printed = [options, unmerged(options)].map(|options| {
-            let mut module = MergingModule::with_options(object(), options);
-            let mixes = crate::incremental::mixes;
-            define_all(&mut module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
-            define_all(&mut module, &calls("export", "d", "a"));
-            if flushes > 0 {
-                module.flush().unwrap();
-                let merges = options.merge_limit.is_none();
-                assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
-            }
+    for flushed in [false, true] {
+        let case = format!("flushed: {flushed}");
+        same_output(case, for_size(BackEnd::Object), linked, main, |module, merges| {
+            share_a_body(module, merges, flushed);
             // lea rax, [rip + b]; ret
-            let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
+            let t = declare(module, "t", Linkage::Export, "() -> i64 system_v");
             let reloc = ModuleReloc {
                 offset: 3,
                 kind: Reloc::X86PCRel4,
-                name: id(&module, "b").into(),
+                name: id(module, "b").into(),
                 addend: -4,
             };
             let code = [0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc3];
             module.define_function_bytes(t, 16, &code, &[reloc]).unwrap();
-            linked(module.finish().unwrap(), main)
         });
-        assert_eq!(printed[0], printed[1], "{flushes}");
     }
 }

@@ -1,35 +1,9 @@
 //! Functions that differ only in constants: one body is told what they differ in, now and by callers that
 //! come later.
 
-use crate::support::{
-    address, call, calls, declare, declare_all, define, define_all, id, insignificant, jit,
-    merging_jit, object,
-};
-use cranelift_mergefunc::{Disposition, MergingModule, ModuleOptions, Policy, Similar};
+use crate::support::*;
+use cranelift_mergefunc::{BackEnd, Disposition, MergingModule};
 use cranelift_module::Linkage;
-
-/// A function of some size, which has a constant of its own.
-fn mixes(linkage: &str, name: &str, k: i64) -> String {
-    let steps: String = (3..20)
-        .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2))
-        .collect();
-    format!(
-        "{linkage} function %{name}(i64) -> i64 system_v {{
-block0(v0: i64):
-    v1 = iconst.i64 {k}
-    v2 = iadd v0, v1
-{steps}    return v19
-}}
-"
-    )
-}
-
-fn for_size() -> ModuleOptions {
-    ModuleOptions {
-        similar: Similar { policy: Policy::Size, ..Similar::default() },
-        ..insignificant()
-    }
-}
 
 /// What these functions make of 7, defined one after the other as they are.
 fn expected(names: &[(&str, i64)]) -> Vec<i64> {
@@ -45,10 +19,7 @@ fn expected(names: &[(&str, i64)]) -> Vec<i64> {
 fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
     let names = [("a", 1), ("b", -2), ("c", 300)];
     let expected = expected(&names);
-    let mut module = MergingModule::with_options(
-        jit(),
-        ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() },
-    );
+    let mut module = MergingModule::with_options(jit(), for_size(BackEnd::Jit));
     for (name, k) in names {
         define_all(&mut module, &mixes("local", name, k));
     }
@@ -77,7 +48,7 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
 /// that takes an address.
 #[test]
 fn callers_in_an_object_that_come_later_tell_the_body() {
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let first = mixes("local", "a", 1) + &mixes("local", "b", 2) + &calls("export", "d", "a");
     declare_all(&mut module, &first);
@@ -101,7 +72,7 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
 /// and tell no body anything.
 #[test]
 fn callers_that_come_later_and_pass_something_else_call_a_thunk() {
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let first = mixes("local", "a", 1) + &mixes("local", "b", 2);
     define_all(&mut module, &first);
@@ -131,7 +102,7 @@ fn what_is_not_as_it_is_declared_is_a_thunk() {
 }
 
 fn what_is_not_as_declared(declared: &str) {
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     declare(&mut module, "b", Linkage::Local, declared);
     declare_all(&mut module, &mixes("local", "a", 1));
@@ -145,19 +116,12 @@ fn what_is_not_as_declared(declared: &str) {
     module.finish().unwrap().emit().unwrap();
 }
 
-/// A function of some size that calls another one.
-fn mixes_with(name: &str, callee: &str) -> String {
-    let mixes = mixes("local", name, 1);
-    let call = format!("    fn0 = %{callee}(i64) -> i64 system_v\nblock0(v0: i64):\n");
-    mixes.replace("block0(v0: i64):\n", &call).replace("iconst.i64 1", "call fn0(v0)")
-}
-
 /// A thunk that was emitted tells a body the address of a function that comes later, and is merged then.
 #[test]
 fn what_thunks_tell_is_there_when_it_comes_later() {
-    let callers = mixes_with("f", "a") + &mixes_with("g", "b");
+    let callers = mixes_call("local", "f", "a") + &mixes_call("local", "g", "b");
     let callees = mixes("local", "a", 5) + &mixes("local", "b", 5) + &mixes("local", "c", 5);
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() };
+    let options = for_size(BackEnd::Jit);
     let mut plain = merging_jit();
     let mut module = MergingModule::with_options(jit(), options);
     for module in [&mut plain, &mut module] {
@@ -176,9 +140,9 @@ fn what_thunks_tell_is_there_when_it_comes_later() {
 /// The same without thunks: who calls the functions comes last, when what they called is gone already.
 #[test]
 fn what_is_told_by_callers_is_there_when_these_come_last() {
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Object, ..for_size() };
+    let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
-    let between = mixes_with("f", "a") + &mixes_with("g", "b");
+    let between = mixes_call("local", "f", "a") + &mixes_call("local", "g", "b");
     let callees = mixes("local", "a", 5) + &mixes("local", "b", 6);
     let last = calls("export", "d", "f");
     declare_all(&mut module, &(between.clone() + &callees + &last));
@@ -194,9 +158,6 @@ fn what_is_told_by_callers_is_there_when_these_come_last() {
 
 /// What calls one of two pairs of functions, and has a constant of its own.
 fn calls_a_pair(name: &str, [f, g]: [&str; 2], k: usize) -> String {
-    let steps: String = (8..20)
-        .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2))
-        .collect();
     format!(
         "local function %{name}(i64) -> i64 system_v {{
     fn0 = colocated %{f}(i64) -> i64 system_v
@@ -209,7 +170,7 @@ block0(v0: i64):
 {}    return v19
 }}
 ",
-        steps.replace("v6\n", "v2\n")
+        filling(8, 19).replace("v6\n", "v2\n")
     )
 }
 
@@ -241,7 +202,7 @@ block0(v0: i64):
         names.push(name.to_owned());
     }
     let mut plain = merging_jit();
-    let options = ModuleOptions { back_end: cranelift_mergefunc::BackEnd::Jit, ..for_size() };
+    let options = for_size(BackEnd::Jit);
     let mut module = MergingModule::with_options(jit(), options);
     for module in [&mut plain, &mut module] {
         declare_all(module, &program);
@@ -290,7 +251,7 @@ block0({values}):
             OWN + 79
         )
     };
-    let mut module = MergingModule::with_options(object(), for_size());
+    let mut module = MergingModule::with_options(object(), for_size(BackEnd::Any));
     define_all(&mut module, &function("a", 1));
     define_all(&mut module, &function("b", 2));
     assert!(module.finish().is_ok());

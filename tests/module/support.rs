@@ -11,15 +11,23 @@ use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Similar};
+use cranelift_mergefunc::{
+    Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Policy, Similar,
+};
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleResult,
 };
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 
 pub fn host_isa(pic: bool) -> OwnedTargetIsa {
+    host_isa_with(pic, "none")
+}
+
+/// The same, with a level of optimisation.
+pub fn host_isa_with(pic: bool, opt_level: &str) -> OwnedTargetIsa {
     let mut flags = settings::builder();
     flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
+    flags.set("opt_level", opt_level).unwrap();
     let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
     let triple = format!("{host}-unknown-linux-gnu").parse().unwrap();
     isa::lookup(triple).unwrap().finish(Flags::new(flags)).unwrap()
@@ -49,6 +57,17 @@ pub fn insignificant() -> ModuleOptions {
         data: Addresses::Insignificant,
         ..ModuleOptions::default()
     }
+}
+
+/// Options under which no address matters, and what differs is merged as well if that saves bytes.
+pub fn for_size(back_end: BackEnd) -> ModuleOptions {
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    ModuleOptions { back_end, similar, ..insignificant() }
+}
+
+/// The same options without merging.
+pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
+    ModuleOptions { merge_limit: Some(0), ..options }
 }
 
 pub fn eager() -> ModuleOptions {
@@ -107,6 +126,9 @@ pub fn signature(text: &str) -> Signature {
     let text = format!("function %f{text} {{\nblock0:\n trap user1\n}}");
     cranelift_reader::parse_functions(&text).unwrap().remove(0).signature.clone()
 }
+
+/// The signature of most functions of these tests.
+pub const I64: &str = "(i64) -> i64 system_v";
 
 #[track_caller]
 pub fn declare(module: &mut dyn Module, name: &str, linkage: Linkage, sig: &str) -> FuncId {
@@ -171,6 +193,15 @@ pub fn define(module: &mut dyn Module, text: &str) -> ModuleResult<Context> {
 pub fn id(module: &dyn Module, name: &str) -> FuncId {
     match module.get_name(name) {
         Some(FuncOrDataId::Func(id)) => id,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// The identifier of a data object.
+#[track_caller]
+pub fn data_id(module: &dyn Module, name: &str) -> DataId {
+    match module.get_name(name) {
+        Some(FuncOrDataId::Data(id)) => id,
         other => panic!("{name} is {other:?}"),
     }
 }
@@ -240,6 +271,59 @@ block0(v0: i64):
     )
 }
 
+/// A function that calls `callee` by its address.
+pub fn calls_address(linkage: &str, name: &str, callee: &str) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+    sig0 = (i64) -> i64 system_v
+    fn0 = %{callee} sig0
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = call_indirect sig0, v1(v0)
+    return v2
+}}
+"
+    )
+}
+
+/// Code for the values of these numbers, each made of the two before: enough of it is larger than any thunk.
+pub fn filling(first: usize, last: usize) -> String {
+    let line = |v: usize| {
+        let operation = ["imul", "bxor"][v % 2];
+        format!("    v{v} = {operation} v{}, v{}\n", v - 1, v - 2)
+    };
+    (first..=last).map(line).collect()
+}
+
+/// A function that mixes its argument with a constant.
+pub fn mixes(linkage: &str, name: &str, k: i64) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {k}
+    v2 = iadd v0, v1
+{}    return v19
+}}
+",
+        filling(3, 19)
+    )
+}
+
+/// A function that mixes its argument with what another one makes of it.
+pub fn mixes_call(linkage: &str, name: &str, callee: &str) -> String {
+    format!(
+        "{linkage} function %{name}(i64) -> i64 system_v {{
+    fn0 = %{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = iadd v0, v1
+{}    return v19
+}}
+",
+        filling(3, 19)
+    )
+}
+
 /// A function that counts down by calls to `callee`, and returns `k` in the end.
 pub fn counts_down(linkage: &str, name: &str, callee: &str, k: i64) -> String {
     format!(
@@ -271,6 +355,24 @@ block0:
 }}
 "
     )
+}
+
+/// An exported function that returns the address of a symbol, of code or data.
+pub fn address_of_symbol(name: &str, of: &str) -> String {
+    format!(
+        "export function %{name}(i64) -> i64 system_v {{
+    gv0 = symbol %{of}
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    return v1
+}}
+"
+    )
+}
+
+/// An exported function that returns what is found at a symbol.
+pub fn reads_symbol(name: &str, of: &str) -> String {
+    address_of_symbol(name, of).replace("return v1", "v2 = load.i64 v1\n    return v2")
 }
 
 /// A function that calls the entry of `table` whose number is its argument, with that number.

@@ -1,0 +1,180 @@
+//! What merging makes of a module reads its own data objects, and these point to its own functions.
+
+use super::{compare, pin, significant, with_own_data, with_own_function};
+use crate::support::*;
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module};
+use cranelift_object::ObjectModule;
+
+/// Declares and defines a data object that is not written to.
+fn constant(module: &mut MergingModule<ObjectModule>, name: &str, linkage: Linkage, data: &[u8]) {
+    let id = module.declare_data(name, linkage, false, false).unwrap();
+    let description = bytes(module, data, &[]);
+    module.define_data(id, &description).unwrap();
+}
+
+const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+/// A table that stands for another one holds the address of an exported function, where the other one holds that of an
+/// equal function of its own. Both functions stay, because they are pinned.
+#[test]
+fn a_table_that_stands_for_another_one_points_to_nothing_that_is_interposed() {
+    // The table has one entry.
+    let main = with_own_function(&["d"], "f").replace("d(7)", "d(0)");
+    for remember in [false, true] {
+        for flushed in [false, true] {
+            let options = ModuleOptions { remember, ..insignificant() };
+            compare(format_args!("flushed: {flushed}"), options, &main, |module, merges| {
+                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+                pin(module, &["f", "g"]);
+                table(module, "t1", &["f"]);
+                table(module, "t2", &["g"]);
+                define_all(module, &through("export", "d", "t2"));
+                if flushed {
+                    module.flush().unwrap();
+                    assert_eq!(module.stats().merged_data_objects, usize::from(merges));
+                }
+            });
+        }
+    }
+}
+
+/// A function that mixes what `symbol` holds with its argument and a constant.
+fn mixes_data(linkage: &str, name: &str, k: i64, symbol: &str) -> String {
+    let reads = format!("    gv0 = symbol %{symbol}\nblock0(v0: i64):\n");
+    mixes(linkage, name, k).replace("block0(v0: i64):\n", &reads).replace(
+        "    v2 = iadd v0, v1\n",
+        "    v61 = symbol_value.i64 gv0\n    v62 = load.i64 v61\n    v2 = iadd v62, v1\n",
+    )
+}
+
+/// A function, a private copy and a parameterised body that stand for two functions read an exported object, where one of
+/// them reads an equal object of its own. Both objects stay, because they are pinned.
+#[test]
+fn what_stands_for_others_reads_nothing_that_is_interposed() {
+    let main = "#include <stdio.h>\nlong e(long), own(long); long t1 = 4242;
+        int main(void) { printf(\"%d\\n\", e(7) == own(7)); }";
+    for (linkage, other, options) in [
+        ("export", 1, significant()),
+        ("preemptible", 1, significant()),
+        ("export", 2, for_size(BackEnd::Object)),
+    ] {
+        for remember in [false, true] {
+            for (pinned, flushed) in [(false, false), (true, false), (true, true)] {
+                let options = ModuleOptions { remember, data: Addresses::Insignificant, ..options };
+                let case = format!("{linkage}, {other}, pinned: {pinned}, flushed: {flushed}");
+                compare(&case, options, main, |module, merges| {
+                    for (name, linkage) in [("t1", Linkage::Export), ("t2", Linkage::Local)] {
+                        let data = module.declare_data(name, linkage, false, false).unwrap();
+                        module.data_attributes(data).pinned = pinned;
+                        constant(module, name, linkage, &BYTES);
+                    }
+                    let data =
+                        module.declare_data("own_data", Linkage::Local, true, false).unwrap();
+                    let description = bytes(module, &BYTES, &[]);
+                    module.define_data(data, &description).unwrap();
+                    if flushed {
+                        module.flush().unwrap();
+                    }
+                    define_all(module, &mixes_data(linkage, "d", other, "t1"));
+                    define_all(module, &mixes_data(linkage, "e", 1, "t2"));
+                    define_all(module, &mixes_data("export", "own", 1, "own_data"));
+                    let own = id(module, "own");
+                    module.attributes(own).no_merge = true;
+                    module.flush().unwrap();
+                    let merged = module.stats().merged();
+                    // A parameterised body is passed either address.
+                    let merges = merges && (remember || !flushed || other == 2);
+                    assert_eq!(merged > 0, merges, "{case}");
+                });
+            }
+        }
+    }
+}
+
+/// An object that became an alias is referred to by its own symbol, as without merging, by what stands for nothing else:
+/// its address is the one that everybody sees.
+#[test]
+fn an_exported_object_is_referred_to_by_its_symbol() {
+    let main = "#include <stdio.h>\nlong *a(long), *b(long); long t2 = 7, t1 = 8;
+        int main(void) { printf(\"%d %d\\n\", a(0) == &t2, b(0) == &t1); }";
+    let options = ModuleOptions { remember: false, ..insignificant() };
+    for pointed in [false, true] {
+        compare(format_args!("pointed to: {pointed}"), options, main, |module, merges| {
+            for name in ["t1", "t2"] {
+                constant(module, name, Linkage::Export, &BYTES);
+            }
+            let address = if pointed { reads_symbol } else { address_of_symbol };
+            if pointed {
+                for (name, of) in [("p1", "t1"), ("p2", "t2")] {
+                    let data = module.declare_data(name, Linkage::Local, true, false).unwrap();
+                    let description = bytes(module, &[0; 8], &[(0, of, 0)]);
+                    module.define_data(data, &description).unwrap();
+                }
+                define_all(module, &(address("a", "p2") + &address("b", "p1")));
+            } else {
+                define_all(module, &(address("a", "t2") + &address("b", "t1")));
+                for name in ["a", "b"] {
+                    let function = id(module, name);
+                    module.attributes(function).no_merge = true;
+                }
+            }
+            module.flush().unwrap();
+            assert_eq!(module.stats().merged_data_objects, usize::from(merges));
+        });
+    }
+}
+
+/// An object into which others were merged was declared as exported later, or is exported from the beginning, and functions
+/// merge because their tables are equal.
+#[test]
+fn data_that_is_exported_is_interposed_for_nobody_else() {
+    // Not `e`, which refers to `t`: without merging it gets the other one.
+    let main = with_own_data(&["d", "e2"], "t");
+    for (at_first, flushed) in
+        [(Linkage::Local, true), (Linkage::Export, true), (Linkage::Export, false)]
+    {
+        let case = format!("{at_first:?}, {flushed}");
+        compare(case, insignificant(), &main, |module, _| {
+            for (name, linkage) in [("t", at_first), ("u", Linkage::Local)] {
+                constant(module, name, linkage, &BYTES);
+            }
+            define_all(module, &reads_symbol("d", "u"));
+            if flushed {
+                module.flush().unwrap();
+                module.declare_data("t", Linkage::Export, false, false).unwrap();
+            }
+            define_all(module, &(reads_symbol("e", "t") + &reads_symbol("e2", "u")));
+        });
+    }
+}
+
+/// Of two equal data objects that both stay, functions that read them passed the address of one to their body, by a
+/// symbol that can be interposed.
+#[test]
+fn data_that_is_passed_for_an_equal_one_is_not_interposed() {
+    let reads = |name: &str, table: &str| {
+        let read =
+            reads_symbol(name, table).replace("load.i64 v1", "load.i64 v1\n    v3 = iadd v2, v2");
+        read.replace("    return v2\n", &format!("{}    return v19\n", filling(4, 19)))
+    };
+    for (other, own) in [("t", "e"), ("u", "d")] {
+        // Not the one that refers to what is interposed: without merging it gets the other one.
+        let main = with_own_data(&[own, "c"], other);
+        for flushed in [false, true] {
+            let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
+            compare(format_args!("{other}, {flushed}"), options, &main, |module, merges| {
+                constant(module, "t", Linkage::Export, &BYTES);
+                constant(module, "u", Linkage::Export, &BYTES);
+                constant(module, "w", Linkage::Local, &[1, 2, 3, 4, 5, 6, 7, 9]);
+                if flushed {
+                    module.flush().unwrap();
+                }
+                define_all(module, &(reads("d", "t") + &reads("e", "u") + &reads("c", "w")));
+                module.flush().unwrap();
+                let bodies = ["c", own].map(|name| module.body_of(id(module, name)));
+                assert_eq!(bodies[0] == bodies[1], merges, "nothing is shown");
+            });
+        }
+    }
+}

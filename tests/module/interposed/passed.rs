@@ -1,0 +1,176 @@
+//! What functions pass to a parameterised body, and what that refers to, is the module's own.
+
+use super::{compare, pin, with_own_function};
+use crate::linked::{interposed, prints, same};
+use crate::support::*;
+use cranelift_mergefunc::{Addresses, BackEnd, Callees, MergingModule, ModuleOptions, Similar};
+use cranelift_module::Linkage;
+
+/// A function that mixes its argument with what another one makes of that and a constant.
+fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
+    let sum = format!("    v61 = iconst.i64 {k}\n    v60 = iadd v0, v61\n    v1 =");
+    mixes_call("export", name, callee)
+        .replace("call fn0(v0)", "call fn0(v60)")
+        .replace("    v1 =", &sum)
+}
+
+/// A parameterised body, which no front end wrote, calls an exported function, where one of its functions calls an equal
+/// function of its own.
+#[test]
+fn a_parameterised_body_calls_nothing_that_is_interposed() {
+    let main = with_own_function(&["e"], "f");
+    for remember in [false, true] {
+        for flushed in [false, true] {
+            for pinned in [false, true] {
+                let options = ModuleOptions { remember, ..for_size(BackEnd::Object) };
+                let case = format!("flushed: {flushed}, pinned: {pinned}");
+                compare(case, options, &main, |module, merges| {
+                    define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+                    if pinned {
+                        pin(module, &["f", "g"]);
+                    }
+                    define_all(
+                        module,
+                        &(mixes_call_with("d", 1, "f") + &mixes_call_with("e", 2, "g")),
+                    );
+                    if flushed {
+                        module.flush().unwrap();
+                        assert_eq!(module.stats().private_copies, usize::from(merges));
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The same of a parameterised body of which all functions call the same one, but for what was merged into one of them
+/// before.
+#[test]
+fn a_parameterised_body_of_merged_functions_calls_nothing_that_is_interposed() {
+    let main = with_own_function(&["e"], "f");
+    for remember in [false, true] {
+        for pinned in [false, true] {
+            let options = ModuleOptions { remember, ..for_size(BackEnd::Object) };
+            compare(format_args!("pinned: {pinned}"), options, &main, |module, merges| {
+                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+                if pinned {
+                    pin(module, &["f", "g"]);
+                }
+                define_all(
+                    module,
+                    &(mixes_call_with("c", 1, "f")
+                        + &mixes_call_with("e", 1, "g")
+                        + &mixes_call_with("d", 2, "f")),
+                );
+                module.flush().unwrap();
+                assert_eq!(module.stats().private_copies, usize::from(merges));
+                let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
+                assert_eq!(is_one, merges);
+            });
+        }
+    }
+}
+
+/// A module of which nothing is known passed the near address of a function that was exported later, and a shared library
+/// could not be linked.
+#[test]
+fn what_an_unknown_module_passes_can_be_exported_later() {
+    let near = |name: &str, callee: &str| {
+        mixes_call("export", name, callee).replace("fn0 = ", "fn0 = colocated ")
+    };
+    let other = mixes("local", "h", 1).replace("v2 = iadd", "v2 = bxor");
+    let program = mixes("local", "f", 1) + &other + &near("d", "f") + &near("e", "h");
+    let main = prints(&["d", "e"]);
+    let options = for_size(BackEnd::Any);
+    let mut merged = false;
+    let printed = [options, unmerged(options)].map(|options| {
+        let mut module = MergingModule::with_options(object(), options);
+        define_all(&mut module, &program);
+        module.flush().unwrap();
+        let bodies = ["d", "e"].map(|name| module.body_of(id(&module, name)));
+        merged |= bodies[0] == bodies[1];
+        declare(&mut module, "f", Linkage::Export, I64);
+        let (inner, _) = module.into_inner().unwrap();
+        interposed(inner.finish(), &main)
+    });
+    assert!(merged, "nothing is shown");
+    same("an unknown module", printed);
+}
+
+/// What was emitted called an exported thunk by its symbol, which can be interposed, and later callers of equal
+/// functions were merged into it.
+#[test]
+fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
+    let first =
+        mixes("export", "f", 1) + &mixes("export", "g", 2) + &mixes_call("export", "d", "f");
+    let later = mixes("export", "z", 1) + &mixes_call("export", "e", "z");
+    // Not `d`, which calls `f`: without merging it gets the other one.
+    let main = with_own_function(&["e"], "f");
+    let functions = Addresses::Significant;
+    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    compare("a thunk", options, &main, |module, merges| {
+        define_all(module, &first);
+        module.flush().unwrap();
+        define_all(module, &later);
+        module.flush().unwrap();
+        let merged = module.body_of(id(module, "e")) == id(module, "d");
+        assert_eq!(merged, merges, "nothing is shown");
+    });
+}
+
+/// A function whose callee was merged into an exported function passed the address of that by its symbol, and ran
+/// whatever took its place.
+#[test]
+fn what_is_passed_for_a_merged_callee_is_not_interposed() {
+    // `f` is interposed: not `d`, which calls it, but `e`, which calls an equal function.
+    let callees = plus("export", "g", 5) + &plus("export", "h", 6);
+    let callers = mixes_call_with("d", 1, "f")
+        + &mixes_call_with("e", 2, "g")
+        + &mixes_call_with("c", 3, "h");
+    let main = with_own_function(&["e", "c"], "f");
+    for first in [None, Some("local"), Some("export")] {
+        for passed in [Callees::Indirect, Callees::Switch] {
+            for functions in [Addresses::Significant, Addresses::Insignificant] {
+                let options = for_size(BackEnd::Object);
+                let similar = Similar { callees: passed, ..options.similar };
+                let options = ModuleOptions { functions, similar, ..options };
+                compare(format_args!("first: {first:?}"), options, &main, |module, merges| {
+                    define_all(module, &plus(first.unwrap_or("export"), "f", 5));
+                    if first.is_some() {
+                        module.flush().unwrap();
+                        declare(module, "f", Linkage::Export, I64);
+                    }
+                    define_all(module, &(callees.clone() + &callers));
+                    module.flush().unwrap();
+                    let merged = module.body_of(id(module, "e")) != id(module, "e");
+                    assert_eq!(merged, merges, "nothing is shown");
+                });
+            }
+        }
+    }
+}
+
+/// Two callers of equal functions passed the symbol of one of these to their body, which can be interposed, if that was
+/// emitted by an earlier flush; and a caller of the other one ran what took its place.
+#[test]
+fn what_is_passed_for_an_equal_callee_of_an_earlier_flush_is_not_interposed() {
+    let other = |text: String| text.replace("v2 = iadd", "v2 = bxor");
+    let later = mixes("export", "g", 1)
+        + &other(mixes("export", "k", 2))
+        + &mixes_call("export", "d", "f")
+        + &mixes_call("export", "e", "g")
+        + &mixes_call("export", "c", "k");
+    // Not `d`, which calls `f`: without merging it gets the other one.
+    let main = with_own_function(&["e", "c"], "f");
+    for functions in Addresses::ALL {
+        let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+        compare("in two flushes", options, &main, |module, merges| {
+            define_all(module, &mixes("export", "f", 1));
+            module.flush().unwrap();
+            define_all(module, &later);
+            module.flush().unwrap();
+            let [c, e] = ["c", "e"].map(|name| module.body_of(id(module, name)));
+            assert_eq!(c == e, merges, "nothing is shown");
+        });
+    }
+}
