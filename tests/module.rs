@@ -1,7 +1,7 @@
 //! What `MergingModule` promises to whoever puts it in the place of a module.
 //!
 //! Each test pins one sentence of its documentation; the files are grouped by whom a failure would
-//! hurt. `support` turns text into declarations and definitions, `linked` links and runs what is made
+//! hurt. The test kit (`testkit::modules`) turns text into declarations and definitions, `linked` links and runs what is made
 //! of them, `wrapper` is another module around a module.
 
 #[path = "module/addresses.rs"]
@@ -36,7 +36,5 @@ mod objects;
 mod places;
 #[path = "module/similar.rs"]
 mod similar;
-#[path = "module/support.rs"]
-mod support;
 #[path = "module/wrapper.rs"]
 mod wrapper;

@@ -1,11 +1,11 @@
 //! Addresses in a JIT: every function has one, nobody who compares them is surprised, and from each
 //! the merge map leads back to the functions that are there.
 
-use crate::support::{
-    address, call, call_at, calls, define_all, id, insignificant, jit, merging_jit, plus,
-};
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergeMap, MergingModule, Original};
 use cranelift_module::{Linkage, Module};
+use testkit::modules::{
+    address, call, call_at, calls, define_all, id, insignificant, jit, merging_jit, plus,
+};
 
 /// Equal functions of every linkage, and users of them.
 fn program() -> String {
@@ -26,12 +26,12 @@ fn every_function_has_an_address_at_which_it_works() {
     for options in [Default::default(), insignificant()] {
         let mut module = MergingModule::with_options(jit(), options);
         define_all(&mut module, &program());
-        let sig = crate::support::signature(crate::support::I64);
+        let sig = testkit::modules::signature(testkit::modules::I64);
         let anonymous: Vec<_> = (0..2)
             .map(|_| {
                 let f = module.declare_anonymous_function(&sig).unwrap();
                 let mut ctx = module.make_context();
-                ctx.func = crate::support::function(&module, &plus("export", "export1", 5));
+                ctx.func = testkit::modules::function(&module, &plus("export", "export1", 5));
                 module.define_function(f, &mut ctx).unwrap();
                 f
             })

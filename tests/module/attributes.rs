@@ -1,9 +1,9 @@
 //! What an embedder can say of single functions, and options that cut merging short.
 
-use crate::support::{bytes, call, calls, define_all, id, insignificant, jit, merging_jit, plus};
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Attributes, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module};
+use testkit::modules::{bytes, call, calls, define_all, id, insignificant, jit, merging_jit, plus};
 
 fn three() -> String {
     plus("local", "a", 5)
@@ -92,7 +92,7 @@ fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
         for name in ["a", "b", "c"] {
             // Asked of the JIT itself, as code does that the wrapper never saw.
             let code = module.inner().get_finalized_function(id(&module, name));
-            assert_eq!(crate::support::call_at(code, 2), 49, "{name}");
+            assert_eq!(testkit::modules::call_at(code, 2), 49, "{name}");
         }
     }
 }
@@ -119,7 +119,7 @@ fn thunks_and_bodies_have_the_alignment_that_was_asked_for() {
 fn attributes_can_be_set_before_the_definition_and_start_from_the_options() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(jit(), options);
-        crate::support::declare_all(&mut module, &three());
+        testkit::modules::declare_all(&mut module, &three());
         let b = id(&module, "b");
         assert_eq!(module.attributes(b).addresses, options.functions);
         module.attributes(b).pinned = true;

@@ -1,9 +1,9 @@
 //! Functions that call each other, and what they call beside that, over several flushes: all of it is compared with what was
 //! emitted.
 
-use crate::support::*;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions};
+use testkit::modules::*;
 
 /// A function that counts down by calls to `next`, and adds what `leaf` makes of each number.
 fn steps(name: &str, next: &str, leaf: &str) -> String {

@@ -3,13 +3,13 @@
 
 #![allow(unsafe_code, reason = "data of the JIT is read through pointers")]
 
-use crate::support::{
-    I64, bytes, call, call_at, calls, data_id, define_all, id, insignificant, jit, object, place,
-    plus, table, through,
-};
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module, ModuleReloc, ModuleRelocTarget};
+use testkit::modules::{
+    I64, bytes, call, call_at, calls, data_id, define_all, id, insignificant, jit, object, place,
+    plus, table, through,
+};
 
 fn quiet_jit() -> MergingModule<JITModule> {
     MergingModule::with_options(jit(), insignificant())
@@ -132,7 +132,7 @@ fn a_module_of_which_nothing_is_known_keeps_all_data() {
     drop(module);
     inner.finalize_definitions().unwrap();
     let user = inner.get_finalized_function(id(&inner, "user2"));
-    assert_eq!(crate::support::call_at(user, 0), 25);
+    assert_eq!(testkit::modules::call_at(user, 0), 25);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn functions_in_a_table_keep_addresses_of_their_own_if_those_matter() {
     let [f1, f2] = pointers(data, size)[..] else { panic!("two pointers") };
     assert_ne!(f1, f2);
     assert_eq!(module.stats().thunks, 1);
-    assert_eq!([f1, f2].map(|code| crate::support::call_at(code, 2)), [49, 49]);
+    assert_eq!([f1, f2].map(|code| testkit::modules::call_at(code, 2)), [49, 49]);
 }
 
 fn pointers(data: *const u8, size: usize) -> Vec<*const u8> {
@@ -222,11 +222,11 @@ fn code_given_as_bytes_reaches_functions_that_were_merged() {
     for late in [false, true] {
         let mut module = quiet_jit();
         define_all(&mut module, &plus("local", "f1", 5));
-        crate::support::declare_all(&mut module, &plus("local", "f2", 5));
+        testkit::modules::declare_all(&mut module, &plus("local", "f2", 5));
         if !late {
             define_all(&mut module, &plus("local", "f2", 5));
         }
-        let raw = crate::support::declare(&mut module, "raw", Linkage::Export, I64);
+        let raw = testkit::modules::declare(&mut module, "raw", Linkage::Export, I64);
         let reloc = ModuleReloc {
             offset: 1,
             kind: cranelift_codegen::binemit::Reloc::X86CallPCRel4,
@@ -249,7 +249,7 @@ fn a_function_whose_inside_is_pointed_to_keeps_its_body() {
     // An offset is an offset into this code and no other.
     let mut module = quiet_jit();
     define_all(&mut module, &(plus("local", "f1", 5) + &plus("local", "f2", 5)));
-    let raw = crate::support::declare(&mut module, "raw", Linkage::Export, I64);
+    let raw = testkit::modules::declare(&mut module, "raw", Linkage::Export, I64);
     let f2 = id(&module, "f2");
     let reloc = ModuleReloc {
         offset: 0,
@@ -268,7 +268,7 @@ fn data_can_come_before_and_after_the_functions_it_points_to() {
     for data_first in [true, false] {
         let mut module = quiet_jit();
         let functions = plus("local", "f1", 5) + &plus("local", "f2", 5);
-        crate::support::declare_all(&mut module, &functions);
+        testkit::modules::declare_all(&mut module, &functions);
         if data_first {
             table(&mut module, "t", &["f1", "f2"]);
         }

@@ -1,13 +1,13 @@
 //! Functions that are merged away are never compiled, whatever the module is in which they would
 //! have been.
 
-use crate::support::{
-    I64, call_at, calls, counts_down, define, define_all, host_isa, id, insignificant, jit,
-    merging_jit, object, plus,
-};
 use crate::wrapper::UnwindModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{FuncId, Linkage, Module};
+use testkit::modules::{
+    I64, call_at, calls, counts_down, define, define_all, host_isa, id, insignificant, jit,
+    merging_jit, object, plus,
+};
 
 /// Three equal functions of which one is local, and what calls all of them.
 fn program() -> String {
@@ -86,7 +86,7 @@ fn somebody_elses_wrapper_inside_sees_only_what_is_compiled() {
 fn the_context_is_left_as_it_is() {
     let mut module = merging_jit();
     define_all(&mut module, &plus("export", "a", 1));
-    module.declare_function("b", Linkage::Export, &crate::support::signature(I64)).unwrap();
+    module.declare_function("b", Linkage::Export, &testkit::modules::signature(I64)).unwrap();
     let ctx = define(&mut module, &plus("export", "b", 1)).unwrap();
     assert!(ctx.compiled_code().is_none());
     assert_eq!(ctx.func.display().to_string().matches("iadd").count(), 1);
@@ -98,14 +98,14 @@ fn the_context_can_be_used_for_the_next_function() {
     let mut module = merging_jit();
     let mut ctx = module.make_context();
     for (name, k) in [("a", 1), ("b", 1), ("c", 2)] {
-        let f = crate::support::declare(&mut module, name, Linkage::Export, I64);
-        ctx.func = crate::support::function(&module, &plus("export", name, k));
+        let f = testkit::modules::declare(&mut module, name, Linkage::Export, I64);
+        ctx.func = testkit::modules::function(&module, &plus("export", name, k));
         module.define_function(f, &mut ctx).unwrap();
         module.clear_context(&mut ctx);
     }
     module.finalize_definitions().unwrap();
     let called: Vec<i64> =
-        ["a", "b", "c"].iter().map(|name| crate::support::call(&module, name, 1)).collect();
+        ["a", "b", "c"].iter().map(|name| testkit::modules::call(&module, name, 1)).collect();
     assert_eq!(called, [4, 4, 9]);
     assert_eq!(module.stats().compiled, 2);
 }
@@ -146,7 +146,7 @@ fn recursion_and_chains_merge_in_one_flush() {
         + &calls("export", "chain2", "link2");
     let mut module = merging_jit();
     // Definitions refer forward.
-    crate::support::declare_all(&mut module, &program);
+    testkit::modules::declare_all(&mut module, &program);
     define_all(&mut module, &program);
     module.finalize_definitions().unwrap();
     assert_eq!(module.stats().compiled, 5);
@@ -155,13 +155,13 @@ fn recursion_and_chains_merge_in_one_flush() {
     {
         assert_eq!(module.body_of(id(&module, other)), id(&module, one));
         for argument in [0, 1, 6, 7] {
-            let results = [one, other].map(|name| crate::support::call(&module, name, argument));
+            let results = [one, other].map(|name| testkit::modules::call(&module, name, argument));
             assert_eq!(results[0], results[1], "{other}({argument})");
         }
     }
-    assert_eq!(crate::support::call(&module, "even2", 3), 9);
-    assert_eq!(crate::support::call(&module, "even2", 4), 8);
-    assert_eq!(crate::support::call(&module, "chain2", 4), 9);
+    assert_eq!(testkit::modules::call(&module, "even2", 3), 9);
+    assert_eq!(testkit::modules::call(&module, "even2", 4), 8);
+    assert_eq!(testkit::modules::call(&module, "chain2", 4), 9);
 }
 
 #[test]

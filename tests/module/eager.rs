@@ -1,14 +1,14 @@
 //! `Mode::Eager`: after `define_function` everything is as `Module` promises it, also for a function
 //! that is merged away. Embedders read the compiled code to write debug information.
 
-use crate::support::{
-    I64, address, call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object,
-    place, plus,
-};
 use crate::wrapper::UnwindModule;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module, ModuleReloc};
+use testkit::modules::{
+    I64, address, call, calls, counts_down, declare, define, eager, eager_jit, id, jit, object,
+    place, plus,
+};
 
 #[test]
 fn compiled_code_and_function_are_there_after_every_definition() {
@@ -55,7 +55,7 @@ fn disassembly_is_there_if_it_was_asked_for() {
     for name in ["a", "b"] {
         let f = declare(&mut module, name, Linkage::Export, I64);
         let mut ctx = module.make_context();
-        ctx.func = crate::support::function(&module, &plus("export", name, 3));
+        ctx.func = testkit::modules::function(&module, &plus("export", name, 3));
         ctx.set_disasm(true);
         let mut control_plane = ControlPlane::default();
         module.define_function_with_control_plane(f, &mut ctx, &mut control_plane).unwrap();
@@ -70,8 +70,8 @@ fn a_function_is_merged_into_an_earlier_one_but_not_into_a_later_one() {
         + &calls("export", "calls_a", "a")
         + &calls("export", "calls_b", "b")
         + &plus("local", "b", 3);
-    crate::support::declare_all(&mut module, &program);
-    crate::support::define_all(&mut module, &program);
+    testkit::modules::declare_all(&mut module, &program);
+    testkit::modules::define_all(&mut module, &program);
     module.finalize_definitions().unwrap();
     // The call to b was emitted when nobody knew what it would be. It keeps its symbol.
     assert_eq!(module.body_of(id(&module, "calls_b")), id(&module, "calls_b"));
@@ -89,8 +89,8 @@ fn self_recursion_merges_and_mutual_recursion_stays() {
         + &counts_down("local", "odd1", "even1", 9)
         + &counts_down("local", "even2", "odd2", 8)
         + &counts_down("local", "odd2", "even2", 9);
-    crate::support::declare_all(&mut module, &program);
-    crate::support::define_all(&mut module, &program);
+    testkit::modules::declare_all(&mut module, &program);
+    testkit::modules::define_all(&mut module, &program);
     module.finalize_definitions().unwrap();
     assert_eq!(module.body_of(id(&module, "self2")), id(&module, "self1"));
     assert_eq!(module.stats().merged(), 1);
@@ -104,7 +104,7 @@ fn bytes_and_data_do_not_wait_either() {
     let mut module = MergingModule::with_options(UnwindModule::new(object()), eager());
     let f = declare(&mut module, "f", Linkage::Export, I64);
     module.define_function_bytes(f, 1, &[0xc3], &[] as &[ModuleReloc]).unwrap();
-    crate::support::table(&mut module, "table", &["f"]);
+    testkit::modules::table(&mut module, "table", &["f"]);
     let (inner, _) = module.into_inner().unwrap();
     let product = inner.inner.finish();
     assert_eq!(place(&product, "f").0, ".text");
@@ -116,7 +116,7 @@ fn an_object_that_was_made_at_once_has_its_aliases() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..eager() };
     let mut module = MergingModule::with_options(object(), options);
     let program = plus("export", "a", 3) + &plus("export", "b", 3) + &plus("export", "c", 4);
-    crate::support::define_all(&mut module, &program);
+    testkit::modules::define_all(&mut module, &program);
     let product = module.finish().unwrap();
     assert_eq!(place(&product, "a"), place(&product, "b"));
     assert_ne!(place(&product, "a"), place(&product, "c"));
@@ -154,7 +154,7 @@ block0(v0: i64):
             false => assert_eq!(call(&module, "user", 2), 50),
             true => {
                 let x = call(&module, "user", 2);
-                assert_eq!(crate::support::call_at(x as *const u8, 2), 49);
+                assert_eq!(testkit::modules::call_at(x as *const u8, 2), 49);
             }
         }
     }

@@ -3,14 +3,14 @@
 //! Every misuse is tried on a bare module and on the wrapped one; callers match on these errors, and
 //! a wrapper that reported them at the flush would blame the wrong definition.
 
-use crate::support::{
-    I64, bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit,
-    object, plus, signature, table,
-};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{DataDescription, Linkage, Module, ModuleError, ModuleResult};
+use testkit::modules::{
+    I64, bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit,
+    object, plus, signature, table,
+};
 
 /// Something that `Module` refuses, and where.
 type Misuse = (&'static str, fn(&mut dyn Module) -> ModuleResult<()>);

@@ -4,11 +4,11 @@
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
 use crate::linked::{interposed, linked, prints, same, same_output};
-use crate::support::*;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use testkit::modules::*;
 
 /// A JIT that optimises: without that, facts change no code.
 fn optimising_jit(options: ModuleOptions) -> MergingModule<JITModule> {

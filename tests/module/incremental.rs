@@ -3,10 +3,10 @@
 //! Each test runs the code of a program twice, merged and unmerged, and compares what comes out.
 
 use crate::linked::{linked, prints, same, same_output};
-use crate::support::*;
 use cranelift_mergefunc::{
     Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Reason, Similar,
 };
+use testkit::modules::*;
 
 /// Functions that an earlier flush eliminated have no code: a parameterised body of a later one was passed
 /// their addresses.

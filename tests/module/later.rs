@@ -1,14 +1,14 @@
 //! Functions that come after a flush are merged into what was emitted, and into nothing that they do
 //! not equal in every promise.
 
-use crate::support::{
+use cranelift_jit::JITModule;
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
+use cranelift_module::{Linkage, Module, ModuleReloc};
+use testkit::modules::{
     I64, address, address_of_symbol, call, calls, counts_down, declare, declare_all, define,
     define_all, eager_jit, id, insignificant, jit, merging_jit, object, place, plus, reads, table,
     through,
 };
-use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
-use cranelift_module::{Linkage, Module, ModuleReloc};
 
 /// Defines programs one after the other, each ready to run before the next one comes.
 fn in_turn(programs: &[String]) -> MergingModule<JITModule> {
@@ -212,7 +212,7 @@ fn an_address_that_was_taken_before_the_definition_is_the_address() {
         module.finalize_definitions().unwrap();
         let [of_late, of_a] = ["address_of_late", "address_of_a"].map(|f| call(&module, f, 0));
         assert_eq!(of_late, module.get_finalized_function(id(&module, "late")) as i64);
-        assert_eq!(crate::support::call_at(of_late as *const u8, 2), 49);
+        assert_eq!(testkit::modules::call_at(of_late as *const u8, 2), 49);
         if options.functions == cranelift_mergefunc::Addresses::Significant {
             assert_ne!(of_late, of_a);
         }
@@ -236,7 +236,7 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_ne!(a, b);
     for (name, address) in [("a", a), ("b", b)] {
         assert_eq!(address, module.get_finalized_function(id(&module, name)) as i64);
-        assert_eq!(crate::support::call_at(address as *const u8, 2), 49);
+        assert_eq!(testkit::modules::call_at(address as *const u8, 2), 49);
     }
     let c = module.get_finalized_function(id(&module, "c")) as i64;
     assert!(c != a && c != b);
@@ -251,7 +251,7 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
 fn an_address_that_was_held_before_the_definition_is_not_shared() {
     for by in ["reference", "symbol", "bytes"] {
         let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-        let mut module = MergingModule::with_options(crate::support::object(), options);
+        let mut module = MergingModule::with_options(testkit::modules::object(), options);
         let later = plus("local", "x", 5) + &plus("local", "y", 5);
         declare_all(&mut module, &later);
         let x = id(&module, "x");
@@ -269,7 +269,7 @@ fn an_address_that_was_held_before_the_definition_is_not_shared() {
         define_all(&mut module, &later);
         define_all(&mut module, &address("export", "u", "y"));
         let product = module.finish().unwrap();
-        let [x, y] = ["x", "y"].map(|name| crate::support::place(&product, name));
+        let [x, y] = ["x", "y"].map(|name| testkit::modules::place(&product, name));
         assert_ne!(x, y, "{by}");
     }
 }
@@ -279,7 +279,7 @@ fn an_address_that_was_held_before_the_definition_is_not_shared() {
 #[test]
 fn what_comes_later_has_the_alignment_that_was_asked_for() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    let mut module = MergingModule::with_options(crate::support::object(), options);
+    let mut module = MergingModule::with_options(testkit::modules::object(), options);
     let aligned = |module: &mut MergingModule<_>, name: &str| {
         let function = id(module, name);
         module.attributes(function).alignment = 256;
@@ -297,7 +297,7 @@ fn what_comes_later_has_the_alignment_that_was_asked_for() {
     define_all(&mut module, &address("export", "t", "late"));
     let product = module.finish().unwrap();
     for name in ["late", "body", "thunk"] {
-        assert_eq!(crate::support::place(&product, name).1 % 256, 0, "{name}");
+        assert_eq!(testkit::modules::place(&product, name).1 % 256, 0, "{name}");
     }
 }
 
@@ -316,7 +316,7 @@ fn an_address_that_a_global_value_is_later_is_its_own() {
     assert_ne!(a, b);
     for (name, address) in [("a", a), ("b", b)] {
         assert_eq!(address, module.get_finalized_function(id(&module, name)) as i64);
-        assert_eq!(crate::support::call_at(address as *const u8, 2), 49);
+        assert_eq!(testkit::modules::call_at(address as *const u8, 2), 49);
     }
     assert_eq!(module.stats().thunks, 1);
 
@@ -329,7 +329,7 @@ fn an_address_that_a_global_value_is_later_is_its_own() {
                 .collect::<String>();
         plus("local", name, k).replace("    return v3", &(more + "    return v23"))
     };
-    let mut module = MergingModule::with_options(crate::support::object(), options);
+    let mut module = MergingModule::with_options(testkit::modules::object(), options);
     define_all(&mut module, &(long("a", 5) + &long("b", 6) + &long("c", 7)));
     module.flush().unwrap();
     assert_eq!(module.stats().redirects, 3);
@@ -344,13 +344,13 @@ fn an_address_that_is_taken_in_a_later_flush_of_an_object_is_its_own() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     for mode in [cranelift_mergefunc::Mode::Deferred, cranelift_mergefunc::Mode::Eager] {
         let options = ModuleOptions { mode, ..options };
-        let mut module = MergingModule::with_options(crate::support::object(), options);
+        let mut module = MergingModule::with_options(testkit::modules::object(), options);
         define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
         define_all(&mut module, &plus("local", "c", 5));
         module.flush().unwrap();
         define_all(&mut module, &address("export", "address_of_b", "b"));
         let product = module.finish().unwrap();
-        let [a, b, c] = ["a", "b", "c"].map(|name| crate::support::place(&product, name));
+        let [a, b, c] = ["a", "b", "c"].map(|name| testkit::modules::place(&product, name));
         assert_ne!(a, b, "{mode:?}");
         assert_eq!(a, c, "{mode:?}");
     }
@@ -367,7 +367,7 @@ fn data_that_is_defined_after_its_user_was_emitted_keeps_its_symbol() {
     let late = module.declare_data("late", Linkage::Local, false, false).unwrap();
     define_all(&mut module, &through("export", "user", "late"));
     module.flush().unwrap();
-    let description = crate::support::bytes(&mut module, &[0; 8], &[(0, "f", 0)]);
+    let description = testkit::modules::bytes(&mut module, &[0; 8], &[(0, "f", 0)]);
     module.define_data(late, &description).unwrap();
     module.finalize_definitions().unwrap();
     assert_eq!(call(&module, "user", 0), 25);
@@ -406,12 +406,12 @@ fn without_remembering_each_flush_is_on_its_own() {
 fn linkage_that_widens_before_the_flush_counts() {
     // A local function that is only called would lose its symbol; an exported one must not.
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    let mut module = MergingModule::with_options(crate::support::object(), options);
+    let mut module = MergingModule::with_options(testkit::modules::object(), options);
     define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
     declare(&mut module, "a", Linkage::Export, I64);
     declare(&mut module, "b", Linkage::Export, I64);
     let product = module.finish().unwrap();
-    assert_ne!(crate::support::place(&product, "a"), crate::support::place(&product, "b"));
+    assert_ne!(testkit::modules::place(&product, "a"), testkit::modules::place(&product, "b"));
 
     // And one that can be preempted must not stand for the other.
     let mut module = merging_jit();
@@ -435,12 +435,13 @@ fn linkage_that_widens_after_the_flush_leads_to_the_body() {
 fn linkage_that_widens_after_the_flush_of_an_object_keeps_addresses_apart() {
     for options in [ModuleOptions::default(), insignificant()] {
         let options = ModuleOptions { back_end: BackEnd::Object, ..options };
-        let mut module = MergingModule::with_options(crate::support::object(), options);
+        let mut module = MergingModule::with_options(testkit::modules::object(), options);
         define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
         module.flush().unwrap();
         declare(&mut module, "b", Linkage::Export, I64);
         let product = module.finish().unwrap();
-        let together = crate::support::place(&product, "a") == crate::support::place(&product, "b");
+        let together =
+            testkit::modules::place(&product, "a") == testkit::modules::place(&product, "b");
         let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
         assert_eq!(together, !significant);
     }
@@ -458,7 +459,7 @@ fn what_needs_a_larger_alignment_is_not_merged_into_what_was_emitted() {
         let f = id(&module, &f);
         module.attributes(f).alignment = alignment as u32;
         let data = module.declare_data(&d, Linkage::Local, false, false).unwrap();
-        let mut description = crate::support::bytes(&mut module, &[1, 2, 3], &[]);
+        let mut description = testkit::modules::bytes(&mut module, &[1, 2, 3], &[]);
         description.set_align(alignment);
         module.define_data(data, &description).unwrap();
         module.finalize_definitions().unwrap();

@@ -1,11 +1,11 @@
 //! Programs that use an object, linked with it or with a shared library of it, and run: merging changes nothing that they
 //! print.
 
-use crate::support::{object, unmerged};
 use cranelift_mergefunc::{MergingModule, ModuleOptions};
 use cranelift_object::{ObjectModule, ObjectProduct};
 use std::fmt::Display;
 use std::process::Command;
+use testkit::modules::{object, unmerged};
 
 /// What a program prints, and how it ended if that was not well.
 type Output = Result<String, String>;

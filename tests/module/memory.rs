@@ -1,7 +1,7 @@
 //! What is remembered of emitted functions is small and grows with their number only.
 
-use crate::support::{calls, define_all, insignificant, jit, merging_jit, plus};
 use cranelift_mergefunc::{MergingModule, ModuleOptions, Prove, Similar};
+use testkit::modules::{calls, define_all, insignificant, jit, merging_jit, plus};
 
 /// The most that a function which is alone in its class may cost in bytes, with what a hash table that has just
 /// grown keeps free; and the same if the checker remembers it as well. `MergeCache::size` has the parts.

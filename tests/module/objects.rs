@@ -1,11 +1,11 @@
 //! Objects: every symbol is there, with the linkage that it had, at a place where its code is.
 
-use crate::support::{calls, define_all, id, insignificant, object, place, plus};
 use crate::wrapper::UnwindModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Similar};
 use cranelift_module::{Linkage, Module};
 use cranelift_object::object::SymbolScope;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
+use testkit::modules::{calls, define_all, id, insignificant, object, place, plus};
 
 const LINKAGES: [&str; 4] = ["export", "hidden", "local", "preemptible"];
 
@@ -99,7 +99,7 @@ fn the_map_of_an_object_has_offsets_into_its_section() {
 
 fn per_function() -> ObjectModule {
     let names = cranelift_module::default_libcall_names();
-    let mut builder = ObjectBuilder::new(crate::support::host_isa(true), "unit", names).unwrap();
+    let mut builder = ObjectBuilder::new(testkit::modules::host_isa(true), "unit", names).unwrap();
     builder.per_function_section(true);
     ObjectModule::new(builder)
 }
@@ -191,14 +191,18 @@ fn bytes_saved_are_bytes_of_the_object() {
 fn a_wrapped_object_module_is_a_module_for_generic_code() {
     fn front_end(module: &mut dyn Module) {
         let f = module
-            .declare_function("f", Linkage::Export, &crate::support::signature("(i64) -> i64 fast"))
+            .declare_function(
+                "f",
+                Linkage::Export,
+                &testkit::modules::signature("(i64) -> i64 fast"),
+            )
             .unwrap();
         assert_eq!(module.declarations().get_function_decl(f).linkage, Linkage::Export);
         define_all(module, &(plus("export", "a", 5) + &plus("export", "b", 5)));
     }
     let mut boxed: Box<dyn Module> = Box::new(MergingModule::new(object()));
     front_end(&mut *boxed);
-    let mut nested = MergingModule::new(MergingModule::new(crate::support::jit()));
+    let mut nested = MergingModule::new(MergingModule::new(testkit::modules::jit()));
     front_end(&mut nested);
     nested.flush().unwrap();
     assert_eq!(nested.stats().merged(), 1);
@@ -212,11 +216,11 @@ fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
     define_all(&mut module, &plus("export", "f", 5));
     let mut context = module.make_context();
     let fresh = context.func.signature.clone();
-    context.func = crate::support::function(&module, &plus("export", "f", 5));
+    context.func = testkit::modules::function(&module, &plus("export", "f", 5));
     module.clear_context(&mut context);
     assert_eq!(context.func.layout.blocks().count(), 0);
     assert_eq!(context.func.signature, fresh);
-    let mut signature = crate::support::signature("(i64) -> i64 fast");
+    let mut signature = testkit::modules::signature("(i64) -> i64 fast");
     module.clear_signature(&mut signature);
     assert_eq!(signature, module.make_signature());
     // What is printed of the module names it and what is in it.
@@ -236,7 +240,7 @@ fn there_are_aliases_if_and_only_if_something_became_one() {
         }
         for at in 0..=objects {
             let data = module.declare_data(&format!("d{at}"), Linkage::Export, false, false);
-            let description = crate::support::bytes(&mut module, &[1, 2, 3], &[]);
+            let description = testkit::modules::bytes(&mut module, &[1, 2, 3], &[]);
             module.define_data(data.unwrap(), &description).unwrap();
         }
         let (_, aliases) = module.into_inner().unwrap();
@@ -264,7 +268,7 @@ fn bytes_of_added_bodies_are_not_saved() {
     let program = plus("preemptible", "a", 5) + &plus("preemptible", "b", 5);
     let code = |module: &mut dyn Module| {
         define_all(module, &program);
-        let raw = crate::support::declare(module, "raw", Linkage::Export, "() system_v");
+        let raw = testkit::modules::declare(module, "raw", Linkage::Export, "() system_v");
         module.define_function_bytes(raw, 1, &[0xc3; 7], &[]).unwrap();
     };
     let options = ModuleOptions {

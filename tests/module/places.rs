@@ -3,11 +3,11 @@
 #![allow(unsafe_code, reason = "addresses are read from compiled code")]
 
 use crate::linked::{linked, prints, same_output};
-use crate::support::*;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
 use cranelift_module::{Linkage, Module, ModuleReloc};
 use cranelift_object::ObjectModule;
+use testkit::modules::*;
 
 /// Functions that an earlier flush eliminated, and code that holds their addresses and comes as bytes: of equal
 /// functions these were the same.

@@ -1,9 +1,9 @@
 //! Functions that differ only in constants: one body is told what they differ in, now and by callers that
 //! come later.
 
-use crate::support::*;
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule};
 use cranelift_module::Linkage;
+use testkit::modules::*;
 
 /// What these functions make of 7, defined one after the other as they are.
 fn expected(names: &[(&str, i64)]) -> Vec<i64> {

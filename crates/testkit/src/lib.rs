@@ -9,6 +9,7 @@ pub mod host;
 pub mod incremental_host;
 pub mod link;
 pub mod module_host;
+pub mod modules;
 pub mod text;
 pub mod tools;
 pub mod units;

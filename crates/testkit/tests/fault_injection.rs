@@ -12,8 +12,5 @@ mod by_hand;
 mod incremental;
 #[path = "fault_injection/matrix.rs"]
 mod matrix;
-#[allow(dead_code, reason = "made for many tests of modules")]
-#[path = "../../../tests/module/support.rs"]
-mod module_support;
 #[path = "fault_injection/oracles.rs"]
 mod oracles;

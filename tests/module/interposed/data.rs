@@ -1,10 +1,10 @@
 //! What merging makes of a module reads its own data objects, and these point to its own functions.
 
 use super::{compare, pin, significant, with_own_data, with_own_function};
-use crate::support::*;
 use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module};
 use cranelift_object::ObjectModule;
+use testkit::modules::*;
 
 /// Declares and defines a data object that is not written to.
 fn constant(module: &mut MergingModule<ObjectModule>, name: &str, linkage: Linkage, data: &[u8]) {

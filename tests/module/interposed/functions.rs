@@ -3,9 +3,9 @@
 
 use super::{became, compare, pin, significant, with_own_function};
 use crate::linked::{interposed, same_output};
-use crate::support::*;
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, Mode, ModuleOptions};
 use cranelift_module::{FuncOrDataId, Linkage, Module};
+use testkit::modules::*;
 
 /// A thunk jumped to the symbol of the exported function that its function was merged into.
 #[test]

@@ -9,11 +9,11 @@ mod functions;
 mod passed;
 
 use crate::linked::{interposed, prints, same_output};
-use crate::support::*;
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
 use cranelift_module::FuncId;
 use cranelift_object::ObjectModule;
 use std::fmt::Display;
+use testkit::modules::*;
 
 /// What a C program prints, with symbols of its own beside those of a library that is made with and without merging: the
 /// same, and nothing of its own symbols, which return, or are, 4242. See [`same_output`].

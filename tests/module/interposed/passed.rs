@@ -2,9 +2,9 @@
 
 use super::{compare, pin, with_own_function};
 use crate::linked::{interposed, prints, same};
-use crate::support::*;
 use cranelift_mergefunc::{Addresses, BackEnd, Callees, MergingModule, ModuleOptions, Similar};
 use cranelift_module::Linkage;
+use testkit::modules::*;
 
 /// A function that mixes its argument with what another one makes of that and a constant.
 fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {

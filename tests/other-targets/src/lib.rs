@@ -3,17 +3,12 @@
 //! A package of its own, because a code generator that is switched on for one test of a package is
 //! switched on for all, the program included.
 
-#[path = "../../module/support.rs"]
-#[cfg(test)]
-#[expect(dead_code, reason = "made for the tests of MergingModule")]
-mod support;
-
 #[cfg(test)]
 mod tests {
-    use crate::support::{define_all, id};
     use cranelift_codegen::isa;
     use cranelift_codegen::settings::{self, Configurable, Flags};
     use cranelift_mergefunc::{Disposition, MergingModule, Reason};
+    use cranelift_module::{FuncId, Linkage, Module};
     use cranelift_object::object::read::elf::ElfFile64;
     use cranelift_object::object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
     use cranelift_object::{ObjectBuilder, ObjectModule};
@@ -27,10 +22,18 @@ mod tests {
         ObjectModule::new(ObjectBuilder::new(isa, "unit", names).unwrap())
     }
 
-    /// An exported function of `steps` multiplications and exclusive ors.
+    /// Declares a function as exported and defines it.
+    fn define(module: &mut dyn Module, name: &str, text: &str) -> FuncId {
+        let mut context = module.make_context();
+        context.func = cranelift_reader::parse_functions(text).unwrap().remove(0);
+        let id = module.declare_function(name, Linkage::Export, &context.func.signature).unwrap();
+        module.define_function(id, &mut context).unwrap();
+        id
+    }
+
+    /// A function of `steps` multiplications and exclusive ors.
     fn long(name: &str, convention: &str, steps: usize) -> String {
-        let mut text =
-            format!("export function %{name}(i64) -> i64 {convention} {{\nblock0(v0: i64):\n");
+        let mut text = format!("function %{name}(i64) -> i64 {convention} {{\nblock0(v0: i64):\n");
         for step in 0..steps {
             let [before, product, next] = [2 * step, 2 * step + 1, 2 * step + 2];
             text += &format!("    v{product} = imul v{before}, v{before}\n");
@@ -43,9 +46,9 @@ mod tests {
     fn a_function_that_calls_takes_the_place_of_a_longer_one() {
         for convention in ["system_v", "tail"] {
             let mut module = MergingModule::new(riscv64());
-            define_all(&mut module, &(long("f", convention, 40) + &long("g", convention, 40)));
+            let [f, g] =
+                ["f", "g"].map(|name| define(&mut module, name, &long(name, convention, 40)));
             module.flush().unwrap();
-            let [f, g] = ["f", "g"].map(|name| id(&module, name));
             let thunk = (Disposition::Thunk { to: f }, Reason::VisibleOutside);
             assert_eq!(module.outcome(g), Some(thunk), "{convention}");
             assert_eq!((module.stats().compiled, module.stats().thunks), (1, 1));
@@ -73,10 +76,9 @@ mod tests {
     #[test]
     fn a_function_that_is_shorter_than_a_call_keeps_its_body() {
         let mut module = MergingModule::new(riscv64());
-        define_all(&mut module, &(long("f", "system_v", 1) + &long("g", "system_v", 1)));
+        let [_, g] = ["f", "g"].map(|name| define(&mut module, name, &long(name, "system_v", 1)));
         module.flush().unwrap();
         let kept = (Disposition::Keep, Reason::ThunkNotSmaller);
-        let g = id(&module, "g");
         assert_eq!(module.outcome(g), Some(kept));
         assert_eq!(module.stats().compiled, 2);
     }

@@ -2,7 +2,6 @@
 //!
 //! What is executed is not proved, so that these share nothing.
 
-use crate::module_support::{calls, declare, define_all, insignificant, object, plus};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use cranelift_mergefunc::fuzzing::incremental::{self, Program, Statistics, check_jit};
@@ -19,6 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use testkit::checked::checked;
 use testkit::incremental_host::ThisMachine;
 use testkit::link::{Kind, Linker};
+use testkit::modules::{calls, declare, define_all, insignificant, object, plus};
 use testkit::tools::Workshop;
 
 /// How many programs are linked at once.
