@@ -488,7 +488,7 @@ impl Search<'_> {
             alignment: 1,
             weakened: None,
             arguments: Arc::default(),
-            promised: None,
+            body_facts: None,
             has_equals: false,
         });
         self.next_class += 1;
@@ -501,7 +501,7 @@ impl Search<'_> {
             let reason = self.uses.must_keep_symbol(self.plan, function);
             let entry = &mut self.plan.entries[function];
             entry.arguments = arguments;
-            entry.promised = Some(common_facts.clone());
+            entry.body_facts = Some(common_facts.clone());
             (entry.disposition, entry.reason) = match thunk {
                 true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
                 false => (Disposition::Redirect { to }, Reason::Similar),
