@@ -140,7 +140,7 @@ pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) ->
     extended
 }
 
-/// The parameter of a parameterised body that receives an extra argument of this type, behind so many other
+/// The parameter of a parameterised body that receives an extra argument of this type, behind `others` other
 /// parameters.
 ///
 /// The x86-64 back end of Cranelift 0.135 stores an integer that is passed on the stack in its own size, and loads

@@ -48,7 +48,7 @@ pub struct Options<'a> {
     /// in builds with debug assertions.
     pub prove: Prove,
 
-    /// Perform only the first so many merges, in the order of the symbols of the functions that
+    /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
 }
@@ -186,7 +186,7 @@ impl Callees {
 }
 
 /// When [`Merger::plan`](crate::Merger::plan) has the independent checker prove its plan (see
-/// [`prove`](crate::prove)), which asks for the bodies again and takes about as long as a second
+/// [`prove`](crate::prove)), which requests the bodies once more and takes about as long as a second
 /// walk and a clone of every kept function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prove {

@@ -39,11 +39,11 @@ entity_impl!(FunctionIndex, "function");
 
 /// Hands out the bodies of a unit's functions.
 ///
-/// The caller owns the functions; the pass asks for those it needs, in an order of its own, some
+/// The caller owns the functions; the pass requests those it needs, in an order of its own, some
 /// of them twice.
 ///
 /// An implementor must ensure that
-/// * a body is the same whenever it is asked for, and the one given to [`Merger::add`];
+/// * a body is the same whenever it is requested, and the one given to [`Merger::add`];
 /// * it passes Cranelift's verifier.
 ///
 /// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
@@ -52,7 +52,7 @@ pub trait Bodies {
     /// The body of `function`.
     fn body(&mut self, function: FunctionIndex) -> &Function;
 
-    /// The contents of `data`. Asked only if data objects were added. Default: panics.
+    /// The contents of `data`. Requested only if data objects were added. Default: panics.
     fn data(&mut self, data: DataIndex) -> &DataObject {
         panic!("{data} was added, but these bodies have no data objects");
     }

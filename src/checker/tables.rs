@@ -81,7 +81,7 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     }
 }
 
-/// The parameters for extra arguments, behind so many others. Narrow integers that may be on the stack are
+/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may be on the stack are
 /// extended.
 fn extra_parameters(
     others: usize,

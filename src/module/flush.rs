@@ -246,7 +246,7 @@ impl<M: Module> MergingModule<M> {
             false => Merger::after_without_merging(&self.emitted, options),
         };
         let fresh = self.shared.len() as u32;
-        let mut bodies = Held { pending, unit, isa, context: Context::new(), fresh };
+        let mut bodies = DeferredBodies { pending, unit, isa, context: Context::new(), fresh };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = bodies.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -534,7 +534,7 @@ impl Pending {
 }
 
 /// The deferred definitions, as the pass requests them.
-struct Held<'a> {
+struct DeferredBodies<'a> {
     pending: &'a Pending,
     unit: &'a Unit,
     isa: &'a dyn TargetIsa,
@@ -544,7 +544,7 @@ struct Held<'a> {
     fresh: u32,
 }
 
-impl<'a> Held<'a> {
+impl<'a> DeferredBodies<'a> {
     fn function(&self, function: FunctionIndex) -> &'a Function {
         self.pending.func(self.unit, function)
     }
@@ -557,7 +557,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Bodies for Held<'_> {
+impl Bodies for DeferredBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         self.function(function)
     }

@@ -63,12 +63,12 @@ pub struct ModuleOptions {
     /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
     pub optimize: bool,
     /// See [`Options::similar`](crate::Options::similar). In a JIT every function keeps its symbol, because
-    /// its address can be asked for.
+    /// its address can be requested.
     pub similar: Similar,
     /// See [`Options::prove`](crate::Options::prove). A flush whose plan cannot be proved merges
     /// nothing, and what it emits is not remembered.
     pub prove: Prove,
-    /// Perform only the first so many merges, over all flushes. For bisecting.
+    /// Perform at most this many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,
 }
 

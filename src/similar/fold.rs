@@ -4,7 +4,6 @@
 //! function is compiled. That cannot happen where a constant is only passed on, stored, compared with an unknown
 //! value or added to one. Then the size of the body gives a lower bound for the size of the functions, and none of
 //! them need be compiled. This module answers only that question; it errs towards "it could".
-//! question and no other; it errs towards "it could".
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value};

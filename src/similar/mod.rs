@@ -57,7 +57,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Merges functions that differ in constants and callees, as `options` say, and writes the result into `plan`.
 ///
-/// `bodies` are asked for the sizes of candidate code. Walks every kept function that may share its shape with
+/// The sizes of candidate code are requested from `bodies`. Walks every kept function that may share its shape with
 /// another twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where
 /// it is in doubt whether the result makes the unit smaller, it compiles all functions of a set, and in the end all
 /// that differs from the plan before; then it may search once more and demand more of each body.

@@ -8,7 +8,6 @@
 //!
 //! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at most
 //! 2p sets during the division.
-//! most 2p sets on its way.
 
 use alloc::vec::Vec;
 

@@ -99,7 +99,7 @@ impl Value {
     }
 }
 
-/// What symbols mean where functions are compared.
+/// The symbols of the plan and of earlier units, where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
     /// What earlier units emitted.
