@@ -312,8 +312,8 @@ impl Prover<'_> {
         }
     }
 
-    /// Whether the symbol in the kept function's original code may replace the symbol in the original, as each
-    /// function meant it: a further claim.
+    /// Whether the symbol to which the kept function's own code refers may replace the symbol to which the original
+    /// refers: a further claim.
     fn reference_across_units(
         &mut self,
         usage: Use,

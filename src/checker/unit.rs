@@ -358,7 +358,7 @@ impl Prover<'_> {
             externally_called,
             pinned,
             no_merge,
-            hot: _, // affects only speed and size
+            hot: _, // not a matter of correctness
         } = entry.attributes;
         let Some(to) = entry.disposition().representative() else {
             return require_alignment(

@@ -287,8 +287,8 @@ impl Search<'_> {
             None => self.size_of(function, original),
         };
         let mut saved = own.map(|own| count * own - cost - size);
-        // The other functions can be smaller than the first, and a call of a body for which there are not enough
-        // registers can be larger than is assumed.
+        // The other functions can be smaller than the first, and a body for which there are not enough registers can
+        // be larger than is assumed.
         if let (Some(own), Some(first)) = (own, saved)
             && self.options.similar.policy == Policy::Size
             && self.is_enough(first, count * own)
