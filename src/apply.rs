@@ -1,11 +1,11 @@
 //! Carrying out a plan, function by function.
 //!
-//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to
-//! their representatives, and a representative loses the promises that do not hold for all whose
-//! place it takes. It cannot fail, so a unit is either rewritten or, before the first call, as it
-//! was. Functions may be rewritten in any order and by several threads.
+//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to their
+//! representatives, and a representative loses the facts that do not hold for all functions that it replaces. It
+//! cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be rewritten in
+//! any order and by several threads.
 //!
-//! It does not drop bodies, emit thunks or define aliases: that is the caller's back end, with
+//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back end, with
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
 use crate::canon::{self, Context, NoUnit, Place, Scratch};
@@ -33,18 +33,18 @@ use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::EntityRef;
 
 impl Plan {
-    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other
-    /// kept functions of the unit. Tells whether anything changed.
+    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
+    /// of the unit. Returns whether anything changed.
     ///
-    /// `options` are those of the run. `func` must be the function that was added, or, for a shared
-    /// body, a clone of it under its new name.
+    /// `options` are those of the run. `func` must be the function that was added, or, for a private copy, a clone
+    /// of it under its new name.
     ///
-    /// A redirected reference stays `colocated` if it was: the representative is defined in the
-    /// same unit and cannot be preempted, so a promise about the old callee holds for it. It never
-    /// becomes `colocated`, because the embedder may not support that.
+    /// A redirected reference stays `colocated` if it was: the representative is defined in the same unit and
+    /// cannot be preempted, so the flag of the old callee holds for it. It never becomes `colocated`, because the
+    /// embedder may not support that.
     ///
-    /// Linear in the number of imports; for a representative that loses promises, and for a
-    /// function that takes the address of a function it also calls, in its size.
+    /// Linear in the number of imports; for a representative that loses facts, and for a function that takes the
+    /// address of a function it also calls, in its size.
     pub fn apply(
         &self,
         function: FunctionIndex,
@@ -55,8 +55,8 @@ impl Plan {
         self.rewrite(function, func, options) || changed
     }
 
-    /// Rewrites `func`, the canonical body of `function`, or what took its place: [`apply`](Plan::apply)
-    /// without what makes the body canonical.
+    /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without
+    /// the canonicalisation.
     pub(crate) fn rewrite(
         &self,
         function: FunctionIndex,
@@ -76,7 +76,7 @@ impl Plan {
         changed
     }
 
-    /// Gives `func` the body that stands for its class, without sending references anywhere.
+    /// Gives `func` the body that represents its class, without redirecting references.
     #[cfg(feature = "module")]
     pub(crate) fn settle(
         &self,
@@ -88,8 +88,8 @@ impl Plan {
         self.weaken(function, func, options);
     }
 
-    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and
-    /// so were the promises that fit all.
+    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and so
+    /// were the facts that all members share.
     fn canonicalize(
         &self,
         function: FunctionIndex,
@@ -108,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// Leaves `func` the promises that hold for all that it stands for.
+    /// Weakens `func` to the facts that hold for all functions that it replaces.
     fn weaken(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
         let entry = self.entry(function);
         match &entry.weakened {
@@ -136,14 +136,14 @@ fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExt
     (target != symbol).then(|| target.clone())
 }
 
-/// Where a call goes instead.
+/// The target to which a call is redirected.
 pub(crate) struct CallTarget {
     pub symbol: UserExternalName,
-    /// What is passed behind the arguments that there are.
+    /// The extra arguments, behind the present arguments.
     pub arguments: Arc<[ExtraArgument]>,
 }
 
-/// Sends calls, and uses of addresses, to the symbols that should be used instead, if any.
+/// Redirects calls, and uses of addresses, to the symbols that should be used instead, if any.
 pub(crate) fn redirect(
     func: &mut Function,
     call: &dyn Fn(&UserExternalName) -> Option<CallTarget>,
@@ -167,7 +167,7 @@ pub(crate) fn redirect(
     for index in 0..func.dfg.ext_funcs.len() {
         let func_ref = FuncRef::new(index);
         let callee = &func.dfg.ext_funcs[func_ref];
-        // Whoever patches a call finds it under the symbol that the front end gave.
+        // Code that patches a call finds it under the symbol that the front end gave.
         if callee.patchable {
             continue;
         }
@@ -237,7 +237,7 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
     Some(own)
 }
 
-/// Replaces the promises of `func` by `facts`, which are in the order of the canonical walk.
+/// Replaces the facts of `func` by `facts`, which are in the order of the canonical walk.
 pub(crate) fn weaken(func: &mut Function, key: u64, facts: &[Fact], options: &Options<'_>) {
     let context =
         Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
@@ -286,7 +286,7 @@ fn set_cold_blocks(func: &mut Function, cold: &[cranelift_codegen::ir::Block]) {
     func.layout = layout;
 }
 
-/// Sets the promises of each access: its bits, and whether it keeps its region.
+/// Sets the facts of each access: its bits, and whether it keeps its region.
 fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
     let weaken = |data: MemFlagsData, access: Option<(u8, bool)>| match access {
         None => data,
@@ -300,13 +300,13 @@ fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
     })
     .is_err()
     {
-        // More than 65,535 different flags. Without any promises there are at most 768.
+        // More than 65,535 different flags. Without any facts there are at most 768.
         rebuild_flags(func, |_, _, data| with_facts(data, 0, None))
             .expect("trap codes and byte orders alone fit");
     }
 }
 
-/// `data` with these promises and no others.
+/// `data` with these facts and no others.
 fn with_facts(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> MemFlagsData {
     let mut new = MemFlagsData::new().with_trap_code(data.trap_code()).with_alias_region(region);
     if let Some(endianness) = data.explicit_endianness() {
@@ -366,10 +366,9 @@ pub(crate) fn rebuild_flags(
     Ok(())
 }
 
-/// A function that calls `to`, with these arguments behind its own, and returns what it returns: a
-/// thunk for targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long
-/// as `tail_calls` says that the back end can make one (x86-64 can with `preserve_frame_pointers`
-/// only).
+/// A function that calls `to`, with these extra arguments behind its own, and returns the results: a thunk for
+/// targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that
+/// the back end can make one (x86-64 can with `preserve_frame_pointers` only).
 ///
 /// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
 pub fn call_thunk(

@@ -1,12 +1,10 @@
 //! Buckets: from summaries to the classes of functions with equal encodings.
 //!
-//! One bucket is in hand at a time. Each of its functions is walked once; then they are sorted by
-//! hash and by the total order, so a bucket of k equal functions costs k comparisons and any other
-//! one O(k log k). Then the encodings are dropped; what stays of a function that has equals is its
-//! references and facts.
+//! The walk processes one bucket at a time. Each of its functions is walked once; then they are sorted by hash and
+//! by the total order, so a bucket of k equal functions costs k comparisons and any other one O(k log k). Then the
+//! encodings are dropped; of a function that has equals, its references and facts are kept.
 //!
-//! A bucket whose encodings would not fit in memory is walked twice: first for the hashes, then
-//! hash by hash.
+//! A bucket whose encodings would not fit in memory is walked twice: first for the hashes, then hash by hash.
 
 use crate::canon::{self, Context, NoUnit, Scratch};
 use crate::canonicalize::canonicalized;
@@ -28,37 +26,36 @@ use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 /// Encodings of one bucket that are kept at the same time, in bytes.
 const BUCKET_BYTES: usize = 64 << 20;
 
-/// What an instruction takes in an encoding, roughly. Where it is wrong, more memory is used or
-/// more time, nothing else.
+/// The bytes that an instruction takes in an encoding, roughly. An error costs memory or time, nothing else.
 const BYTES_PER_INSTRUCTION: usize = 24;
 
-/// The optimistic partition, and what refinement and plan need of it.
+/// The optimistic partition, and what refinement and plan need with it.
 pub(crate) struct Bucketed {
-    /// What each node is. Behind those of the unit come those of `external_nodes`.
+    /// The item of each node. Behind those of the unit come those of `external_nodes`.
     pub numbering: Numbering,
-    /// What lies beyond the unit, if it comes after others.
+    /// The external nodes, in an incremental run.
     pub external_nodes: Vec<ExternalNode>,
-    /// How references are compared, if the unit comes after others.
+    /// How references are compared, in an incremental run.
     pub beyond: Beyond,
-    /// The symbols of all nodes of the unit, if it comes after others.
+    /// The symbols of all nodes of the unit, in an incremental run.
     pub symbols: Vec<UserExternalName>,
     /// Functions and data objects with equal encodings, references by class ignored.
     pub partition: Partition,
     /// The nodes that share a class, in the order of the rows of `references`.
     pub nodes: Vec<Node>,
     pub references: References,
-    /// The digests of the encodings of `nodes`, if the unit comes after others.
+    /// The digests of the encodings of `nodes`, in an incremental run.
     pub digests: Vec<Digest>,
-    /// Index into `facts`; `None` for what is not in `nodes`.
+    /// Index into `facts`; `None` for nodes outside `nodes`.
     pub facts_of: SecondaryMap<Node, Option<u32>>,
     /// Distinct facts. Most members of a class share theirs.
     pub facts: Vec<Vec<Fact>>,
     pub walked: SecondaryMap<Node, Walked>,
-    /// What has the encoding of something else, whatever it refers to.
-    pub alike: EntitySet<Node>,
+    /// Nodes whose encodings equal those of other nodes, whatever they refer to.
+    pub equal_encodings: EntitySet<Node>,
 }
 
-/// What became of a function in this phase.
+/// The result of this phase for a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Walked {
     /// Nothing shares its bucket.
@@ -66,7 +63,7 @@ pub(crate) enum Walked {
     No,
     /// It cannot be encoded.
     Malformed,
-    /// It was walked, and has so many instructions.
+    /// It was walked, and has this many instructions.
     Yes { instructions: u32 },
 }
 
@@ -149,7 +146,7 @@ impl Bucketer {
     }
 }
 
-/// Walks everything that shares its bucket with something else and groups what has equal encodings.
+/// Walks every item that shares its bucket with another and groups items with equal encodings.
 pub(crate) fn bucket(
     symbols: UnitSymbols<'_>,
     options: &Options<'_>,
@@ -175,7 +172,7 @@ pub(crate) fn bucket(
         facts_of: SecondaryMap::new(),
         facts: Vec::new(),
         walked: SecondaryMap::new(),
-        alike: EntitySet::new(),
+        equal_encodings: EntitySet::new(),
     };
     // By symbol within a bucket, so that nothing depends on the order of insertion.
     let bucket = |node: Node| unit.bucket(numbering.item(node));
@@ -185,7 +182,7 @@ pub(crate) fn bucket(
     };
     order.sort_unstable_by_key(key);
     if cache.is_some() {
-        // Everything is walked, so that later units can find it, and nothing need be put aside.
+        // Every function is walked, so that later units can find it, and none need be prefiltered.
         classes.bucket(&order, bodies);
     } else {
         for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
@@ -201,7 +198,7 @@ pub(crate) fn bucket(
         }
     }
     let Classes { mut class_of, mut count, nodes, references, digests, .. } = classes;
-    let Classes { facts_of, facts, walked, alike, .. } = classes;
+    let Classes { facts_of, facts, walked, equal_encodings, .. } = classes;
     let (external_nodes, beyond) = symbols.into_external_nodes();
     for _ in &external_nodes {
         class_of.push(count);
@@ -220,7 +217,7 @@ pub(crate) fn bucket(
         facts_of,
         facts,
         walked,
-        alike,
+        equal_encodings,
     }
 }
 
@@ -235,16 +232,16 @@ struct Classes<'a> {
     count: u32,
     nodes: Vec<Node>,
     references: References,
-    /// Wanted if the unit comes after others.
+    /// Wanted in an incremental run.
     digests: Option<Vec<Digest>>,
     facts_of: SecondaryMap<Node, Option<u32>>,
     facts: Vec<Vec<Fact>>,
     walked: SecondaryMap<Node, Walked>,
-    alike: EntitySet<Node>,
+    equal_encodings: EntitySet<Node>,
 }
 
 impl Classes<'_> {
-    /// What the encodings of a bucket take at least, in bytes, roughly.
+    /// The bytes that the encodings of a bucket take at least, roughly.
     fn estimate(&self, members: &[Node]) -> usize {
         let bytes = |&node: &Node| match self.numbering.item(node) {
             Item::Function(function) => {
@@ -286,7 +283,7 @@ impl Classes<'_> {
             }
         }
         let mut rows = core::mem::take(&mut kept.rows);
-        // Stable, so that what is equal stays in the order of the symbols.
+        // Stable, so that equal items stay in the order of the symbols.
         rows.sort_by(|a, b| kept.key(a).cmp(&kept.key(b)));
         for equal in rows.chunk_by(|a, b| kept.key(a) == kept.key(b)) {
             if equal.len() > 1 || self.digests.is_some() {
@@ -297,7 +294,7 @@ impl Classes<'_> {
         self.bucketer.kept = kept;
     }
 
-    /// Walks a function or a data object; whether that went well.
+    /// Walks a function or a data object, and returns whether that succeeded.
     fn encode(&mut self, node: Node, bodies: &mut dyn Bodies) -> bool {
         let well = match self.numbering.item(node) {
             Item::Function(function) => {
@@ -359,7 +356,7 @@ impl Classes<'_> {
             last = Some((facts, index));
             self.facts_of[row.node] = Some(index);
             if equal.len() > 1 {
-                self.alike.insert(row.node);
+                self.equal_encodings.insert(row.node);
             }
         }
         self.count += 1;

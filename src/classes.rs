@@ -6,13 +6,12 @@
 //! with itself is inside it, so self recursion, mutual recursion and call chains of any depth need
 //! no special case and no second run.
 //!
-//! This is minimisation of a finite automaton whose states are functions and whose i-th transition
-//! is the i-th reference. The algorithm is Hopcroft's ("An n log n algorithm for minimizing states
-//! in a finite automaton", 1971) with all letters of a splitter handled together: take a class,
-//! collect the references that point into it, and split every class by the places from which it
-//! refers there. When a class splits, only the smaller half need be examined again (unless the
-//! class itself still waits), so each reference is looked at O(log n) times: O(m log n) for m
-//! references of functions that share their class with others.
+//! This is minimisation of a finite automaton whose states are functions and whose i-th transition is the i-th
+//! reference. The algorithm is Hopcroft's ("An n log n algorithm for minimizing states in a finite automaton",
+//! 1971) with all letters of a splitter handled together: take a class, collect the references that point into it,
+//! and split every class by the places from which it refers there. When a class splits, only the smaller half need
+//! be examined a second time (unless the class itself still waits), so each reference is examined O(log n) times:
+//! O(m log n) for m references of functions that share their class with others.
 //!
 //! This module knows no IR. It decides nothing about what is merged, only what is equal.
 
@@ -21,8 +20,8 @@ use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_entity::{EntityRef, entity_impl};
 
-/// An element of the partition that refers to others, or that others refer to: a function or a
-/// data object of the unit, or something beyond it that equals only itself.
+/// An element of the partition that refers to others, or that others refer to: a function or a data object of the
+/// unit, or an external node, which equals only itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node(u32);
 entity_impl!(Node, "node");
@@ -130,9 +129,9 @@ impl Partition {
 /// Refines `partition` to the coarsest partition inside it in which all members of a class refer,
 /// place by place, to the same classes.
 ///
-/// `nodes` are the functions with references, in the order of the rows of `references`; they are
-/// elements of `partition`. Elements that are not in `nodes` have no references and must be alone
-/// in their classes, or equal to what they share a class with.
+/// `nodes` are the functions with references, in the order of the rows of `references`; they are elements of
+/// `partition`. Elements that are not in `nodes` have no references and must be alone in their classes, or equal to
+/// the other elements of their classes.
 ///
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
@@ -183,7 +182,7 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
                 marked.clear();
                 marked.extend(same_class.iter().map(|&(_, source)| source));
                 let new = partition.split(class, &marked);
-                // If the class still waits, both halves must; else the smaller one will do.
+                // If the class still waits, both halves must; else the smaller one is enough.
                 let old_len = partition.members(class as usize).len();
                 let wait =
                     if is_waiting[class as usize] || marked.len() <= old_len { new } else { class };
@@ -302,8 +301,8 @@ mod tests {
         });
     }
 
-    /// If a class is split while it waits, its larger part must still come: otherwise what refers to the
-    /// larger parts of two classes is taken for equal.
+    /// If a class is split while it waits, its larger part must still be processed: otherwise functions that refer
+    /// to the larger parts of two classes would be considered equal.
     #[test]
     fn both_parts_of_a_class_that_waits_are_splitters() {
         // Leaves 0 and 1; two kinds of functions of which three call one leaf and one the other; and

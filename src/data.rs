@@ -1,14 +1,13 @@
 //! Data objects: what the pass must know of them, and how they are compared.
 //!
-//! A data object that cannot be written and whose address nobody compares equals another one of the
-//! same contents, and the two merge as functions do. It refers to functions and data by pointers,
-//! so it takes part in the refinement: two tables of functions are equal if the functions in them
-//! are, and two functions that differ only in which of two equal tables they use are equal too.
-//! This is what GCC's ipa-icf does with read-only variables (`sem_variable` in `gcc/ipa-icf.cc`).
+//! A data object that cannot be written and whose address is not compared equals another one of the same contents,
+//! and the two merge as functions do. It refers to functions and data by pointers, so it takes part in the
+//! refinement: two tables of functions are equal if the functions in them are, and two functions that differ only
+//! in which of two equal tables they use are equal too. This is what GCC's ipa-icf does with read-only variables
+//! (`sem_variable` in `gcc/ipa-icf.cc`).
 //!
-//! Objects that can be written, are thread-local, preemptible, or have a significant address are
-//! only looked at for the functions they point to; a reference to one equals only a reference to
-//! the same one.
+//! Objects that can be written, are thread-local, preemptible, or have a significant address are only read for the
+//! functions they point to; a reference to one equals only a reference to the same one.
 //!
 //! It does not look at the bytes beyond comparing them: strings are not merged by their tails, and
 //! an object inside another is not found.
@@ -36,14 +35,14 @@ pub struct DataObject {
     pub contents: Contents,
     /// The pointers in it, in any order.
     pub relocations: Vec<DataReloc>,
-    /// The section that it asks for, if not the usual one. Compared as text.
+    /// The section that it requests, if not the usual one. Compared as text.
     pub section: Option<String>,
 }
 
 /// The bytes of a data object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
-    /// So many zero bytes, which need not be stored.
+    /// This many zero bytes, which need not be stored.
     Zeros(u64),
     /// These bytes.
     Bytes(Vec<u8>),
@@ -62,7 +61,7 @@ impl Contents {
 /// The address of a function or data object in a data object, as wide as the target's pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataReloc {
-    /// Where it is, in bytes from the start of the object.
+    /// Its position, in bytes from the start of the object.
     pub offset: u32,
     /// What it points to.
     pub target: UserExternalName,
@@ -70,23 +69,22 @@ pub struct DataReloc {
     pub addend: i64,
 }
 
-/// What the unit's user knows of a data object beside its contents.
+/// The properties of a data object that its contents do not show.
 ///
 /// The default keeps everything that can be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAttributes {
-    /// Who can see the symbol.
+    /// The visibility of the symbol.
     pub linkage: Linkage,
-    /// Whether somebody may compare the object's address with another's.
+    /// Whether code may compare the object's address with another's.
     pub addresses: Addresses,
     /// Whether it can be written. Such an object is never merged.
     pub writable: bool,
     /// Whether each thread has its own. Such an object is never merged.
     pub tls: bool,
-    /// The object neither takes another's place nor gives up its own.
+    /// The object neither replaces another object nor is replaced.
     pub pinned: bool,
-    /// Something that the pass does not see refers to the symbol by name, such as code that was
-    /// emitted before.
+    /// Something that the pass does not see refers to the symbol by name, such as code that was emitted before.
     pub externally_used: bool,
     /// Objects with different keys never merge.
     pub key: u64,
@@ -119,7 +117,7 @@ impl DataAttributes {
     }
 }
 
-/// A digest of what is constant in a data object: those that differ in it are not compared.
+/// A digest of the constant parts of a data object: objects with different digests are not compared.
 pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
     #[cfg(feature = "fuzzing")]
     let data = &*fault_injection::masked_data(data);

@@ -1,9 +1,8 @@
-//! Decisions: from classes and attributes to a [`Plan`].
+//! Dispositions: from classes and attributes to a [`Plan`].
 //!
-//! [`decide`] chooses the representative of every class and what becomes of the other members, and
-//! writes down why. Plain data in, plain data out: it needs bodies only where a decision hinges on
-//! the size of compiled code. It changes nothing. What concerns units that come one after another is
-//! in `incremental`.
+//! [`decide`] chooses the representative of every class and the disposition of the other members, and records the
+//! reasons. Plain data in, plain data out: it needs bodies only where a decision depends on the size of compiled
+//! code. It changes no code. Merging across the units of an incremental run is in `incremental`.
 
 mod incremental;
 
@@ -31,7 +30,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::{EntityRef, PrimaryMap};
 
-/// Decides what becomes of everything in `unit`.
+/// Decides the disposition of every function and data object in `unit`.
 pub(crate) fn decide(
     options: &Options<'_>,
     unit: Unit,
@@ -57,7 +56,7 @@ pub(crate) fn decide(
             alignment: attributes.alignment,
             weakened: None,
             arguments: Arc::default(),
-            promised: None,
+            body_facts: None,
             has_equals: false,
         });
     }
@@ -92,7 +91,7 @@ pub(crate) fn decide(
         data,
         added_functions: BTreeMap::new(),
         added_data: BTreeMap::new(),
-        shared: Vec::new(),
+        copies: Vec::new(),
         stats,
     };
     decision.number_classes();
@@ -100,13 +99,13 @@ pub(crate) fn decide(
         decision.class(&class);
     }
     decision.limit();
-    let shared = decision.add_private_copies();
-    // Members first: what they get their representatives need.
+    let private_copies = decision.add_private_copies();
+    // Members first: this may raise the alignment that their representatives need.
     decision.align(&alignments);
     decision.align_representatives();
-    decision.weaken(&shared);
+    decision.weaken(&private_copies);
     decision.lonely_representatives();
-    let record = graph.map(|graph| decision.record(&graph, &shared));
+    let record = graph.map(|graph| decision.record(&graph, &private_copies));
     let Decision { entries, data, mut stats, .. } = decision;
     let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
     stats.plan_merged = entries.values().filter(merged).count();
@@ -118,9 +117,9 @@ pub(crate) fn decide(
         }
     }
     let mut by_symbol = by_symbol;
-    for shared in &shared {
-        let symbol = entries[shared.function].symbol.clone();
-        by_symbol.insert(symbol, Item::Function(shared.function));
+    for copy in &private_copies {
+        let symbol = entries[copy.function].symbol.clone();
+        by_symbol.insert(symbol, Item::Function(copy.function));
     }
     let (merged, similar) = (Vec::new(), Vec::new());
     Plan {
@@ -129,7 +128,7 @@ pub(crate) fn decide(
         by_symbol,
         beyond,
         numbering,
-        shared,
+        private_copies,
         merged,
         similar,
         eliminated: EliminatedEntries::default(),
@@ -147,8 +146,8 @@ fn is_used_by_class(attributes: &Attributes) -> bool {
     resolved(Node::new(0), attributes).address.is_some()
 }
 
-/// What code that takes the address of a member, whichever it is, relies on: the largest alignment
-/// of those whose addresses do not matter, by class.
+/// The alignment on which code relies that takes the address of any member: the largest alignment of the members
+/// whose addresses do not matter, by class.
 fn class_alignments(
     bucketed: &Bucketed,
     entries: &PrimaryMap<FunctionIndex, Entry>,
@@ -173,7 +172,7 @@ fn class_alignments(
     alignments
 }
 
-/// Why a data object with these attributes is not even compared.
+/// The reason why a data object with these attributes is not even compared.
 fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
     let DataAttributes { linkage, addresses, writable, tls, .. } = attributes;
     if *tls {
@@ -189,7 +188,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
     }
 }
 
-/// Why a function or data object that turns out to be alone in its class is.
+/// The reason why a function or data object is alone in its class.
 fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     match bucketed.walked.get(node).copied().unwrap_or_default() {
         Walked::No => match options.walks() {
@@ -197,14 +196,14 @@ fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
             Prebucket::WalkAll => Reason::Different,
         },
         Walked::Malformed => Reason::Malformed,
-        Walked::Yes { instructions: _ } if bucketed.alike.contains(node) => {
+        Walked::Yes { instructions: _ } if bucketed.equal_encodings.contains(node) => {
             Reason::ReferencesDiffer
         }
         Walked::Yes { instructions: _ } => Reason::Different,
     }
 }
 
-/// What must stay of a function whose body goes, cheapest first.
+/// What must be kept of a function whose body is eliminated, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Nothing,
@@ -219,16 +218,16 @@ struct Decision<'a> {
     observed: &'a Observed,
     bucketed: &'a Bucketed,
     cache: Option<&'a MergeCache>,
-    /// What was emitted of each class of the unit; empty if the unit comes after none.
+    /// The cached class for each class of the unit; empty if there are no earlier units.
     found: &'a [Option<CachedClass>],
     bodies: &'a mut dyn Bodies,
     entries: PrimaryMap<FunctionIndex, Entry>,
     data: PrimaryMap<DataIndex, DataEntry>,
-    /// The entries of what was emitted before, by symbol.
+    /// The entries of functions that earlier units emitted, by symbol.
     added_functions: BTreeMap<(u32, u32), FunctionIndex>,
     added_data: BTreeMap<(u32, u32), DataIndex>,
-    /// Symbols of bodies to be shared, and the members of their classes.
-    shared: Vec<(UserExternalName, Vec<FunctionIndex>)>,
+    /// Symbols of private copies, and the members of their classes.
+    copies: Vec<(UserExternalName, Vec<FunctionIndex>)>,
     stats: Stats,
 }
 
@@ -265,7 +264,7 @@ impl Decision<'_> {
                     let walked = matches!(self.bucketed.walked[node], Walked::Yes { .. });
                     let entry = &mut self.entries[function];
                     entry.class = *class;
-                    // What is not to be merged keeps its own code.
+                    // A function that is not to be merged keeps its own code.
                     let takes_part = walked && !entry.attributes.no_merge;
                     entry.has_equals = takes_part && !(alone && self.cache.is_none());
                 }
@@ -274,7 +273,7 @@ impl Decision<'_> {
         }
     }
 
-    /// The classes of two and more, each in the order of symbols, by their smallest symbols.
+    /// The classes of two and more members, each in the order of symbols, by their smallest symbols.
     fn classes_by_symbol(&mut self) -> Vec<Vec<Item>> {
         let Bucketed { partition, numbering, .. } = self.bucketed;
         let item = |&node: &u32| numbering.item(Node::new(node as usize));
@@ -294,8 +293,8 @@ impl Decision<'_> {
         classes
     }
 
-    /// Decides for the members of one class, given in the order of their symbols. A class holds
-    /// functions or data objects, never both: their encodings differ.
+    /// Decides for the members of one class, given in the order of their symbols. A class holds functions or data
+    /// objects, never both: their encodings differ.
     fn class(&mut self, members: &[Item]) {
         let functions: Vec<FunctionIndex> = members
             .iter()
@@ -335,8 +334,8 @@ impl Decision<'_> {
                 false
             }
         });
-        // Whoever must keep a symbol stays, so that the others can go; then by linkage. Of several
-        // the first, and that is by symbol.
+        // The best representative is a member that must keep its symbol, so that the others can be eliminated; then
+        // by linkage. Among several it is the first, which is by symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
             let DataAttributes { linkage, externally_used, .. } = self.data[member].attributes;
             let keeps_symbol = linkage.is_visible_outside() || externally_used;
@@ -367,9 +366,8 @@ impl Decision<'_> {
         self.data[member].reason = reason;
     }
 
-    /// Gives the members of a class whose addresses do not matter the largest alignment of them.
-    /// Those that are kept need it as well: functions that use two of them can merge, and then use
-    /// either in the place of the other.
+    /// Gives the members of a class whose addresses do not matter the largest alignment of them. Members that are
+    /// kept need it as well: functions that use two of them can merge, and then use either in place of the other.
     fn align(&mut self, alignments: &[u64]) {
         let Bucketed { partition, numbering, .. } = self.bucketed;
         for node in numbering.nodes() {
@@ -395,7 +393,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether the symbol must still be there afterwards, and why.
+    /// The reason why a function must keep its symbol, if it must.
     fn must_keep_symbol(&self, function: FunctionIndex) -> Option<Reason> {
         let entry = &self.entries[function];
         let Attributes { linkage, addresses, address_taken, externally_called, .. } =
@@ -441,8 +439,8 @@ impl Decision<'_> {
         if candidates.len() < 2 {
             return;
         }
-        // Whoever would cost most otherwise, so that the others can go; then by linkage. Of several
-        // the first, and that is by symbol.
+        // The best representative is the member that would cost most otherwise, so that the others can be
+        // eliminated; then by linkage. Among several it is the first, which is by symbol.
         let best = candidates
             .iter()
             .copied()
@@ -464,12 +462,12 @@ impl Decision<'_> {
         }
     }
 
-    /// What must stay of a function if its body does not.
+    /// What must be kept of a function if its body is not.
     fn need(&self, function: FunctionIndex) -> Need {
         let insignificant = self.entries[function].attributes.addresses == Addresses::Insignificant;
         match self.must_keep_symbol(function) {
             None => Need::Nothing,
-            // Whoever uses the symbol only calls it, or its address would be taken.
+            // Code that uses the symbol only calls it, or its address would be taken.
             Some(Reason::ExternallyCalled) if self.options.aliases => Need::Symbol,
             Some(_) if insignificant && self.options.aliases => Need::Symbol,
             Some(_) => Need::Address,
@@ -493,7 +491,7 @@ impl Decision<'_> {
             (Need::Symbol, _) => (Disposition::Alias { to }, Reason::AddressInsignificant),
             (Need::Address, reason) => match self.thunk_is_smaller(member, to) {
                 Some(true) => {
-                    (Disposition::Thunk { to }, reason.expect("the symbol survives for a reason"))
+                    (Disposition::Thunk { to }, reason.expect("a kept symbol has a reason"))
                 }
                 Some(false) => (Disposition::Keep, Reason::ThunkNotSmaller),
                 None => (Disposition::Keep, Reason::NoThunk),
@@ -516,21 +514,21 @@ impl Decision<'_> {
             },
             None => self.call_thunk_size(function, to)?,
         };
-        // A thunk takes no fewer bytes than it is said to; a body of unknown size may.
+        // A thunk takes no fewer bytes than its stated size; a body of unknown size may.
         Some(self.bodies.code_size(function).is_some_and(|body| body > thunk))
     }
 
-    /// The size of a function that calls `to`, where such thunks are wanted and do what a jump does.
+    /// The size of a function that calls `to`, where call thunks are allowed and are equivalent to a jump.
     fn call_thunk_size(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<u32> {
         let call_thunks = self.options.call_thunks?;
         let body = self.bodies.body(function);
         if observes_its_frame(body) {
-            // It would see that of the thunk.
+            // The function would observe the frame of the thunk.
             return None;
         }
         let signature = body.signature.clone();
         if signature.call_conv == CallConv::Tail && !call_thunks.tail_calls {
-            // Tail calls promise that the stack does not grow.
+            // Tail calls guarantee that the stack does not grow.
             return None;
         }
         let Entry { symbol, .. } = &self.entries[function];
@@ -539,8 +537,8 @@ impl Decision<'_> {
         self.bodies.thunk_size(function, &thunk)
     }
 
-    /// A thunk to a preemptible symbol would jump to whatever takes its place, so none of them can
-    /// be the representative: a new local function takes the body, if that pays.
+    /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no member can be the
+    /// representative: a private copy takes the body, if that pays.
     fn all_preemptible(&mut self, members: &[FunctionIndex]) {
         for &member in members {
             self.entries[member].reason = Reason::AllPreemptible;
@@ -557,23 +555,23 @@ impl Decision<'_> {
         let Some(symbol) = self.bodies.fresh_symbol() else {
             return;
         };
-        // It gets its index when it is known that no limit cuts into the class.
+        // The copy gets its index when it is known that no limit cuts into the class.
         let to = FunctionIndex::reserved_value();
-        self.shared.push((symbol, members.to_vec()));
+        self.copies.push((symbol, members.to_vec()));
         for &member in members {
             self.entries[member].disposition = Disposition::Thunk { to };
             self.entries[member].reason = Reason::Preemptible;
         }
     }
 
-    /// Adds the shared bodies that are still wanted behind the functions of the unit.
+    /// Adds the private copies that are still wanted behind the functions of the unit.
     fn add_private_copies(&mut self) -> Vec<PrivateCopy> {
         let mut bodies = Vec::new();
-        for (symbol, members) in core::mem::take(&mut self.shared) {
+        for (symbol, members) in core::mem::take(&mut self.copies) {
             let kept =
                 |&member: &FunctionIndex| self.entries[member].disposition == Disposition::Keep;
             if members.iter().any(kept) {
-                // The limit cut into the class. A body shared by the rest may not pay.
+                // The limit cut into the class. A private copy for the rest may not pay.
                 for member in members {
                     self.entries[member].disposition = Disposition::Keep;
                     self.entries[member].reason = Reason::MergeLimit;
@@ -597,7 +595,7 @@ impl Decision<'_> {
                 alignment,
                 weakened: None,
                 arguments: Arc::default(),
-                promised: None,
+                body_facts: None,
                 has_equals: true,
             });
             for member in members {
@@ -639,7 +637,7 @@ impl Decision<'_> {
         }
     }
 
-    /// A representative that nobody was merged into only keeps its body.
+    /// A representative into which nothing was merged only keeps its body.
     fn lonely_representatives(&mut self) {
         let mut needed = alloc::vec![false; self.entries.len()];
         for to in self.entries.values().filter_map(|entry| entry.disposition.representative()) {
@@ -661,7 +659,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Gives every representative the alignment that fits all whose place it takes.
+    /// Gives every representative an alignment that fits all functions that it replaces.
     fn align_representatives(&mut self) {
         for function in self.entries.keys() {
             let Entry { disposition, alignment, .. } = self.entries[function];
@@ -675,14 +673,14 @@ impl Decision<'_> {
         }
     }
 
-    /// Gives every body the promises that hold for all functions whose place it takes.
+    /// Gives every body the facts that all functions that it replaces share.
     ///
-    /// That is not only what becomes of representatives: callers that are equal because they call
-    /// two functions of a class share a body that calls one of the two, even if both are kept.
-    fn weaken(&mut self, shared: &[PrivateCopy]) {
+    /// That affects not only representatives: callers that are equal because they call two functions of one class
+    /// may share a body that calls one of the two, even if both are kept.
+    fn weaken(&mut self, copies: &[PrivateCopy]) {
         let Bucketed { partition, numbering, facts_of, facts, .. } = self.bucketed;
-        let shared_by: BTreeMap<FunctionIndex, FunctionIndex> =
-            shared.iter().map(|shared| (shared.body_of, shared.function)).collect();
+        let copy_of: BTreeMap<FunctionIndex, FunctionIndex> =
+            copies.iter().map(|copy| (copy.body_of, copy.function)).collect();
         let referred_to = self.classes_referred_to();
         for (class, referred_to) in referred_to.into_iter().enumerate() {
             let cache = self.found.get(class).copied().flatten().zip(self.cache);
@@ -710,8 +708,8 @@ impl Decision<'_> {
             if others.is_empty() && cache.is_none() {
                 continue;
             }
-            // What all promise is the same from whichever of them it is told, up to the numbers of
-            // regions. So each meets that, not every other one.
+            // The facts that all share do not depend on the order of the meets, up to the numbers of regions. So
+            // each function meets the common facts, not those of every other one.
             let mut common = facts[first as usize].clone();
             for &other in others {
                 meet(&mut common, &facts[other as usize]);
@@ -724,7 +722,7 @@ impl Decision<'_> {
                 let kept = (self.entries[function].disposition == Disposition::Keep)
                     .then_some(function)
                     .into_iter();
-                for function in kept.chain(shared_by.get(&function).copied()) {
+                for function in kept.chain(copy_of.get(&function).copied()) {
                     let mut weakened = before.clone();
                     meet(&mut weakened, &common);
                     self.entries[function].weakened = (weakened != *before).then_some(weakened);
@@ -733,8 +731,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether a caller that means `function` may reach the body of another of its class, or the
-    /// other way round.
+    /// Whether a caller that was written to call `function` may reach the body of another function of its class, or
+    /// the other way round.
     fn counts_for_facts(&self, function: FunctionIndex, referred_to: bool) -> bool {
         let Entry { attributes, disposition, reason, .. } = &self.entries[function];
         let by_class = resolved(Node::new(0), attributes).call.is_some();
@@ -743,7 +741,7 @@ impl Decision<'_> {
             || referred_to && by_class
     }
 
-    /// The classes that functions refer to which have equals, or may get some in later units.
+    /// The classes that are referred to by functions that have equals, or may get some in later units.
     fn classes_referred_to(&self) -> Vec<bool> {
         let Bucketed { partition, nodes, references, .. } = self.bucketed;
         let mut referred_to = alloc::vec![self.cache.is_some(); partition.len()];

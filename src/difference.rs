@@ -18,7 +18,7 @@ use cranelift_codegen::ir::{Block, Function, Inst};
 pub struct Difference {
     /// The rule that makes the difference matter.
     pub rule: Rule,
-    /// The place in the first function, if it has one where the other goes on.
+    /// The place in the first function, if it has one at which the other continues.
     pub first: Option<Site>,
     /// The place in the second function.
     pub second: Option<Site>,
@@ -89,7 +89,7 @@ impl Rule {
         }
     }
 
-    /// One sentence for a person.
+    /// One sentence that explains the rule.
     pub fn explanation(self) -> &'static str {
         match self {
             Rule::Key => "functions with different keys never merge",
@@ -102,7 +102,7 @@ impl Rule {
             Rule::DynamicTypes => "dynamic vector types must be equal",
             Rule::StackLimit => "the prologue checks the stack limit, so it must be equal",
             Rule::BlockParameters => "blocks must have parameters of the same types",
-            Rule::Length => "one function goes on where the other ends",
+            Rule::Length => "one function has more code than the other",
             Rule::Instruction => {
                 "opcode, types, operands, targets, trap code and byte order must be equal"
             }
@@ -114,8 +114,8 @@ impl Rule {
     }
 }
 
-/// The first place at which two functions of a planned unit differ; `None` if they are equal, which
-/// is the case exactly if the plan has them in one class or they were put aside by their counts.
+/// The first place at which two functions of a planned unit differ; `None` if they are equal, which is the case
+/// exactly if the plan has them in one class or they were prefiltered by their counts.
 ///
 /// `options` are those of the run. Walks both functions.
 ///
@@ -138,8 +138,8 @@ pub fn first_difference(
 pub struct Neighbour {
     /// The function.
     pub function: FunctionIndex,
-    /// Places (header parts, blocks, instructions) at which the two say the same, counted from the
-    /// beginning. References to functions of the unit count as the same.
+    /// Places (header parts, blocks, instructions) at which the two have equal encodings, counted from the
+    /// beginning. References to functions of the unit count as equal.
     pub equal: usize,
     /// Places of the longer of the two.
     pub places: usize,
@@ -197,7 +197,7 @@ impl Walked {
         self.scratch.marks.len()
     }
 
-    /// What the streams say of one place; `None` past the end.
+    /// The streams' bytes of one place; `None` past the end.
     fn place(&self, at: usize) -> Option<[&[u8]; 3]> {
         let start = self.scratch.marks.get(at)?;
         let [shape, constants, references] = self.encoding.key();
@@ -253,8 +253,8 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
         let place = at_byte(a, index, |mark| mark.callees);
         (place, at_byte(b, index, |mark| mark.callees), Stream::Classes(x, y))
     });
-    // Before the shapes part, both walks have the same places in the same order. That two callees
-    // are not equal may only follow from another difference, so it is told if there is none.
+    // Before the shapes part, both walks have the same places in the same order. Unequal callees may only follow
+    // from another difference, so they are reported if there is none.
     let found = [shape, constants, references]
         .into_iter()
         .flatten()

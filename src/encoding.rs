@@ -29,14 +29,14 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 /// | `shape` | signature, control flow, opcodes, types, operand numbers, slots, tables, trap codes | must be equal |
 /// | `constants` | immediates, offsets, constant-pool bytes | must be equal |
 /// | `references` | every symbol used, in order, with the kind of its use | must be equal, functions of the unit as classes |
-/// | `facts` | promises that only enable optimisation | not compared, the kept body gets the meet |
+/// | `facts` | facts that only enable optimisation | not compared, the kept body gets the meet |
 #[derive(Clone, Debug, Default)]
 pub struct Encoding {
     pub(crate) shape: Vec<u8>,
     pub(crate) constants: Vec<u8>,
     pub(crate) references: Vec<u8>,
-    /// What is behind the references that are compared by class, in order. The `references` stream
-    /// holds only that there is one.
+    /// The nodes of the references that are compared by class, in order. The `references` stream only holds that
+    /// there is one.
     pub(crate) callees: Vec<Node>,
     /// One fact per block and per memory access, in the order of the walk.
     pub(crate) facts: Vec<Fact>,
@@ -45,10 +45,10 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// The encoding of a function on its own: every symbol it names is compared by name, none by
-    /// class. `None` if the walk stumbles over IR that the verifier refuses.
+    /// The encoding of a function on its own: every symbol it names is compared by name, none by class. `None` if
+    /// the walk finds IR that the verifier refuses.
     ///
-    /// Within a unit, use [`Merger`](crate::Merger), which knows whose callees are equal.
+    /// Within a unit, use [`Merger`](crate::Merger), which knows which callees are equal.
     pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
         let mut encoding = Encoding::default();
         let context =

@@ -1,8 +1,8 @@
-//! Arguments: what the body of several similar functions is told, so that it does what one of them does.
+//! Extra arguments: what a parameterised body receives so that it behaves as one of its functions.
 //!
-//! A function that was merged with others that differ from it in constants and callees is a call to their
-//! body with its own arguments behind those of its caller. This module says what arguments are, and puts
-//! them into code. It does *not* decide what becomes an argument (`similar` does).
+//! A function that was merged with others that differ from it in constants and callees becomes a call of their
+//! parameterised body, with extra arguments behind the arguments of its caller. This module defines extra
+//! arguments, and inserts them into code. It does *not* decide what becomes an extra argument (`similar` does).
 
 use crate::apply::user_name;
 #[cfg(feature = "fuzzing")]
@@ -18,8 +18,8 @@ use cranelift_codegen::ir::{
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// What a body is told in place of a constant or a reference. A constant of more than 64 bits takes two
-/// arguments, the low half first.
+/// An argument that a parameterised body receives in place of a constant or a reference. A constant of more than 64
+/// bits takes two arguments, the low half first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExtraArgument {
     /// A constant, as an integer of up to 64 bits.
@@ -33,28 +33,28 @@ pub enum ExtraArgument {
     Function {
         /// The type of an address.
         ty: Type,
-        /// Which one.
+        /// The function's symbol.
         symbol: UserExternalName,
-        /// How it is called.
+        /// The signature with which it is called.
         signature: Arc<Signature>,
         /// Whether a call reaches it without going through a table.
         colocated: bool,
     },
-    /// An address so many bytes behind that of a symbol.
+    /// An address that is this many bytes behind that of a symbol.
     Address {
         /// The type of an address.
         ty: Type,
         /// The symbol.
         symbol: UserExternalName,
-        /// Bytes.
+        /// The distance from the symbol, in bytes.
         offset: i64,
-        /// Whether the symbol is so near that no table is needed.
+        /// Whether the symbol is near enough to need no table.
         colocated: bool,
     },
 }
 
 impl ExtraArgument {
-    /// The type of the parameter that takes it.
+    /// The type of the parameter that receives it.
     pub fn ty(&self) -> Type {
         match self {
             ExtraArgument::Constant { ty, .. }
@@ -63,7 +63,7 @@ impl ExtraArgument {
         }
     }
 
-    /// The symbol whose address it is, or is behind.
+    /// The symbol whose address it is, or is relative to.
     pub fn symbol(&self) -> Option<&UserExternalName> {
         match self {
             ExtraArgument::Constant { .. } => None,
@@ -83,7 +83,7 @@ impl ExtraArgument {
         }
     }
 
-    /// The same, of what `address` says of each symbol, if it says something.
+    /// The same argument, with the symbol that `address` returns for its symbol, if it returns one.
     pub fn redirected(
         &self,
         address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
@@ -98,7 +98,7 @@ impl ExtraArgument {
         redirected
     }
 
-    /// Computes it where the cursor is.
+    /// Inserts code at the cursor that computes it.
     pub(crate) fn insert(&self, cursor: &mut FuncCursor<'_>) -> Value {
         match self {
             ExtraArgument::Constant { ty, bits } => cursor.ins().iconst(*ty, *bits as i64),
@@ -129,33 +129,33 @@ impl ExtraArgument {
     }
 }
 
-/// The signature of a body that takes these arguments behind the parameters of `signature`: of what
-/// [`call_thunk`](crate::call_thunk) calls, and of what rewritten calls refer to. Narrow integers that are passed
-/// on the stack can be extended in it.
+/// The signature of a body that takes these arguments behind the parameters of `signature`: that of the callee of
+/// [`call_thunk`](crate::call_thunk), and of the references of rewritten calls. Narrow integers that are passed on
+/// the stack can be extended in it.
 pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) -> Signature {
     let mut extended = signature.clone();
     for argument in arguments {
-        extended.params.push(call_sites(argument.ty(), extended.params.len()));
+        extended.params.push(extra_parameter(argument.ty(), extended.params.len()));
     }
     extended
 }
 
-/// The parameter of a body that is told a value of this type, behind so many others.
+/// The parameter of a parameterised body that receives an extra argument of this type, behind `others` other
+/// parameters.
 ///
-/// The x86-64 back end of Cranelift 0.135 stores an integer that is passed on the stack in its own size, and
-/// loads it in 8 bytes, which waits until the store is through: unless it is extended. There are six
-/// registers.
-pub(crate) fn call_sites(ty: Type, others: usize) -> AbiParam {
+/// The x86-64 back end of Cranelift 0.135 stores an integer that is passed on the stack in its own size, and loads
+/// it in 8 bytes, which waits until the store is through: unless it is extended. There are six registers.
+pub(crate) fn extra_parameter(ty: Type, others: usize) -> AbiParam {
     match ty.is_int() && ty.bits() < 64 && others >= 6 {
         true => AbiParam::new(ty).uext(),
         false => AbiParam::new(ty),
     }
 }
 
-/// What calls through a function reference pass behind the arguments that there are.
+/// What calls through a function reference pass behind their present arguments.
 pub(crate) type Appended = HashMap<FuncRef, Vec<ExtraArgument>, FxBuildHasher>;
 
-/// Has the calls of `func` pass further arguments. Linear in the size of `func`.
+/// Makes the calls of `func` pass extra arguments. Linear in the size of `func`.
 pub(crate) fn append(func: &mut Function, calls: &Appended) {
     if calls.is_empty() {
         return;
@@ -191,7 +191,7 @@ pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
     }
 }
 
-/// Has a direct call go to `callee` and pass these arguments behind its own.
+/// Makes a direct call go to `callee` and pass these arguments behind its own.
 pub(crate) fn push_arguments(func: &mut Function, inst: Inst, callee: FuncRef, values: &[Value]) {
     let dfg = &mut func.dfg;
     let signature = dfg.ext_funcs[callee].signature;
@@ -202,7 +202,7 @@ pub(crate) fn push_arguments(func: &mut Function, inst: Inst, callee: FuncRef, v
         }
         InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
             *func_ref = callee;
-            // The table says how the callee is called, and other calls may share it.
+            // The table holds the signature of the callee, and other calls may share the table.
             let table = dfg.exception_tables[*exception].deep_clone(&mut dfg.value_lists);
             let (normal, handlers) = (*table.normal_return(), table.items());
             let table = ExceptionTableData::new(signature, normal, handlers);

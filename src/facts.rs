@@ -1,20 +1,17 @@
-//! Facts: promises that only enable optimisation, and what of them survives a merge.
+//! Facts: properties that only enable optimisation, and which of them are kept in a merge.
 //!
-//! A merged body runs in place of every function of its class, so it may keep only the promises
-//! that each of them makes at the same place: the *meet*. For `aligned`, `readonly`, `can_move` and
-//! `cold` that is "all of them say so".
+//! A merged body runs in place of every function of its class, so it may keep only the facts that each of them has
+//! at the same place: the *meet*. For `aligned`, `readonly`, `can_move` and `cold` that is "set in all of them".
 //!
-//! **Alias regions need more than that.** Two accesses with different regions are promised not to
-//! touch the same memory. In Cranelift a *store* without a region may alias anything, but a *load*
-//! without one is assumed not to alias a store that has one. So an access whose regions differ
-//! among the members cannot just lose its region: in one member it may well alias a store that
-//! keeps its region. What is sound is the join of the members' partitions: two accesses that share
-//! a region in *any* member must not be told apart. Hence the rule of [`meet`]: link each region of
-//! the kept body with the regions that the others have at the same places; a region survives if it
-//! is linked, in each other function, with exactly one region, of the same user id, that is linked
-//! with nothing else. Every access of a region that does not survive, and of all regions linked
-//! with it, has none afterwards: such accesses all observe each other, and they shared no region
-//! with any other access in any member.
+//! **Alias regions need more than that.** Two accesses with different regions are guaranteed not to touch the same
+//! memory. In Cranelift a *store* without a region may alias anything, but a *load* without one is assumed not to
+//! alias a store that has one. So an access whose regions differ among the members cannot just lose its region: in
+//! one member it may well alias a store that keeps its region. What is sound is the join of the members'
+//! partitions: two accesses that share a region in *any* member must not be distinguished. Hence the rule of
+//! [`meet`]: link each region of the kept body with the regions that the others have at the same places; a region
+//! is kept if it is linked, in each other function, with exactly one region, of the same user id, that is linked
+//! with nothing else. Every access of a region that is not kept, and of all regions linked with it, has no region
+//! afterwards: such accesses all observe each other, and they shared no region with any other access in any member.
 //!
 //! This module knows no IR; `canon` finds facts, `apply` puts them into a function.
 
@@ -23,12 +20,12 @@ use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// A promise of the front end about one place of a function.
+/// A fact that the front end states about one place of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fact {
     /// A block is not expected to be executed.
     Block { cold: bool },
-    /// Promises of a memory access, as a set of bits, and its alias region.
+    /// The facts of a memory access, as a set of bits, and its alias region.
     Access { flags: u8, region: Option<Region> },
 }
 
@@ -40,19 +37,18 @@ impl Fact {
 
 /// An alias region: its number in the order of first use, and the embedder's id.
 ///
-/// The number tells two regions of one function apart even if their ids are equal.
+/// The number distinguishes two regions of one function even if their ids are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Region {
     pub number: u32,
     pub user_id: u32,
 }
 
-/// Weakens `kept` to what also holds for a function with the facts `other`. Both must come from
-/// equal shapes, so that the same index is the same place. Linear, up to a logarithm in the number
-/// of regions.
+/// Weakens `kept` to what also holds for a function with the facts `other`. Both must come from equal shapes, so
+/// that the same index is the same place. Linear, up to a logarithm in the number of regions.
 pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
     assert_eq!(kept.len(), other.len(), "facts of different shapes");
-    let survives = kept_regions(kept, other);
+    let is_kept = kept_regions(kept, other);
     for (kept, other) in kept.iter_mut().zip(other) {
         match (kept, other) {
             (Fact::Block { cold }, Fact::Block { cold: other }) => *cold &= *other,
@@ -69,7 +65,7 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
                     });
                     continue;
                 }
-                *region = region.filter(|region| survives[region.number as usize]);
+                *region = region.filter(|region| is_kept[region.number as usize]);
             }
             (Fact::Block { .. }, Fact::Access { .. })
             | (Fact::Access { .. }, Fact::Block { .. }) => {
@@ -79,9 +75,9 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
     }
 }
 
-/// Which regions of `kept` survive, by number.
+/// Which regions of `kept` are kept, by number.
 fn kept_regions(kept: &[Fact], other: &[Fact]) -> Vec<bool> {
-    // Nodes are the regions of both sides; number 0 stands for "no region".
+    // Nodes are the regions of both sides; number 0 means "no region".
     let kept_count = 1 + largest_number(kept);
     let other_count = 1 + largest_number(other);
     let mut links = UnionFind::new(kept_count + other_count);
@@ -102,7 +98,7 @@ fn kept_regions(kept: &[Fact], other: &[Fact]) -> Vec<bool> {
             broken.push(a_number);
         }
     }
-    // Two regions here that are one region there: linked through it.
+    // Two regions of the one side that are one region of the other are linked through it.
     let mut first_of: Vec<Option<usize>> = alloc::vec![None; kept_count + other_count];
     for (a_number, partner) in partner.iter().enumerate().skip(1) {
         if partner.is_some() {
@@ -156,9 +152,9 @@ impl UnionFind {
     }
 }
 
-/// Whether a function with the facts `other` keeps all promises of `kept`.
+/// Whether every fact of `kept` is also a fact of a function with the facts `other`.
 ///
-/// For regions: what `kept` tells apart, `other` must tell apart, and a place that keeps its region
+/// For regions: regions that `kept` distinguishes must be distinct in `other`, and a place that keeps its region
 /// must have that very region in `other`.
 pub(crate) fn facts_allow(kept: &[Fact], other: &[Fact]) -> bool {
     if kept.len() != other.len() {
@@ -213,7 +209,7 @@ mod tests {
     const B: Option<(u32, u32)> = Some((2, 20));
 
     #[test]
-    fn equal_regions_survive() {
+    fn equal_regions_are_kept() {
         check(&[A, B, A, None], &[A, B, A, None], &[A, B, A, None]);
     }
 
@@ -224,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_region_lost_at_one_access_is_lost_at_all() {
-        // The load at 0 aliases the store at 1 in the second function's view: were only the load
-        // to lose its region, Cranelift would assume that it does not.
+        // The load at 0 aliases the store at 1 in the second function: if only the load lost its region, Cranelift
+        // would assume that it does not.
         check(&[A, A], &[None, A], &[None, None]);
         check(&[None, A], &[A, A], &[None, None]);
     }
@@ -244,7 +240,7 @@ mod tests {
 
     #[test]
     fn two_regions_of_one_id_are_not_confused() {
-        // Both sides have two regions with id 10, and the second function does not tell them apart.
+        // Both sides have two regions with id 10, and the second function does not distinguish them.
         check(&[A, Some((2, 10))], &[A, A], &[None, None]);
     }
 

@@ -5,10 +5,9 @@
 //! reference to a function of the unit contributes only that it is one, so equal functions have
 //! equal hashes whatever their callees are called.
 //!
-//! The hash decides nothing but the bucket. It is stable for one version of this crate and of
-//! Cranelift (opcode numbers are Cranelift's); `tests/laws.rs` pins digests. It is not
-//! cryptographic: whoever chooses the functions can make hashes collide, which costs comparisons,
-//! O(log k) for each of k functions of a bucket.
+//! The hash decides nothing but the bucket. It is stable for one version of this crate and of Cranelift (opcode
+//! numbers are Cranelift's); `tests/laws.rs` pins digests. It is not cryptographic: an author of functions can make
+//! hashes collide, which costs comparisons, O(log k) for each of k functions of a bucket.
 
 use crate::encoding::Encoding;
 #[cfg(feature = "fuzzing")]

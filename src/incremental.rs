@@ -1,21 +1,20 @@
-//! What is kept of functions and data objects that were emitted, so that later units merge into
-//! them.
+//! The merge cache: what is kept of functions and data objects that were emitted, so that later units can merge
+//! into them.
 //!
-//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago
-//! should not be compiled again, but neither the IR nor the encoding of everything that was ever
-//! emitted can be kept. [`MergeCache`] keeps, of each class, a BLAKE3 digest of the encoding together
-//! with the classes that it refers to, and of each body the promises it makes. Digests are trusted
-//! without comparing encodings, as a content-addressed store does: to merge wrongly, somebody would
-//! have to find two encodings with the same 256 bits.
+//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago should not be
+//! compiled a second time, but neither the IR nor the encoding of everything that was ever emitted can be kept.
+//! [`MergeCache`] keeps, of each class, a BLAKE3 digest of the encoding together with the classes that it refers
+//! to, and of each body its facts. Digests are trusted without comparing encodings, as in a content-addressed
+//! store: a wrong merge would need two encodings with the same 256 bits.
 //!
-//! [`MergeCache::find`] looks the classes of a new unit up, callees first. A class that is not part of
-//! a cycle is one lookup. The classes of a cycle (mutual recursion) are equal to an emitted cycle
-//! if walking both in step never meets two that differ, which is the greatest fixpoint again.
+//! [`MergeCache::find`] looks the classes of a new unit up, callees first. A class that is not part of a cycle is
+//! one lookup. The classes of a cycle (mutual recursion) are equal to an emitted cycle if walking both in step
+//! never meets two that differ, which is the greatest fixpoint once more.
 //!
-//! What it does *not* find: a function whose callee was not yet defined when the function was
-//! emitted, if that callee later turns out to equal another one; and a class of which a body promises
-//! more than a later function does, since what is emitted cannot be weakened. Such a function begins
-//! a class of its own, which is what later ones find.
+//! What it does *not* find: a function whose callee was not yet defined when the function was emitted, if that
+//! callee later turns out to equal another one; and a class whose emitted body has more facts than a later
+//! function, since emitted code cannot be weakened. Such a function begins a class of its own, which later
+//! functions can find.
 
 pub(crate) mod eliminated;
 
@@ -40,22 +39,22 @@ use rustc_hash::FxBuildHasher;
 /// The digest of an encoding, or of a digest and the classes that it refers to.
 pub(crate) type Digest = [u8; 32];
 
-/// A class of which something was emitted.
+/// A class of which code was emitted or eliminated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CachedClass(u32);
 entity_impl!(CachedClass, "emitted");
 
-/// Something beyond a unit that a reference in it is compared by.
+/// An external node: what a reference out of the unit is compared by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ExternalNode {
     /// This symbol and no other.
     Symbol(UserExternalName),
-    /// Whatever is equal to the function or data object of this symbol: the first of its class, or
-    /// one that is not defined yet.
+    /// The class of the function or data object of this symbol: the first of its class, or one that is not defined
+    /// yet.
     Class(UserExternalName),
 }
 
-/// How a symbol is known from earlier units.
+/// What is known of a symbol from earlier units.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     class: CachedClass,
@@ -68,10 +67,10 @@ struct Known {
 struct Class {
     leader: Option<UserExternalName>,
     bodies: Vec<Body>,
-    /// Facts of further code that calls of members reach, such as parameterised bodies: nothing can be
-    /// merged into it, but who calls a later member may be merged into who calls it.
+    /// Facts of further code that calls of members reach, such as parameterised bodies: nothing can be merged into
+    /// it, but a caller of a later member may be merged into a caller of an earlier one.
     facts: Vec<Box<[Fact]>>,
-    /// What code that takes the address of a member may rely on, in bytes.
+    /// The alignment in bytes on which code may rely that takes the address of a member.
     alignment: u64,
 }
 
@@ -92,7 +91,7 @@ pub(crate) struct Body {
     facts: Box<[Fact]>,
 }
 
-/// What was emitted for earlier units.
+/// The merge cache: what is kept of the code that earlier units emitted and eliminated.
 ///
 /// Memory: see [`MergeCache::size`].
 #[derive(Debug, Default)]
@@ -101,11 +100,11 @@ pub struct MergeCache {
     classes: PrimaryMap<CachedClass, Class>,
     /// Classes that are not part of a cycle, by digests of their encodings and references.
     by_key: HashMap<Digest, CachedClass, FxBuildHasher>,
-    /// Classes that are, by the digests of their encodings.
+    /// Classes that are part of a cycle, by the digests of their encodings.
     cyclic: HashMap<Digest, Vec<CachedClass>, FxBuildHasher>,
     cycles: HashMap<CachedClass, Cycle, FxBuildHasher>,
     pub(crate) eliminated: Eliminated,
-    /// What the checker keeps for proofs of later units, by means of its own.
+    /// What the checker remembers for proofs of later units, by means of its own.
     pub(crate) memory: Memory,
 }
 
@@ -122,21 +121,21 @@ pub(crate) struct Record {
     classes: Vec<NewClass>,
     symbols: Vec<(UserExternalName, Of, bool, bool)>,
     bodies: Vec<(Of, Body)>,
-    /// Facts of code that calls of eliminated members reach.
+    /// Facts of the code that calls of eliminated members reach.
     facts: Vec<(Of, Box<[Fact]>)>,
 }
 
-/// What is left of a body that was to be remembered.
+/// The state of a body that was to be remembered.
 pub(crate) enum Left<'a> {
     /// Functions can be merged into it.
     Body,
-    /// It was eliminated. Calls reach other code, which makes these promises at the places of the
-    /// function, if they are fewer than its own.
+    /// It was eliminated. Calls reach other code, with these facts at the places of the function, if they are fewer
+    /// than its own.
     Facts(Option<&'a [Fact]>),
 }
 
 impl Record {
-    /// Takes note of which bodies were eliminated after all.
+    /// Records which bodies were eliminated after all.
     pub fn retain<'a>(&mut self, mut left: impl FnMut(&UserExternalName) -> Left<'a>) {
         let Record { bodies, facts, .. } = self;
         bodies.retain(|(of, body)| match left(&body.symbol) {
@@ -174,7 +173,7 @@ enum Reference {
     New(u32),
 }
 
-/// What a class of a unit refers to.
+/// The target of a reference of a class of a unit.
 enum Target {
     ExternalNode(ExternalNode),
     /// A class of the unit.
@@ -192,13 +191,13 @@ pub(crate) struct Graph<'a> {
     components: Vec<Vec<u32>>,
     /// The component of each class.
     component: Vec<u32>,
-    /// What code that takes the address of a member relies on, by class.
+    /// The alignment on which code relies that takes the address of a member, by class.
     alignment: &'a [u64],
 }
 
 impl<'a> Graph<'a> {
-    /// Linear in the number of references. `alignment` is what code that takes the address of a
-    /// member relies on, by class.
+    /// Linear in the number of references. `alignment` is the alignment on which code relies that takes the address
+    /// of a member, by class.
     pub fn new(bucketed: &'a Bucketed, alignment: &'a [u64]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
         let mut facts: Vec<Vec<u32>> = alloc::vec![Vec::new(); row.len()];
@@ -266,7 +265,7 @@ impl<'a> Graph<'a> {
 }
 
 impl MergeCache {
-    /// An empty store.
+    /// An empty cache.
     pub fn new() -> Self {
         MergeCache::default()
     }
@@ -276,7 +275,7 @@ impl MergeCache {
         self.symbols.len()
     }
 
-    /// Whether nothing was emitted.
+    /// Whether no function or data object is known.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
@@ -307,7 +306,7 @@ impl MergeCache {
             + memory.size()
     }
 
-    /// By what a call to `symbol`, or a use of its address, is compared.
+    /// The external node by which a call to `symbol`, or a use of its address, is compared.
     pub(crate) fn external_node(&self, symbol: &UserExternalName, call: bool) -> ExternalNode {
         match self.symbols.get(symbol) {
             Some(Known { class, calls, addresses }) => match if call { *calls } else { *addresses }
@@ -315,7 +314,7 @@ impl MergeCache {
                 true => self.class_external_node(*class),
                 false => ExternalNode::Symbol(symbol.clone()),
             },
-            // Not defined yet. If it comes and equals nothing, its class will be named after it.
+            // Not defined yet. If it is defined later and equals nothing, its class will be named after it.
             None if call => ExternalNode::Class(symbol.clone()),
             None => ExternalNode::Symbol(symbol.clone()),
         }
@@ -326,17 +325,17 @@ impl MergeCache {
         self.symbols.contains_key(symbol)
     }
 
-    /// By what an address behind that of `symbol` is compared.
+    /// The external node by which an address behind that of `symbol` is compared.
     pub(crate) fn external_node_inside(&self, symbol: &UserExternalName) -> ExternalNode {
         match self.symbols.get(symbol) {
-            // Data: nobody calls it.
+            // Data: no code calls it.
             Some(Known { calls: false, .. }) => self.external_node(symbol, false),
             Some(Known { calls: true, .. }) | None => ExternalNode::Symbol(symbol.clone()),
         }
     }
 
-    /// What references to the class are compared by, if there can be any: functions that may be
-    /// preempted are referred to by their symbols.
+    /// The symbol by which references to the class are compared, if there is one: functions that may be preempted
+    /// are referred to by their own symbols.
     fn leader(&self, class: Option<CachedClass>) -> Option<&UserExternalName> {
         self.classes[class?].leader.as_ref()
     }
@@ -346,7 +345,7 @@ impl MergeCache {
         ExternalNode::Class(leader.expect("what is referred to by class has a leader"))
     }
 
-    /// The emitted class that each class of a unit equals, by class of the unit.
+    /// The cached class that each class of a unit equals, by class of the unit.
     ///
     /// Linear in the size of the unit and in the number of emitted cyclic classes that have the
     /// digest of one of the unit.
@@ -364,7 +363,7 @@ impl MergeCache {
         component: &[u32],
         found: &mut [Option<CachedClass>],
     ) {
-        // What refers to something new is new.
+        // A class that refers to a new class is new.
         let is_new = |class: &u32| {
             graph.targets(*class as usize).any(|target| match target {
                 Target::ExternalNode(_) => false,
@@ -409,13 +408,13 @@ impl MergeCache {
         }
     }
 
-    /// Whether references to a class of the unit can do with what was emitted of another: the
-    /// addresses are aligned as much, and no body promises what a member does not. (Who calls the
-    /// one may be merged into who calls the other, whatever becomes of the members themselves.)
+    /// Whether references to a class of the unit may go to the emitted code of a cached class: the addresses are
+    /// aligned as much, and no body has a fact that a member does not have. (A caller of the one may be merged into
+    /// a caller of the other, whatever the dispositions of the members themselves.)
     fn fits(&self, graph: &Graph<'_>, class: u32, cache: CachedClass) -> bool {
         let facts_allow = |facts: &u32| {
             let facts = &graph.bucketed.facts[*facts as usize];
-            self.classes[cache].facts().all(|promised| facts_allow(promised, facts))
+            self.classes[cache].facts().all(|body| facts_allow(body, facts))
         };
         let aligned = graph.alignment[class as usize] <= self.classes[cache].alignment;
         let facts_hold = graph.facts[class as usize].iter().all(facts_allow);
@@ -424,19 +423,19 @@ impl MergeCache {
         aligned && facts_hold
     }
 
-    /// Facts that hold for all members of an emitted class, if any code of it was remembered: those of one
-    /// of its bodies. Every function that counts as a member makes them, so callers of any rely on no more.
+    /// Facts that hold for all members of a cached class, if any code of it was remembered: those of one of its
+    /// bodies. Every function that counts as a member has them, so callers of any member rely on no more.
     pub(crate) fn facts(&self, class: CachedClass) -> Option<&[Fact]> {
         self.classes[class].facts().next()
     }
 
-    /// What code that takes the address of a member of an emitted class may rely on, in bytes.
+    /// The alignment in bytes on which code may rely that takes the address of a member of a cached class.
     pub(crate) fn alignment(&self, class: CachedClass) -> u64 {
         self.classes[class].alignment
     }
 
-    /// Walks from `first` and `candidate` in step through the component. What is met together is
-    /// equal, unless two differ somewhere.
+    /// Walks from `first` and `candidate` in step through the component. Classes that meet are equal, unless two
+    /// differ somewhere.
     fn in_step(
         &self,
         graph: &Graph<'_>,
@@ -482,7 +481,7 @@ impl MergeCache {
         Some(equal)
     }
 
-    /// A body of `class` that a function with these promises and this alignment can be merged into.
+    /// A body of `class` into which a function with these facts and this alignment can be merged.
     pub(crate) fn body(&self, class: CachedClass, facts: &[Fact], alignment: u64) -> Option<&Body> {
         let fits = |body: &&Body| {
             let (aligned, facts_hold) =
@@ -494,8 +493,8 @@ impl MergeCache {
         self.classes[class].bodies.iter().find(fits)
     }
 
-    /// Adds what is emitted for a unit that was planned with [`Merger::after`], once it is.
-    /// Nothing for other plans.
+    /// Adds what is emitted for a unit that was planned with [`Merger::after`], once it is emitted. Nothing for
+    /// other plans.
     ///
     /// [`Merger::after`]: crate::Merger::after
     pub fn extend(&mut self, plan: &Plan) {
@@ -559,9 +558,9 @@ impl MergeCache {
     }
 }
 
-/// Proves a plan, as [`prove`](crate::prove) does, of a unit that was planned after others, with what was emitted for them: as it was then, not yet
-/// extended by this plan. What is merged into them is proved by what is remembered of them; that is kept where
-/// their plans were proved as well ([`Options::prove`]).
+/// Proves the plan of an incremental run, as [`prove`](crate::prove) does for a single unit. `cache` is what
+/// earlier units emitted, not yet extended by this plan. Merges into functions of earlier units are proved by what
+/// is remembered of these; that is kept where their plans were proved as well ([`Options::prove`]).
 ///
 /// # Errors
 ///
@@ -580,7 +579,7 @@ pub fn prove_after(
     Ok(proved.0)
 }
 
-/// A digest of an encoding and of what it refers to.
+/// A digest of an encoding and of its references.
 fn key(digest: &Digest, references: &[ExternalNode]) -> Digest {
     #[cfg(feature = "fuzzing")]
     let references = &*fault_injection::references(references);
@@ -608,7 +607,7 @@ pub(crate) fn digest(streams: [&[u8]; 3]) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// Something of a unit that is to be remembered.
+/// A function or data object of a unit that is to be remembered.
 pub(crate) struct Remembered<'a> {
     pub symbol: &'a UserExternalName,
     pub node: Node,
@@ -620,7 +619,7 @@ pub(crate) struct Remembered<'a> {
 /// A body of a unit that later functions can be merged into.
 pub(crate) struct RememberedBody<'a> {
     pub symbol: &'a UserExternalName,
-    /// The node whose body it is.
+    /// The node that has this body.
     pub node: Node,
     /// In bytes, if functions can be merged into it.
     pub alignment: Option<u64>,
@@ -628,8 +627,8 @@ pub(crate) struct RememberedBody<'a> {
 }
 
 impl Record {
-    /// What is to be remembered of a unit, whose classes were `found`. The symbols must come in an
-    /// order that does not depend on the order of insertion: the first names its class.
+    /// The record of a unit, whose classes were `found`. The symbols must come in an order that does not depend on
+    /// the order of insertion: the first names its class.
     pub fn new<'a>(
         graph: &Graph<'_>,
         found: &[Option<CachedClass>],

@@ -1,9 +1,9 @@
 //! Function merging for Cranelift IR: one body for all functions of a unit that do the same thing.
 //!
-//! A *unit* is whatever is compiled together: a module, a crate, a batch of a JIT. The pass takes
-//! its functions before code generation, finds those that are equal, keeps one body of each class,
-//! and says of every other function what becomes of it: its callers are redirected, its symbol
-//! becomes an alias, or a one-jump thunk. What is merged away is never compiled.
+//! A *unit* is whatever is compiled together: a module, a crate, a batch of a JIT. The pass takes its functions
+//! before code generation, finds those that are equal, keeps one body of each class, and decides the disposition of
+//! every other function: its callers are redirected, its symbol becomes an alias, or a one-jump thunk. Functions
+//! that are merged away are never compiled.
 //!
 //! # Example
 //!
@@ -15,8 +15,8 @@
 //!
 //! 1. [`Merger::add`] every function under the symbol by which the others refer to it. Functions
 //!    can be streamed through: only a summary is kept.
-//! 2. [`Merger::plan`] asks for the bodies again that may have an equal, through [`Bodies`], and
-//!    returns a [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
+//! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`], and returns a
+//!    [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
 //! 3. [`Plan::apply`] rewrites each function that is kept, and each that the plan added
 //!    ([`Plan::private_copies`], [`Plan::parameterised_bodies`]). Emitting thunks ([`Target::thunk_code`],
 //!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
@@ -27,13 +27,12 @@
 //!
 //! # What is equal
 //!
-//! Two functions are equal if no caller can tell which of them runs: signature, control flow,
-//! operations, types, constants, trap codes and stack maps are equal, and they refer to the same
-//! symbols or to functions of the unit that are equal in turn. The numbering of values, blocks and
-//! table entries, the layout, unreachable blocks, unused declarations, the operand order of
-//! commutative integer operations, source locations and debug tags do not matter. Promises that
-//! only enable optimisation (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) may
-//! differ; the kept body keeps those that all make.
+//! Two functions are equal if no caller can distinguish them: signature, control flow, operations, types,
+//! constants, trap codes and stack maps are equal, and they refer to the same symbols or to functions of the unit
+//! that are equal in turn. The numbering of values, blocks and table entries, the layout, unreachable blocks,
+//! unused declarations, the operand order of commutative integer operations, source locations and debug tags do not
+//! matter. Facts that only enable optimisation (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) may
+//! differ; the kept body keeps those that all members share.
 //!
 //! Equality of callees is decided optimistically (the coarsest congruence), so self recursion,
 //! mutual recursion and call chains of any depth merge in one run.
@@ -55,9 +54,9 @@
 //!
 //! # What it does not do
 //!
-//! It does not verify its input, and changes nothing that was emitted before: functions that come later
-//! are merged into what is there ([`MergeCache`]). Functions of different shapes are not merged, however
-//! alike they are: only constants, callees and addresses may differ ([`Options::similar`]).
+//! It does not verify its input, and changes nothing that was emitted before: later functions are merged into
+//! emitted ones ([`MergeCache`]). Functions of different shapes are not merged, however similar they are: only
+//! constants, callees and addresses may differ ([`Options::similar`]).
 //!
 //! # Features
 //!
@@ -84,7 +83,7 @@ extern crate std;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the guide to embedding.
+/// The examples of the guide to embedding are tests, too.
 #[cfg(all(doctest, feature = "jit", feature = "object"))]
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;

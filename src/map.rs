@@ -1,12 +1,12 @@
-//! The merge map: which original functions stand behind which code.
+//! The merge map: which original functions share which code.
 //!
-//! After merging, one address may be the address of several functions, and a frame of one function
-//! may stand for another. A backtrace, a profile or a breakpoint needs to know. [`MergeMap`] answers
-//! in both directions: from a symbol, a name or an address to all functions whose body is there, and
-//! from a function to its body. It is a copy: later merges do not show in it.
+//! After merging, one address may be the address of several functions, and a frame of one function may belong to
+//! another. A backtrace, a profile or a breakpoint needs to know. [`MergeMap`] answers in both directions: from a
+//! symbol, a name or an address to all functions whose body is there, and from a function to its body. It is a
+//! copy: later merges do not show in it.
 //!
-//! It knows what was merged, not who called: of which of the functions a frame is, only the caller's
-//! source can tell.
+//! It knows what was merged, not the callers: to which of the functions a frame belongs, only the caller's source
+//! can say.
 
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan};
@@ -24,10 +24,9 @@ pub struct Original {
     pub symbol: UserExternalName,
     /// Its name.
     pub name: String,
-    /// What became of it.
+    /// Its disposition.
     pub disposition: Disposition<UserExternalName>,
-    /// What the body is told behind the function's own arguments: none, unless the body does for several
-    /// functions that differ in constants and callees.
+    /// The extra arguments that the body receives: none, unless it is a parameterised body.
     pub arguments: Vec<ExtraArgument>,
 }
 
@@ -43,14 +42,14 @@ impl Original {
     }
 }
 
-/// Code of which the address is known.
+/// Code whose address is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The first byte.
     pub start: u64,
     /// The size in bytes.
     pub size: u64,
-    /// Whose code it is: of a body, or of a thunk.
+    /// The symbol of the body or of the thunk.
     pub symbol: UserExternalName,
 }
 
@@ -60,7 +59,7 @@ fn key(symbol: &UserExternalName) -> Key {
     (symbol.namespace, symbol.index)
 }
 
-/// Which original functions stand behind which code.
+/// Which original functions share which code.
 #[derive(Clone, Debug, Default)]
 pub struct MergeMap {
     originals: Vec<Original>,
@@ -77,7 +76,7 @@ impl MergeMap {
         MergeMap::default()
     }
 
-    /// The map of one plan. `name` tells the name of a function.
+    /// The map of one plan. `name` returns the name of a function.
     pub fn of(plan: &Plan, mut name: impl FnMut(&UserExternalName) -> String) -> Self {
         let mut map = MergeMap::new();
         for (function, entry) in plan.entries() {
@@ -108,7 +107,7 @@ impl MergeMap {
         self.originals.push(original);
     }
 
-    /// Tells where the code of a body or a thunk is.
+    /// Sets the address and size of the code of a body or a thunk.
     pub fn place(&mut self, symbol: UserExternalName, start: u64, size: u64) {
         self.code.insert(start, Code { start, size, symbol });
     }
@@ -123,18 +122,21 @@ impl MergeMap {
         self.by_name.get(name).map(|&index| &self.originals[index])
     }
 
-    /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and
-    /// whatever was merged into it, or into a thunk that tells it something.
+    /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and the functions that
+    /// were merged into it, or into a thunk that passes extra arguments to it.
     pub fn behind(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
-        let through = |original: &'_ Original| self.led_to(&original.symbol);
-        let first: Vec<&Original> = self.led_to(symbol).collect();
+        let through = |original: &'_ Original| self.redirected_to(&original.symbol);
+        let first: Vec<&Original> = self.redirected_to(symbol).collect();
         let second = first.iter().filter(|first| !first.arguments.is_empty());
         let second: Vec<&Original> = second.flat_map(|first| through(first)).collect();
         first.into_iter().chain(second)
     }
 
-    /// All functions of which this is said to be the body: itself first.
-    fn led_to(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
+    /// All functions whose disposition names this as the body: itself first.
+    fn redirected_to(
+        &self,
+        symbol: &UserExternalName,
+    ) -> impl Iterator<Item = &Original> + use<'_> {
         let behind = self.behind.get(&key(symbol)).map_or(&[][..], |behind| behind);
         let itself = self.by_symbol.get(&key(symbol)).copied();
         let own = itself.filter(|index| behind.contains(index));
@@ -148,15 +150,14 @@ impl MergeMap {
         (address - code.start < code.size.max(1)).then_some(code)
     }
 
-    /// All functions of which the code at an address may be: those behind a body, or the one whose
-    /// thunk it is.
+    /// All functions of which the code at an address may be: those that share a body, or the one whose thunk it is.
     pub fn originals_at(&self, address: u64) -> impl Iterator<Item = &Original> + use<'_> {
         let symbol = self.at(address).map(|code| &code.symbol);
         let thunk = symbol
             .and_then(|symbol| self.original(symbol))
             .filter(|original| matches!(original.disposition, Disposition::Thunk { to: _ }));
-        // What leads to a thunk is there as well.
-        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.led_to(symbol));
+        // Functions that were merged into a thunk are there as well.
+        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.redirected_to(symbol));
         let behind = symbol.filter(|_| thunk.is_none()).map(|symbol| self.behind(symbol));
         let behind = behind.into_iter().flatten();
         thunk.into_iter().chain(others.into_iter().flatten()).chain(behind)
@@ -169,9 +170,8 @@ impl MergeMap {
         })
     }
 
-    /// The map in the format of `perf`'s JIT support: `/tmp/perf-PID.map`, one line for each piece
-    /// of code whose place is known, with its start and size in hexadecimal and the names of all
-    /// functions that are there.
+    /// The map in the format of `perf`'s JIT support: `/tmp/perf-PID.map`, one line for each piece of code whose
+    /// place is known, with its start and size in hexadecimal and the names of all functions that are there.
     pub fn perf_map(&self) -> PerfMap<'_> {
         PerfMap(self)
     }
@@ -226,7 +226,7 @@ mod tests {
             (1, "alias", Disposition::Alias { to: to.clone() }),
             (0, "body", Disposition::Keep),
             (2, "thunk", Disposition::Thunk { to: to.clone() }),
-            (3, "gone", Disposition::Redirect { to }),
+            (3, "redirected", Disposition::Redirect { to }),
             (4, "alone", Disposition::Keep),
         ] {
             map.add(original(index, name, disposition));
@@ -242,46 +242,46 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leads_to_all_functions_whose_body_is_there() {
+    fn an_address_has_all_functions_with_the_body_at_it() {
         let map = map();
-        assert_eq!(names(map.originals_at(0x101f)), ["body", "alias", "thunk", "gone"]);
+        assert_eq!(names(map.originals_at(0x101f)), ["body", "alias", "thunk", "redirected"]);
         assert_eq!(names(map.originals_at(0x1020)), ["thunk"]);
         assert_eq!(names(map.originals_at(0x1025)), [""; 0]);
         assert_eq!(names(map.originals_at(0xfff)), [""; 0]);
     }
 
     #[test]
-    fn a_function_leads_to_its_body() {
+    fn a_function_has_the_body_of_its_representative() {
         let map = map();
-        for name in ["body", "alias", "thunk", "gone"] {
+        for name in ["body", "alias", "thunk", "redirected"] {
             assert_eq!(*map.by_name(name).unwrap().body(), symbol(0));
         }
         assert_eq!(*map.original(&symbol(4)).unwrap().body(), symbol(4));
-        assert!(map.by_name("nobody").is_none());
+        assert!(map.by_name("unknown").is_none());
     }
 
     #[test]
-    fn a_function_that_is_added_again_is_replaced() {
+    fn a_second_entry_for_a_symbol_replaces_the_first() {
         let mut map = map();
         let disposition = Disposition::Keep;
         map.add(original(3, "back", disposition));
         assert_eq!(names(map.behind(&symbol(0))), ["body", "alias", "thunk"]);
         assert_eq!(names(map.behind(&symbol(3))), ["back"]);
-        assert!(map.by_name("gone").is_none());
+        assert!(map.by_name("redirected").is_none());
         assert_eq!(map.originals().count(), 5);
     }
 
     #[test]
-    fn what_leads_to_a_thunk_that_tells_something_is_there_and_behind_the_body() {
+    fn functions_merged_into_a_passing_thunk_share_its_address_and_the_body() {
         let mut map = map();
-        let mut passes = original(5, "tells", Disposition::Thunk { to: symbol(0) });
+        let mut passes = original(5, "passes", Disposition::Thunk { to: symbol(0) });
         let ty = cranelift_codegen::ir::types::I32;
         passes.arguments.push(ExtraArgument::Constant { ty, bits: 1 });
         map.add(passes);
         map.add(original(6, "equal", Disposition::Redirect { to: symbol(5) }));
         map.place(symbol(5), 0x1040, 10);
-        assert_eq!(names(map.originals_at(0x1040)), ["tells", "equal"]);
-        let all = ["body", "alias", "thunk", "gone", "tells", "equal"];
+        assert_eq!(names(map.originals_at(0x1040)), ["passes", "equal"]);
+        let all = ["body", "alias", "thunk", "redirected", "passes", "equal"];
         assert_eq!(names(map.behind(&symbol(0))), all);
     }
 
@@ -289,7 +289,7 @@ mod tests {
     fn the_perf_map_names_everything_at_an_address() {
         assert_eq!(
             map().perf_map().to_string(),
-            "1000 20 body [merged: alias, thunk, gone]\n1020 5 thunk [thunk]\n1030 8 alone\n"
+            "1000 20 body [merged: alias, thunk, redirected]\n1020 5 thunk [thunk]\n1030 8 alone\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What the caller decides: options of a run and attributes of a function.
+//! The decisions of the caller: options of a run and attributes of a function.
 //!
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
@@ -12,8 +12,8 @@ use cranelift_codegen::isa::TargetIsa;
 /// The defaults never lose an observable name, address, trap or stack map; see each field.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Which of the things that do not change what a function computes are compared all the same.
-    /// Default: none of them.
+    /// Which properties that do not change what a function computes are compared all the same. Default: none of
+    /// them.
     pub compare: ComparePolicy,
 
     /// Which functions are walked at all: all of them with [`Canonicalize::Optimize`]. Default:
@@ -23,34 +23,32 @@ pub struct Options<'a> {
     /// Whether functions are optimised before they are compared. Default: they are not.
     pub canonicalize: Canonicalize<'a>,
 
-    /// The target that native code will be made for. It decides the size of a jump thunk and the
-    /// byte order of loads and stores that do not say theirs. Default: [`Target::generic`], which
-    /// has no jump thunks.
+    /// The target that native code will be made for. It decides the size of a jump thunk and the byte order of
+    /// loads and stores that do not specify one. Default: [`Target::generic`], which has no jump thunks.
     pub target: Target,
 
     /// Whether the caller's back end can give two symbols one address. Where it cannot, an
     /// exported function whose address is insignificant becomes a thunk. Default: `false`.
     pub aliases: bool,
 
-    /// Whether a function that calls another one may stand for it on a target without
-    /// [`Target::jump_thunk`], where that is smaller. Default: no, and then functions that need a
-    /// thunk are left alone.
+    /// Whether a function that calls another one may replace it on a target without [`Target::jump_thunk`], where
+    /// that is smaller. Default: no, and then functions that need a thunk are not merged.
     pub call_thunks: Option<CallThunks>,
 
-    /// What becomes of functions that differ only in constants and callees. Default: nothing.
+    /// How functions that differ only in constants and callees are merged. Default: not at all.
     pub similar: Similar,
 
-    /// Whether an exported function can be interposed where its address is used, as in a shared library of ELF, though
-    /// references that meant another one must not reach what takes its place. Then its address is never passed in
-    /// place of a callee: where several callees are chosen by number, they are called directly, and the embedder
-    /// sees which calls were redirected. Default: `false`.
+    /// Whether an exported function can be interposed where its address is used, as in a shared library of ELF,
+    /// although redirected references must not reach the definition that takes its symbol. Then its address is
+    /// never passed in place of a callee: callee dispatch selects such callees by case number and calls them
+    /// directly, and the embedder sees which calls were redirected. Default: `false`.
     pub interposition: bool,
 
     /// Whether every plan is proved by the independent checker before it is handed out. Default:
     /// in builds with debug assertions.
     pub prove: Prove,
 
-    /// Perform only the first so many merges, in the order of the symbols of the functions that
+    /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
 }
@@ -102,8 +100,8 @@ impl fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
-    /// Which functions are walked. Tables of optimised bodies have gaps, so their sizes tell nothing, and next to
-    /// what optimising takes a walk is nothing.
+    /// Which functions are walked. Tables of optimised bodies have gaps, so their sizes are not comparable, and a
+    /// walk costs little compared with optimising.
     pub(crate) fn walks(&self) -> Prebucket {
         match self.canonicalize {
             Canonicalize::None => self.prebucket,
@@ -112,37 +110,37 @@ impl Options<'_> {
     }
 }
 
-/// How functions are merged that differ only in constants and in what they refer to: one body gets what
-/// they differ in as further parameters.
+/// How functions are merged that differ only in constants and references: one parameterised body receives their
+/// differences as further parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Similar {
-    /// Which of them.
+    /// Which of them are merged.
     pub policy: Policy,
-    /// Whether they may differ in whom they call.
+    /// Whether they may differ in their callees.
     pub callees: Callees,
-    /// Whether each of them keeps its symbol, as a thunk. For embedders that may ask for the address of
-    /// any function when all is done. Default: only those of which the unit needs the symbols.
+    /// Whether each of them keeps its symbol, as a thunk. For embedders that may request the address of any
+    /// function after merging. Default: only functions whose symbols the unit needs.
     pub keep_symbols: bool,
 }
 
 impl Similar {
-    /// Only what is identical is merged.
+    /// Only identical functions are merged.
     pub const OFF: Similar =
         Similar { policy: Policy::Off, callees: Callees::Indirect, keep_symbols: false };
 }
 
-/// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass
-/// more, and what was a constant is not known any more.
+/// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass more
+/// arguments, and former constants are not known to the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// None.
     Off,
-    /// Those that save a good part of their bytes, without a new call through a pointer in a loop or in a
-    /// circle of functions that call each other, and none that is marked as hot ([`Attributes::hot`]).
+    /// Those that save a good part of their bytes, without a new indirect call in a loop or in a cycle of the call
+    /// graph, and no function that is marked as hot ([`Attributes::hot`]).
     #[default]
     Balanced,
-    /// All that save bytes: the unit is never larger than without. Where little is saved, all functions that
-    /// could share a body are compiled, and all that call them before and after.
+    /// All that save bytes: the unit is never larger than without. Where little is saved, all functions that could
+    /// share a body are compiled, and all their callers before and after.
     Size,
 }
 
@@ -160,15 +158,15 @@ impl Policy {
     }
 }
 
-/// What functions that differ in whom they call are merged into.
+/// How functions that differ in their callees are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callees {
     /// They are not merged.
     None,
-    /// A body that gets a number, by which it chooses among direct calls. It never calls through a pointer
-    /// what was called directly.
+    /// Into a body that receives a case number, by which it dispatches among direct calls. No direct call becomes
+    /// indirect.
     Switch,
-    /// A body that gets the address of the function to be called, or chooses, whichever is smaller.
+    /// Into a body that receives the address of the callee, or dispatches, whichever is smaller.
     #[default]
     Indirect,
 }
@@ -188,36 +186,35 @@ impl Callees {
 }
 
 /// When [`Merger::plan`](crate::Merger::plan) has the independent checker prove its plan (see
-/// [`prove`](crate::prove)), which asks for the bodies again and takes about as long as a second
+/// [`prove`](crate::prove)), which requests the bodies once more and takes about as long as a second
 /// walk and a clone of every kept function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prove {
     /// In builds with debug assertions. A plan that does not hold is a panic.
     #[default]
     Debug,
-    /// In every build. Of a plan that does not hold nothing is done: every function is kept, with
-    /// the reason [`NotProved`](crate::Reason::NotProved), and
-    /// [`Plan::proof`](crate::Plan::proof) tells what was wrong.
+    /// In every build. A plan that does not hold is discarded: every function is kept, with the reason
+    /// [`NotProved`](crate::Reason::NotProved), and [`Plan::proof`](crate::Plan::proof) returns the mismatch.
     Always,
     /// Not at all.
     Never,
 }
 
-/// How thunks are made that call (see [`call_thunk`](crate::call_thunk)).
+/// How call thunks are made (see [`call_thunk`](crate::call_thunk)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallThunks {
-    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no
-    /// thunk: a call would let the stack grow where the convention promises that it does not.
-    /// x86-64 can with `preserve_frame_pointers` only.
+    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call
+    /// would let the stack grow where the convention guarantees that it does not. x86-64 can with
+    /// `preserve_frame_pointers` only.
     ///
     /// [`CallConv::Tail`]: cranelift_codegen::isa::CallConv::Tail
     pub tail_calls: bool,
-    /// Whether all functions of the unit are so near to each other that a call reaches them
-    /// without going through a table.
+    /// Whether all functions of the unit are near enough to each other for a call to reach them without going
+    /// through a table.
     pub colocated: bool,
 }
 
-/// Whether something that does not change what a function computes makes functions different.
+/// Whether a property that does not change what a function computes makes functions different.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
     /// It does not matter; the kept body keeps its own.
@@ -227,8 +224,8 @@ pub enum Compare {
     Compare,
 }
 
-/// What is compared beside behaviour. The default ignores all of it: the plan, not the kept body,
-/// tells which functions a frame can stand for.
+/// Properties that are compared in addition to behaviour. The default ignores all of them: the plan, not the kept
+/// body, says to which functions a frame may belong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparePolicy {
     /// Source locations, expanded to absolute ones.
@@ -269,7 +266,7 @@ impl ComparePolicy {
     }
 }
 
-/// How a function is put aside before anything of its body is read.
+/// How functions are prefiltered before anything of their bodies is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prebucket {
     /// Functions are compared only if their signatures and the sizes of their tables are equal
@@ -289,17 +286,17 @@ pub enum Canonicalize<'a> {
     /// same, and copies are never optimised.
     #[default]
     None,
-    /// Compare canonical bodies: Cranelift's own optimisations for this ISA, and rules of this crate that
-    /// choose one form where those leave equal integer operations in two, repeated until nothing changes
-    /// (16 times at most, else the function is compared as it is). Costs about as much time as compiling every
-    /// function. The representative of a class keeps the canonical body; what is not merged keeps its own.
+    /// Compare canonical bodies: Cranelift's own optimisations for this ISA, and rules of this crate that choose
+    /// one form where those leave equal integer operations in two, repeated until nothing changes (16 times at
+    /// most, else the function is compared as it is). Costs about as much time as compiling every function. The
+    /// representative of a class keeps the canonical body; a function that is not merged keeps its own.
     ///
-    /// A function that the optimiser refuses is compared as it is. So is one on which it panics, with the
-    /// feature `std` (which `module`, `cli` and `fuzzing` imply) and where panics unwind; the panic hook is
-    /// called all the same and can ask
+    /// A function that the optimiser refuses is compared as it is. So is one on which it panics, with the feature
+    /// `std` (which `module`, `cli` and `fuzzing` imply) and where panics unwind; the panic hook is called all the
+    /// same and can ask
     #[cfg_attr(feature = "std", doc = "[`panic_is_contained`](crate::panic_is_contained).")]
     #[cfg_attr(not(feature = "std"), doc = "`panic_is_contained`.")]
-    /// Without that feature the panic goes on to the caller of [`Merger`](crate::Merger).
+    /// Without that feature the panic continues to the caller of [`Merger`](crate::Merger).
     Optimize(&'a dyn TargetIsa),
 }
 
@@ -313,35 +310,34 @@ impl Canonicalize<'_> {
     }
 }
 
-/// What the unit's user knows of one function and the IR does not say.
+/// The properties of a function that the IR does not show.
 ///
 /// The default keeps everything that can be observed: exported, with a significant address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Who can see the symbol.
+    /// The visibility of the symbol.
     pub linkage: Linkage,
-    /// Whether somebody may compare the function's address with another function's.
+    /// Whether code may compare the function's address with another function's.
     pub addresses: Addresses,
-    /// Whether something outside the functions of the unit holds the address: a data object, a
-    /// table that the embedder builds. References in the IR are found without it.
+    /// Whether something outside the functions of the unit holds the address: a data object, a table that the
+    /// embedder builds. References in the IR are found in any case.
     pub address_taken: bool,
-    /// Functions with different keys never merge: section, per-function settings, CFI type,
-    /// loading unit, anything that the IR does not show. 0 where there is nothing to say.
+    /// Functions with different keys never merge: section, per-function settings, CFI type, loading unit, anything
+    /// that the IR does not show. 0 where there is nothing of that kind.
     pub key: u64,
-    /// Alignment of the function's first instruction in bytes, a power of two. The representative
-    /// of a class gets the largest of the class. 1 where the back end's own minimum will do.
+    /// Alignment of the function's first instruction in bytes, a power of two. The representative of a class gets
+    /// the largest of the class. 1 where the back end's own minimum is enough.
     pub alignment: u32,
-    /// Whether something that the pass does not see calls the function by its symbol: code that was
-    /// emitted before, assembly. For holders of its address there is `address_taken`.
+    /// Whether code that the pass does not see calls the function by its symbol: code that was emitted before,
+    /// assembly. For holders of its address there is `address_taken`.
     pub externally_called: bool,
-    /// The function neither takes another's place nor gives up its own. It still counts as equal
-    /// where functions that call it are compared, and its own references follow the merges.
+    /// The function neither replaces another function nor is replaced. It still counts as equal where functions
+    /// that call it are compared, and its own references are redirected.
     pub pinned: bool,
     /// The function must stay distinguishable: it is not merged, and a call to it equals only
     /// another call to it.
     pub no_merge: bool,
-    /// The function takes much of the time. With [`Policy::Balanced`] it is merged only with what equals
-    /// it.
+    /// The function takes much of the time. With [`Policy::Balanced`] it is merged only with identical functions.
     pub hot: bool,
 }
 
@@ -361,7 +357,7 @@ impl Default for Attributes {
     }
 }
 
-/// Who can see a function's symbol, with the meaning of `cranelift_module::Linkage`.
+/// The visibility of a function's symbol, with the meaning of `cranelift_module::Linkage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Linkage {
     /// Visible outside the linked image.
@@ -403,7 +399,7 @@ impl Linkage {
 pub enum Addresses {
     /// The address of this function must differ from every other function's.
     Significant,
-    /// Nobody compares the address.
+    /// No code compares the address.
     Insignificant,
 }
 

@@ -1,4 +1,4 @@
-//! The plan: what becomes of every function, and why.
+//! The plan: the disposition of every function, and the reason for it.
 //!
 //! Plain data: `decide` makes it, `apply` carries it out, function by function.
 //!
@@ -10,11 +10,11 @@
 //! | visible, address insignificant | alias of F where the back end has aliases, else thunk |
 //! | preemptible | thunk or alias; callers of G keep calling G |
 //! | all members preemptible | a new local function takes the body, all become thunks to it |
-//! | its symbol used by what the pass does not see | alias where aliases are, else thunk |
-//! | pinned, not to be merged, thunk not smaller than the body | left alone |
+//! | externally called | alias where the back end has aliases, else thunk |
+//! | pinned, not to be merged, thunk not smaller than the body | kept |
 //!
-//! A read-only data object with an insignificant address is redirected if it is local, else an
-//! alias where the back end has aliases, else left alone.
+//! A read-only data object with an insignificant address is redirected if it is local, else an alias where the back
+//! end has aliases, else kept.
 
 use crate::canon::{ResolveSymbol, Resolved};
 use crate::checker::{Learned, Proof, Refutation};
@@ -35,26 +35,26 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
-/// What becomes of a function, or of a data object (which never becomes a thunk). `I` tells which
-/// one it is merged into.
+/// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies the item that
+/// it is merged into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition<I = FunctionIndex> {
     /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
-    /// [`Plan::address_symbol`] tells.
+    /// [`Plan::address_symbol`] returns.
     Keep,
-    /// Nobody refers to it any more; there is nothing to emit.
+    /// No reference to it is left; there is nothing to emit.
     Redirect {
-        /// Who takes its place.
+        /// The item that replaces it.
         to: I,
     },
     /// Its symbol is another name for the representative's address.
     Alias {
-        /// Whose address its symbol gets.
+        /// The item whose address its symbol gets.
         to: I,
     },
-    /// Its symbol stays where it is; all its code is a jump.
+    /// Its symbol keeps its address; its code is only a jump.
     Thunk {
-        /// Where it jumps.
+        /// The target of the jump.
         to: I,
     },
 }
@@ -80,7 +80,7 @@ impl<I> Disposition<I> {
         }
     }
 
-    /// The same, told of by another name.
+    /// The same disposition, with the items renamed.
     pub fn map<J>(self, name: impl FnOnce(I) -> J) -> Disposition<J> {
         match self {
             Disposition::Keep => Disposition::Keep,
@@ -102,13 +102,13 @@ pub struct Entry {
     pub(crate) alignment: u32,
     /// Whether its class has other members, or may get some in later units.
     pub(crate) has_equals: bool,
-    /// What is left of the promises of a representative, if less than it makes itself.
+    /// The remaining facts of a representative, if they are fewer than its own.
     pub(crate) weakened: Option<Vec<Fact>>,
-    /// What a call to the representative passes behind the function's own arguments.
+    /// The extra arguments of a call to the representative.
     pub(crate) arguments: Arc<[ExtraArgument]>,
-    /// The promises of the parameterised body that calls reach, at the places of the function as it was
-    /// compared. Later changes of the body only weaken them.
-    pub(crate) promised: Option<Arc<[Fact]>>,
+    /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
+    /// Later changes of the body only weaken them.
+    pub(crate) body_facts: Option<Arc<[Fact]>>,
 }
 
 impl Entry {
@@ -117,37 +117,36 @@ impl Entry {
         &self.symbol
     }
 
-    /// What becomes of the function.
+    /// The disposition of the function.
     pub fn disposition(&self) -> Disposition {
         self.disposition
     }
 
-    /// Why.
+    /// The reason for the disposition.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The number of its class. Functions are equal exactly if they have the same number, merged
-    /// or not: as they were added. Merging similar functions can make functions of several classes equal,
-    /// and changes no number. The numbers are dense and follow the order of the classes' smallest symbols.
+    /// The number of its class. Functions are equal exactly if they have the same number, merged or not: as they
+    /// were added. Merging similar functions can make functions of several classes equal, and changes no number.
+    /// The numbers are dense and follow the order of the classes' smallest symbols.
     pub fn class(&self) -> u32 {
         self.class
     }
 
-    /// Whether a kept function gets the body that was compared, which is not its own with
-    /// `Canonicalize::Optimize`: what equals it may run it, now or in a later unit, and promises are those of such
-    /// bodies.
+    /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
+    /// calls of its equals may run it, in this unit or a later one, and facts are those of compared bodies.
     pub(crate) fn gets_compared_body(&self) -> bool {
         self.has_equals || self.reason == Reason::Representative || self.weakened.is_some()
     }
 
-    /// What the function whose place it takes is told behind the function's own arguments: none, unless
-    /// the function was merged with others that differ from it in constants and callees.
+    /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
+    /// merged with others that differ from it in constants and callees.
     pub fn arguments(&self) -> &[ExtraArgument] {
         &self.arguments
     }
 
-    /// What the caller said of the function, or what holds for one that the plan added.
+    /// The attributes that the caller gave the function, or those of a function that the plan added.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
@@ -177,12 +176,12 @@ impl DataEntry {
         &self.symbol
     }
 
-    /// What becomes of the object.
+    /// The disposition of the object.
     pub fn disposition(&self) -> Disposition<DataIndex> {
         self.disposition
     }
 
-    /// Why.
+    /// The reason for the disposition.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -213,62 +212,63 @@ pub struct PrivateCopy {
     pub body_of: FunctionIndex,
 }
 
-/// A new local function that does for several similar ones, each telling it what it has to know.
+/// A new local function that replaces several similar ones: a parameterised body, which receives their differences
+/// as extra arguments.
 #[derive(Clone, Debug)]
 pub struct ParameterisedBody {
     /// Its index, beyond those of the functions that were added.
     pub function: FunctionIndex,
-    /// What it does: [`apply`](Plan::apply) the plan to a clone under the index `function`.
+    /// Its body: [`apply`](Plan::apply) the plan to a clone under the index `function`.
     pub body: Function,
 }
 
-/// A function that an earlier unit eliminated and that needs code of its own after all, because its address
-/// is taken now, or because it is called through a signature that it does not have.
+/// A function that an earlier unit eliminated and that needs code of its own after all, because its address is
+/// taken now, or because it is called with a mismatched signature.
 #[derive(Clone, Debug)]
 pub struct LateThunk {
-    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it under its
-    /// symbol, with the extra arguments that [`Plan::thunk_arguments`] tells.
+    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it under its symbol,
+    /// with the extra arguments that [`Plan::thunk_arguments`] returns.
     pub function: FunctionIndex,
     /// The signature of the function.
     pub signature: Arc<Signature>,
 }
 
-/// Functions that differ only in constants and in what they refer to, and whether one body does for them.
+/// Functions that differ only in constants and references, and whether one parameterised body replaces them.
 #[derive(Clone, Debug)]
 pub struct SimilarSet {
     /// The functions, two or more, in the order of their symbols.
     pub members: Vec<FunctionIndex>,
-    /// In how many respects they differ: what a body for all of them has to be told.
+    /// The number of parameters by which they differ: what a body for all of them takes as extra arguments.
     pub parameters: usize,
-    /// The body that does for them, if it pays.
+    /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,
-    /// How many bytes that saves, at least, or at most if it does not pay, thunks and what it takes to pass
-    /// arguments counted. `None` if there can be no such body, or if it is not wanted.
+    /// How many bytes it saves, at least, or at most if it does not pay, with the cost of thunks and of passing
+    /// arguments subtracted. `None` if there can be no such body, or if it is not wanted.
     pub saved: Option<i64>,
 }
 
-/// What becomes of everything in a unit, and why.
+/// The disposition of everything in a unit, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) entries: PrimaryMap<FunctionIndex, Entry>,
     pub(crate) data: PrimaryMap<DataIndex, DataEntry>,
     pub(crate) by_symbol: Symbols,
-    /// How references are compared, if the unit comes after others.
+    /// How references are compared, in an incremental run.
     pub(crate) beyond: Beyond,
     pub(crate) numbering: Numbering,
-    pub(crate) shared: Vec<PrivateCopy>,
+    pub(crate) private_copies: Vec<PrivateCopy>,
     pub(crate) merged: Vec<ParameterisedBody>,
     pub(crate) similar: Vec<SimilarSet>,
-    /// What earlier units eliminated and this one refers to.
+    /// The functions and data that earlier units eliminated and that this one refers to.
     pub(crate) eliminated: EliminatedEntries,
     pub(crate) late_thunks: Vec<LateThunk>,
-    /// What later units must know of what this one eliminates, if there may be later ones.
+    /// What later units must know of what this one eliminates, if there may be later units.
     pub(crate) newly_eliminated: Option<NewlyEliminated>,
     /// What the checker learned for proofs of later units.
     pub(crate) learned: Learned,
-    /// What later units may be merged into, if the unit comes after others.
+    /// What later units may merge into, in an incremental run.
     pub(crate) record: Option<Record>,
-    /// What the checker says, if it was asked.
+    /// The result of the checker, if it was run.
     pub(crate) proof: Option<Result<Proof, Refutation>>,
     pub(crate) stats: Stats,
 }
@@ -283,19 +283,18 @@ impl Plan {
         &self.entries[function]
     }
 
-    /// All entries: the functions in the order in which they were added, then what the plan adds to
-    /// them: bodies that earlier units emitted, functions that they eliminated and this unit refers to, and
-    /// new bodies.
+    /// All entries: the functions in the order in which they were added, then the entries that the plan adds:
+    /// bodies that earlier units emitted, functions that they eliminated and this unit refers to, and new bodies.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, &Entry)> {
         self.entries.iter()
     }
 
-    /// The functions that did not exist before.
+    /// The private copies, which are new functions.
     pub fn private_copies(&self) -> &[PrivateCopy] {
-        &self.shared
+        &self.private_copies
     }
 
-    /// What the thunk of a function passes behind its own arguments, as it is after merging.
+    /// The extra arguments that the thunk of a function passes, as they are after merging.
     ///
     /// # Panics
     ///
@@ -309,19 +308,19 @@ impl Plan {
         extra
     }
 
-    /// The functions that did not exist before and do for several similar ones.
+    /// The parameterised bodies, which are new functions.
     pub fn parameterised_bodies(&self) -> &[ParameterisedBody] {
         &self.merged
     }
 
-    /// The similar functions that were looked at ([`Options::similar`](crate::Options::similar)), in sets
-    /// that were not divided any further, in the order in which they were.
+    /// The sets of similar functions that were considered ([`Options::similar`](crate::Options::similar)): those
+    /// that were not divided any further, in the order of consideration.
     pub fn similar_sets(&self) -> &[SimilarSet] {
         &self.similar
     }
 
-    /// The functions that earlier units eliminated and that need code now: to be emitted with this unit.
-    /// None, unless the unit comes after others ([`Merger::after`](crate::Merger::after)).
+    /// The functions that earlier units eliminated and that need code now: to be emitted with this unit. None,
+    /// unless the run is incremental ([`Merger::after`](crate::Merger::after)).
     pub fn late_thunks(&self) -> &[LateThunk] {
         &self.late_thunks
     }
@@ -360,9 +359,9 @@ impl Plan {
     pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
         let entry = &self.entries[function];
         match entry.attributes.linkage {
-            // Whoever takes the symbol's place must get the calls.
+            // The definition that takes the symbol must get the calls.
             Linkage::Preemptible => function,
-            // The thunk is there anyway, and knows what to pass.
+            // The thunk exists anyway, and passes the extra arguments.
             _ if matches!(entry.disposition, Disposition::Thunk { to: _ })
                 && !entry.arguments.is_empty() =>
             {
@@ -374,13 +373,13 @@ impl Plan {
         }
     }
 
-    /// The function whose address stands for the address of `function`. References from data, and
-    /// all others that the IR does not show, must use it.
+    /// The function whose address may replace the address of `function`. References from data, and all others that
+    /// the IR does not show, must use it.
     pub fn address_target(&self, function: FunctionIndex) -> FunctionIndex {
         let entry = &self.entries[function];
         match entry.disposition {
-            // What must be told something does not stand for a function of which only the address is
-            // known: nobody has it, or there would be a thunk.
+            // A body that takes extra arguments may not replace a function of which only the address is known. No
+            // code has that address, or there would be a thunk.
             Disposition::Redirect { to } if entry.arguments.is_empty() => to,
             Disposition::Redirect { to: _ }
             | Disposition::Keep
@@ -389,8 +388,8 @@ impl Plan {
         }
     }
 
-    /// The symbol whose address stands for the address of `symbol`, of a function or a data object:
-    /// what pointers in data objects, and in everything else that the IR does not show, must use.
+    /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
+    /// data objects, and everything else that the IR does not show, must use it.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
         let right = match self.by_symbol.get(symbol) {
             None => symbol,
@@ -410,20 +409,20 @@ impl Plan {
         self.numbering.functions
     }
 
-    /// Whether an entry is for a function of an earlier unit, one that it emitted or eliminated: unless it is
-    /// among the [late thunks](Plan::late_thunks), there is nothing to do for it.
+    /// Whether an entry is for a function of an earlier unit, which emitted or eliminated it: unless it is among
+    /// the [late thunks](Plan::late_thunks), nothing has to be emitted for it.
     pub fn is_cached(&self, function: FunctionIndex) -> bool {
         let added = self.body_of(function).is_some() || self.parameterised_body(function).is_some();
         function.index() >= self.added() && !added
     }
 
-    /// Whether references that are compared by these nodes are equal: they are to members of one class,
-    /// or to the same beyond the unit.
+    /// Whether references that are compared by these nodes are equal: they refer to members of one class, or to the
+    /// same external node.
     pub(crate) fn equal_references(&self, a: Node, b: Node) -> bool {
         a == b || self.class_of(a).is_some_and(|class| self.class_of(b) == Some(class))
     }
 
-    /// `None` for what lies beyond the unit.
+    /// `None` for an external node.
     pub(crate) fn class_of(&self, node: Node) -> Option<u32> {
         let Numbering { functions, data } = self.numbering;
         (node.index() < functions + data).then(|| match self.numbering.item(node) {
@@ -432,14 +431,14 @@ impl Plan {
         })
     }
 
-    /// The function of the unit whose body is behind `function`: itself, unless the plan added it.
-    /// `None` if an earlier unit emitted it.
+    /// The function of the unit whose body `function` has: itself, unless the plan added it. `None` if an earlier
+    /// unit emitted it.
     pub(crate) fn body_of(&self, function: FunctionIndex) -> Option<FunctionIndex> {
-        body_of(function, self.added(), &self.shared)
+        body_of(function, self.added(), &self.private_copies)
     }
 
-    /// What the independent checker says of this plan, if [`Options::prove`](crate::Options::prove)
-    /// asks for it: what it proved, or why nothing is merged.
+    /// The result of the independent checker, if [`Options::prove`](crate::Options::prove) asks for it: what it
+    /// proved, or why nothing is merged.
     pub fn proof(&self) -> Option<&Result<Proof, Refutation>> {
         self.proof.as_ref()
     }
@@ -455,7 +454,7 @@ impl Plan {
             alignment: entry.attributes.alignment,
             weakened: None,
             arguments: Arc::default(),
-            promised: None,
+            body_facts: None,
             has_equals: false,
             ..entry
         });
@@ -470,14 +469,14 @@ impl Plan {
             Item::Function(function) => function.index() < functions,
             Item::Data(data) => data.index() < objects,
         };
-        // What earlier units eliminated is for the caller to add again.
+        // The caller adds the entries of eliminated functions of earlier units again.
         Plan {
             entries: entries.collect(),
             data: data.collect(),
             by_symbol: by_symbol.into_iter().filter(|(_, item)| within(item)).collect(),
             beyond,
             numbering,
-            shared: Vec::new(),
+            private_copies: Vec::new(),
             merged: Vec::new(),
             similar: Vec::new(),
             eliminated: EliminatedEntries::default(),
@@ -499,18 +498,18 @@ impl Plan {
         }
     }
 
-    /// Leaves to later units only what is still there.
+    /// Restricts the record for later units to what is not eliminated.
     pub(crate) fn remove_eliminated(&mut self) {
         let Plan { entries, by_symbol, record, .. } = self;
         if let Some(record) = record {
             record.retain(|symbol| match by_symbol.get(symbol) {
                 Some(Item::Function(function)) => {
-                    let Entry { disposition, promised, .. } = &entries[*function];
+                    let Entry { disposition, body_facts, .. } = &entries[*function];
                     match disposition {
                         Disposition::Keep => Left::Body,
                         Disposition::Redirect { to: _ }
                         | Disposition::Alias { to: _ }
-                        | Disposition::Thunk { to: _ } => Left::Facts(promised.as_deref()),
+                        | Disposition::Thunk { to: _ } => Left::Facts(body_facts.as_deref()),
                     }
                 }
                 Some(Item::Data(_)) | None => Left::Body,
@@ -518,14 +517,14 @@ impl Plan {
         }
     }
 
-    /// The body that the plan made for several similar functions, if `function` is one.
+    /// The parameterised body that the plan made, if `function` is one.
     pub(crate) fn parameterised_body(&self, function: FunctionIndex) -> Option<&Function> {
         let at = self.merged.binary_search_by_key(&function, |merged| merged.function).ok()?;
         Some(&self.merged[at].body)
     }
 
-    /// Takes back the bodies of similar functions that were merged away again, to which nothing refers. They
-    /// are the last entries, and there are some.
+    /// Removes the parameterised bodies that were merged away by the second identical pass, to which nothing
+    /// refers. They are the last entries, and there are some.
     pub(crate) fn remove_parameterised_bodies(&mut self) {
         let Plan { entries, by_symbol, merged, similar, .. } = self;
         let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
@@ -562,7 +561,7 @@ impl Plan {
             set.body = set.body.and_then(new);
         }
         merged.retain_mut(|merged| {
-            let function = new(merged.function).expect("it, or what takes its place");
+            let function = new(merged.function).expect("it, or its representative");
             merged.function = function;
             by_symbol.get(merged.body.name.get_user().expect("named by the plan"))
                 == Some(&Item::Function(function))
@@ -586,14 +585,14 @@ impl Plan {
 pub(crate) fn body_of(
     function: FunctionIndex,
     added: usize,
-    shared: &[PrivateCopy],
+    copies: &[PrivateCopy],
 ) -> Option<FunctionIndex> {
     if function.index() < added {
         return Some(function);
     }
     // They were added one after the other.
-    let at = shared.binary_search_by_key(&function, |shared| shared.function).ok()?;
-    Some(shared[at].body_of)
+    let at = copies.binary_search_by_key(&function, |copy| copy.function).ok()?;
+    Some(copies[at].body_of)
 }
 
 impl ResolveSymbol for Plan {
@@ -606,7 +605,7 @@ impl ResolveSymbol for Plan {
             Item::Function(function) if function.index() < self.numbering.functions => {
                 resolved(self.numbering.node(item), &self.entries[function].attributes)
             }
-            // What is added by the plan has no number in the partition.
+            // A function that the plan added has no number in the partition.
             Item::Function(_) => return None,
             Item::Data(data) => {
                 resolved_data(self.numbering.node(item), &self.data[data].attributes)

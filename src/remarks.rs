@@ -1,7 +1,7 @@
 //! Reasons: why each function was merged, or was not.
 //!
-//! Every decision of the plan is one of these values. Reports, JSON and listings are renderings of
-//! them; the ids are stable and listed in `docs/design.md`.
+//! Every decision of the plan is one of these values. Reports, JSON and listings render them; the ids are stable
+//! and listed in `docs/design.md`.
 
 use core::fmt;
 
@@ -12,52 +12,53 @@ pub enum Reason {
     Prefiltered,
     /// Kept: walked, and no other function has an equal body.
     Different,
-    /// Kept: the bodies are equal to others', but they refer to different functions.
+    /// Kept: its body equals those of other functions, but they refer to different functions.
     ReferencesDiffer,
     /// Kept: Cranelift's verifier refuses the function.
     Malformed,
-    /// Kept: its body stands for the others of its class.
+    /// Kept: its body replaces the bodies of the other functions of its class.
     Representative,
     /// Kept: declared as pinned.
     Pinned,
     /// Kept: declared as not to be merged.
     NoMerge,
-    /// Kept: all that it equals is left alone, too.
+    /// Kept: no function that equals it is merged.
     EqualsNotMerged,
-    /// Kept: its symbol must survive, and a thunk would not be smaller than the body.
+    /// Kept: it must keep its symbol, and a thunk would not be smaller than the body.
     ThunkNotSmaller,
-    /// Kept: its symbol must survive, and the target has no thunk.
+    /// Kept: it must keep its symbol, and the target has no thunk.
     NoThunk,
-    /// Kept: all members are preemptible, and a shared body would not pay or has no symbol.
+    /// Kept: all members are preemptible, and a private copy would not pay or has no symbol.
     AllPreemptible,
     /// Kept: the limit on merges is reached.
     MergeLimit,
-    /// Redirected: its address would matter, but nobody takes it.
+    /// Redirected: its address would matter, but no code takes it.
     OnlyCalled,
     /// Redirected or aliased: its address does not matter.
     AddressInsignificant,
-    /// Thunk: visible outside the unit, with an address of its own, or without aliases.
+    /// Thunk: visible outside the unit, and its address is significant or the back end has no aliases.
     VisibleOutside,
     /// Thunk: its address is taken and must stay its own.
     AddressTaken,
     /// Thunk: calls to it can be patched.
     PatchableCalls,
-    /// Thunk or alias: another definition may take the symbol's place. Data objects of that kind
-    /// are kept.
+    /// Thunk or alias: another definition may take the symbol's place. Data objects of that kind are kept.
     Preemptible,
-    /// Thunk or alias: something that the pass does not see calls it by its symbol.
+    /// Thunk or alias: code outside the pass calls it by its symbol.
     ExternallyCalled,
     /// Kept: the independent checker refused the plan.
     NotProved,
-    /// Kept: a new body that does for several similar functions, which tell it what they differ in.
+    /// Kept: a parameterised body that replaces several similar functions and receives their differences as extra
+    /// arguments.
     ParameterisedBody,
-    /// Redirected: it differs from others in constants and callees only, and its callers tell their body.
+    /// Redirected: it differs from others in constants and callees only, and its callers pass those as extra
+    /// arguments to the parameterised body.
     Similar,
-    /// Thunk: it differs from others in constants and callees only, and it is smaller to tell their body
-    /// once than at every call.
+    /// Thunk: it differs from others in constants and callees only, and passing these in one thunk takes fewer
+    /// bytes than passing them at every call.
     ThunkCheaper,
-    /// Kept: it differs from others in constants and callees only, but to tell a common body would take
-    /// more bytes than it saves.
+    /// Kept: it differs from others in constants and callees only, but passing these to a parameterised body would
+    /// take more bytes than the body saves.
     SimilarNotSmaller,
     /// Data object, kept: it can be written.
     Writable,
@@ -65,7 +66,7 @@ pub enum Reason {
     ThreadLocal,
     /// Data object, kept: its address matters, and data has no thunks.
     AddressSignificant,
-    /// Data object, kept: its symbol must survive, and the back end has no aliases.
+    /// Data object, kept: it must keep its symbol, and the back end has no aliases.
     NoAlias,
 }
 
@@ -136,7 +137,7 @@ impl Reason {
         }
     }
 
-    /// One sentence for a person.
+    /// One sentence that explains the reason.
     pub fn explanation(self) -> &'static str {
         match self {
             Reason::Prefiltered => "no other function has its signature and size",
@@ -145,32 +146,36 @@ impl Reason {
                 "its body equals others, but they call or use different functions"
             }
             Reason::Malformed => "the verifier refuses it",
-            Reason::Representative => "its body stands for its class",
+            Reason::Representative => "its body replaces those of its class",
             Reason::Pinned => "pinned: its symbol and body stay untouched",
             Reason::NoMerge => "declared as not to be merged",
-            Reason::EqualsNotMerged => "everything it equals is left alone, too",
-            Reason::ThunkNotSmaller => "its symbol must survive and a thunk is not smaller",
-            Reason::NoThunk => "its symbol must survive and the target has no thunk",
+            Reason::EqualsNotMerged => "no function that equals it is merged",
+            Reason::ThunkNotSmaller => "it must keep its symbol, and a thunk is not smaller",
+            Reason::NoThunk => "it must keep its symbol, and the target has no thunk",
             Reason::AllPreemptible => {
-                "its whole class is preemptible and a shared body does not pay"
+                "its whole class is preemptible, and a private copy does not pay"
             }
             Reason::MergeLimit => "the limit on merges is reached",
-            Reason::OnlyCalled => "nobody takes its address: its callers call the representative",
+            Reason::OnlyCalled => "no code takes its address: its callers call the representative",
             Reason::AddressInsignificant => {
-                "its address does not matter: who refers to it refers to the representative"
+                "its address does not matter: references to it go to the representative"
             }
-            Reason::VisibleOutside => "visible outside the unit: its symbol jumps",
-            Reason::AddressTaken => "its address is taken and matters: its symbol jumps",
-            Reason::PatchableCalls => "calls to it can be patched: its symbol jumps",
-            Reason::Preemptible => "preemptible: its symbol jumps, its callers keep calling it",
-            Reason::ExternallyCalled => "something else calls it by its symbol: its symbol jumps",
+            Reason::VisibleOutside => "visible outside the unit: becomes a thunk",
+            Reason::AddressTaken => "its address is taken and matters: becomes a thunk",
+            Reason::PatchableCalls => "calls to it can be patched: becomes a thunk",
+            Reason::Preemptible => "preemptible: becomes a thunk, its callers keep calling it",
+            Reason::ExternallyCalled => {
+                "code outside the pass calls it by its symbol: becomes a thunk"
+            }
             Reason::NotProved => "the plan of the unit could not be proved: a bug of this crate",
-            Reason::ParameterisedBody => "does for several similar functions",
+            Reason::ParameterisedBody => {
+                "a parameterised body that replaces several similar functions"
+            }
             Reason::Similar => {
-                "differs from others in constants and callees only, and its callers tell their body"
+                "differs from others in constants and callees only: its callers pass these to a body"
             }
             Reason::ThunkCheaper => {
-                "differs from others in constants and callees only: its symbol tells their body"
+                "differs from others in constants and callees only: its thunk passes these to a body"
             }
             Reason::SimilarNotSmaller => {
                 "differs from others in constants and callees only, but a common body does not pay"
@@ -178,7 +183,7 @@ impl Reason {
             Reason::Writable => "it can be written",
             Reason::ThreadLocal => "each thread has its own",
             Reason::AddressSignificant => "its address matters, and data has no thunks",
-            Reason::NoAlias => "its symbol must survive and the back end has no aliases",
+            Reason::NoAlias => "it must keep its symbol, and the back end has no aliases",
         }
     }
 }

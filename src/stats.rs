@@ -32,17 +32,16 @@ pub struct Stats {
     pub plan_merged_data_objects: usize,
     /// Their bytes.
     pub plan_merged_data_bytes: u64,
-    /// Functions walked because another one has their shape, each as often as it was.
+    /// Functions walked because another one has their shape, counted once for each walk.
     pub similar_walks: usize,
-    /// Functions and bodies of which the size was asked for, in order to find out what merging similar
-    /// functions saves.
+    /// Functions and bodies whose size was requested, in order to determine what merging similar functions saves.
     pub similar_sizes: usize,
-    /// Functions of which the size was asked for, in order to find out what it takes to pass arguments.
+    /// Functions whose size was requested, in order to determine the cost of passing arguments.
     pub similar_probes: usize,
-    /// New bodies that do for several similar functions.
+    /// Parameterised bodies.
     pub similar_bodies: usize,
-    /// Functions that they do for.
+    /// Functions that parameterised bodies replace.
     pub similar_merged: usize,
-    /// Representatives that lose promises, because another member does not make them.
+    /// Representatives that lose facts, because another member does not have them.
     pub plan_weakened: usize,
 }

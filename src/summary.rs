@@ -1,9 +1,9 @@
 //! What is known of a function before any of it is walked.
 //!
-//! [`counts`] puts functions aside in constant time: two functions that differ in it are not
-//! compared. [`Observed`] finds whose addresses are taken, which must be known of functions that
-//! are never walked, too. It reads the instruction table in memory order, which is several times
-//! cheaper than a walk, and only in units where the answer can matter.
+//! [`counts`] prefilters functions in constant time: two functions with different counts are not compared.
+//! [`Observed`] finds the functions whose addresses are taken, which must be known of functions that are never
+//! walked, too. It reads the instruction table in memory order, which is several times cheaper than a walk, and
+//! only in units where the answer can matter.
 
 use cranelift_codegen::ir::{
     AbiParam, ExternalName, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
@@ -64,7 +64,7 @@ pub(crate) struct Observed {
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
 impl Observed {
-    /// Adds what the tables of `func` say. Linear in their sizes.
+    /// Adds the symbols that the tables of `func` observe. Linear in their sizes.
     pub fn add_tables(&mut self, func: &Function) {
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv {
@@ -95,7 +95,7 @@ impl Observed {
         }
     }
 
-    /// Adds an address that a data object holds, so many bytes behind the beginning.
+    /// Adds an address that a data object holds, `addend` bytes behind the symbol.
     pub fn add_address(&mut self, symbol: &UserExternalName, addend: i64) {
         self.addresses.insert(symbol.clone());
         if addend != 0 {
@@ -103,7 +103,7 @@ impl Observed {
         }
     }
 
-    /// Whether something points into it, or behind it: only its own code will do there.
+    /// Whether something points into it, or behind it: only its own code is correct there.
     pub fn points_inside(&self, symbol: &UserExternalName) -> bool {
         self.interior.contains(symbol)
     }

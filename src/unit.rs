@@ -1,13 +1,12 @@
 //! The driver: a unit of functions goes in, a [`Plan`] comes out.
 //!
-//! [`Merger::add`] takes the functions one after the other and keeps a summary of each (64 bytes,
-//! and its symbol in a map); [`Merger::plan`] asks for the bodies of those again that may have an
-//! equal. It reads as the list of the phases: summarise, bucket and compare (`bucket`), refine
-//! (`classes`), decide (`plan`). Applying is left to the caller, function by function
-//! ([`Plan::apply`]).
+//! [`Merger::add`] takes the functions one after the other and keeps a summary of each (64 bytes, and its symbol in
+//! a map); [`Merger::plan`] requests the bodies of those functions once more that may have an equal. It reads as
+//! the list of the phases: summarise, bucket and compare (`bucket`), refine (`classes`), decide (`plan`). Applying
+//! is left to the caller, function by function ([`Plan::apply`]).
 //!
-//! It owns no IR, names no architecture, emits no code, and does not verify: functions must be
-//! accepted by Cranelift's verifier, or they are left alone at best.
+//! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
+//! Cranelift's verifier. At best, others are not merged.
 
 use crate::bucket::{Bucketed, bucket};
 use crate::canon::{ResolveSymbol, Resolved};
@@ -40,11 +39,11 @@ entity_impl!(FunctionIndex, "function");
 
 /// Hands out the bodies of a unit's functions.
 ///
-/// The caller owns the functions; the pass asks for those it needs, in an order of its own, some
+/// The caller owns the functions; the pass requests those it needs, in an order of its own, some
 /// of them twice.
 ///
 /// An implementor must ensure that
-/// * a body is the same whenever it is asked for, and the one given to [`Merger::add`];
+/// * a body is the same whenever it is requested, and the one given to [`Merger::add`];
 /// * it passes Cranelift's verifier.
 ///
 /// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
@@ -53,48 +52,47 @@ pub trait Bodies {
     /// The body of `function`.
     fn body(&mut self, function: FunctionIndex) -> &Function;
 
-    /// The contents of `data`. Asked only if data objects were added. Default: panics.
+    /// The contents of `data`. Requested only if data objects were added. Default: panics.
     fn data(&mut self, data: DataIndex) -> &DataObject {
         panic!("{data} was added, but these bodies have no data objects");
     }
 
-    /// The size of the native code of `function` in bytes, if it is known or can be found out.
-    /// Asked only where a decision hinges on it. Default: not known, and then what pays only if a
-    /// body is large enough is not done.
+    /// The size of the native code of `function` in bytes, if it is known or can be determined. Requested only
+    /// where a decision depends on it. Default: not known, and then a merge that pays only if a body is large
+    /// enough is not made.
     fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
         let _ = function;
         None
     }
 
     /// The size in bytes of the native code of `thunk`, a function that only calls another one
-    /// ([`call_thunk`](crate::call_thunk)) and could take the place of `function`. Asked only with
+    /// ([`call_thunk`](crate::call_thunk)) and could replace `function`. Requested only with
     /// [`Options::call_thunks`]. Default: not known, and then there are no such thunks.
     fn thunk_size(&mut self, function: FunctionIndex, thunk: &Function) -> Option<u32> {
         let _ = (function, thunk);
         None
     }
 
-    /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is
-    /// set: then under its name and with the unit's plan applied to it, which changes nothing. Whoever
-    /// keeps the compiled code with the function need not compile it again. Asked only with
-    /// [`Options::similar`]. Default: not known, and then nothing is merged that is only similar. With
-    /// [`Policy::Size`](crate::Policy::Size) the sum over the unit never grows, as long as all sizes are known
-    /// and those of the code that is emitted.
+    /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is set: then
+    /// under its name and with the unit's plan applied to it, which changes nothing. An implementor that keeps the
+    /// compiled code with the function need not compile it a second time. Requested only with [`Options::similar`].
+    /// Default: not known, and then similar functions are not merged. With [`Policy::Size`](crate::Policy::Size)
+    /// the sum over the unit never grows, as long as all sizes are known and those of the code that is emitted.
     fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
         let _ = (candidate, keep);
         None
     }
 
-    /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled again.
-    /// Then all bodies that similar functions could share are compiled in order to decide; otherwise those
-    /// of which it is in doubt whether they save bytes, and of the others less is known
+    /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled a second time.
+    /// Then all bodies that similar functions could share are compiled in order to decide; otherwise only the
+    /// bodies for which it is in doubt whether they save bytes, and less is known of the others
     /// ([`SimilarSet::saved`](crate::SimilarSet::saved)). Default: no.
     fn keeps_candidates(&self) -> bool {
         false
     }
 
-    /// A symbol that nothing uses yet, for a body that several functions share; another one at each
-    /// call. Default: there are none, and functions that would need it are left alone.
+    /// A symbol that nothing uses yet, for a private copy or a parameterised body; a different one at each call.
+    /// Default: there are none, and functions that would need one are not merged.
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         None
     }
@@ -147,7 +145,7 @@ impl fmt::Display for AddError {
 
 impl core::error::Error for AddError {}
 
-/// What is kept of a function between [`Merger::add`] and [`Merger::plan`].
+/// The summary of a function, kept between [`Merger::add`] and [`Merger::plan`].
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub symbol: UserExternalName,
@@ -158,7 +156,7 @@ pub(crate) struct Summary {
     pub instructions: u32,
 }
 
-/// What is kept of a data object.
+/// The summary of a data object.
 #[derive(Clone, Debug)]
 pub(crate) struct DataSummary {
     pub symbol: UserExternalName,
@@ -168,7 +166,7 @@ pub(crate) struct DataSummary {
     pub size: u64,
 }
 
-/// Something of the unit that has a symbol.
+/// A function or data object of the unit, which has a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Function(FunctionIndex),
@@ -177,7 +175,7 @@ pub(crate) enum Item {
 
 pub(crate) type Symbols = HashMap<UserExternalName, Item, FxBuildHasher>;
 
-/// Which node of the partition is what: functions come first, then data objects.
+/// The items of the nodes of the partition: functions come first, then data objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     pub functions: usize,
@@ -204,7 +202,7 @@ impl Numbering {
     }
 }
 
-/// What was added.
+/// The functions and data objects that were added.
 #[derive(Default)]
 pub(crate) struct Unit {
     pub functions: PrimaryMap<FunctionIndex, Summary>,
@@ -245,22 +243,22 @@ impl Unit {
     }
 }
 
-/// Collects the functions of a unit and plans what becomes of them.
+/// Collects the functions of a unit and plans the disposition of each.
 ///
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
     /// What earlier units emitted, if functions are to be merged into it.
     cache: Option<&'a MergeCache>,
-    /// The same, also if functions are not merged into it: what it eliminated must be known.
+    /// The same cache, also if functions are not merged into it: what earlier units eliminated must be known.
     before: Option<&'a MergeCache>,
     referred_to: ReferredTo,
     unit: Unit,
     observed: Observed,
-    /// Whether there is a local function with a significant address. Of all others it is known
-    /// what must stay of them, whoever takes their addresses.
+    /// Whether there is a local function with a significant address. What must be kept of all other functions does
+    /// not depend on uses of their addresses.
     addresses_matter: bool,
-    /// Functions that came before the first such function.
+    /// Functions that were added before the first such function.
     unscanned: Vec<FunctionIndex>,
     bucketer: crate::bucket::Bucketer,
     stats: Stats,
@@ -283,20 +281,20 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// An empty unit that comes after others: what equals something that was emitted for them is
-    /// merged into that. When the unit was emitted, [`MergeCache::extend`] by its plan.
+    /// An empty unit of an incremental run: functions that equal one that an earlier unit emitted are merged into
+    /// that. When the unit was emitted, call [`MergeCache::extend`] with its plan.
     ///
-    /// Every function is walked, so that later units can find it. Symbols must mean the same in all
-    /// units, and options must be the same, [`Options::merge_limit`] excepted. A function that emitted code
-    /// refers to and that comes later needs [`Attributes::externally_called`], and [`Attributes::address_taken`] if
-    /// that is not only by calls. An offset into a function of an earlier unit is one into the code that took its
-    /// place, if it was eliminated.
+    /// Every function is walked, so that later units can find it. Symbols must mean the same in all units, and
+    /// options must be the same, [`Options::merge_limit`] excepted. A function that emitted code refers to before
+    /// it is defined needs [`Attributes::externally_called`], and [`Attributes::address_taken`] if the references
+    /// are not only calls. An offset into a function that an earlier unit eliminated is an offset into the code
+    /// that replaced it.
     pub fn after(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { cache: Some(cache), ..Merger::after_without_merging(cache, options) }
     }
 
-    /// The same for a unit of which nothing is merged into what was emitted, and that later units cannot find:
-    /// it refers to what earlier units eliminated all the same.
+    /// The same for a unit of which nothing is merged into emitted code, and that later units cannot find: it may
+    /// still refer to functions that earlier units eliminated.
     pub(crate) fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { before: Some(cache), ..Merger::new(options) }
     }
@@ -306,13 +304,12 @@ impl<'a> Merger<'a> {
         &self.options
     }
 
-    /// Takes a function into the unit, under the name by which the others refer to it. The
-    /// function itself is not kept.
+    /// Adds a function to the unit, under the symbol by which the others refer to it. The function itself is not
+    /// kept.
     ///
-    /// Constant time with [`Prebucket::Counts`], and from the first local function with a
-    /// significant address on, a scan of opcodes; a walk of the function with
-    /// [`Prebucket::WalkAll`]; with [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), that of a
-    /// copy that is optimised a few times.
+    /// Constant time with [`Prebucket::Counts`], and from the first local function with a significant address on, a
+    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`]; with
+    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), a walk of a copy that is optimised a few times.
     ///
     /// # Errors
     ///
@@ -356,8 +353,8 @@ impl<'a> Merger<'a> {
         Ok(index)
     }
 
-    /// Takes a data object into the unit, under the name by which functions and other data objects
-    /// refer to it. The contents are hashed and not kept.
+    /// Adds a data object to the unit, under the symbol by which functions and other data objects refer to it. The
+    /// contents are hashed and not kept.
     ///
     /// Objects that will not merge need only be added if they point to functions of the unit.
     /// Linear in the size of the object.
@@ -385,10 +382,10 @@ impl<'a> Merger<'a> {
         Ok(index)
     }
 
-    /// Something of this unit that is not given to the pass, such as code in bytes or a data object that
-    /// takes no part, refers to the address of `symbol`. To be said of functions and data objects of
-    /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); of those of this unit,
-    /// [`Attributes::address_taken`] says it. Constant time.
+    /// Records that something of this unit that is not given to the pass, such as code in bytes or a data object
+    /// that is not added, refers to the address of `symbol`. To be called for functions and data objects of
+    /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); for those of this unit, set
+    /// [`Attributes::address_taken`]. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName) {
         if let Some(before) = self.before {
             self.referred_to.add_address(&before.eliminated, symbol);
@@ -413,13 +410,13 @@ impl<'a> Merger<'a> {
         self.unit.functions.is_empty()
     }
 
-    /// Finds the classes of equal functions and decides what becomes of every function.
+    /// Finds the classes of equal functions and decides the disposition of every function.
     ///
-    /// Asks `bodies` for the functions that share a bucket with another one, and for those that
-    /// were added before the first local function with a significant address. Linear in their
-    /// sizes, up to a logarithm. The result does not depend on the order of the functions.
+    /// Requests from `bodies` the functions that share a bucket with another one, and those that were added before
+    /// the first local function with a significant address. Linear in their sizes, up to a logarithm. The result
+    /// does not depend on the order of the functions.
     ///
-    /// What [`Options::prove`] costs comes on top.
+    /// The cost of [`Options::prove`] is not included.
     ///
     /// # Panics
     ///
@@ -458,7 +455,7 @@ impl<'a> Merger<'a> {
         plan
     }
 
-    /// Catches up on the functions whose uses of addresses were not looked at.
+    /// Scans the functions whose address uses were not scanned when they were added.
     fn observe(&mut self, bodies: &mut dyn Bodies) {
         if self.addresses_matter {
             for function in core::mem::take(&mut self.unscanned) {
@@ -469,7 +466,7 @@ impl<'a> Merger<'a> {
 
     fn bucket(&mut self, bodies: &mut dyn Bodies) -> Bucketed {
         if let Canonicalize::Optimize(_) = self.options.canonicalize {
-            // What keeps its own code is not the body that is compared: it equals only itself.
+            // A function that keeps its own code does not get the body that is compared: it equals only itself.
             for summary in self.unit.functions.values_mut() {
                 let Summary { symbol, attributes, .. } = summary;
                 attributes.no_merge |= attributes.pinned || self.observed.points_inside(symbol);
@@ -480,7 +477,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// The plan, if it holds.
+/// The plan, if the checker can prove it.
 fn proved(
     mut plan: Plan,
     before: Option<&MergeCache>,
@@ -512,14 +509,14 @@ impl fmt::Debug for Merger<'_> {
     }
 }
 
-/// The symbols of a unit, and what lies beyond it.
+/// The symbols of a unit, and its external nodes.
 pub(crate) struct UnitSymbols<'a> {
     pub unit: &'a Unit,
     pub cache: Option<&'a MergeCache>,
     external_nodes: RefCell<ExternalNodes>,
 }
 
-/// Numbers what references that leave the unit are compared by, in the order of first use.
+/// Numbers the external nodes by which references out of the unit are compared, in the order of first use.
 #[derive(Default)]
 struct ExternalNodes {
     number: HashMap<ExternalNode, u32, FxBuildHasher>,
@@ -527,7 +524,7 @@ struct ExternalNodes {
     resolved: Beyond,
 }
 
-/// How references to symbols are compared, in a unit that comes after others.
+/// How references to symbols are compared, in an incremental run.
 pub(crate) type Beyond = HashMap<UserExternalName, Resolved, FxBuildHasher>;
 
 impl<'a> UnitSymbols<'a> {
@@ -546,8 +543,8 @@ impl<'a> UnitSymbols<'a> {
         Node::new(functions + data + index as usize)
     }
 
-    /// What was numbered, in the order of its nodes, which come behind those of the unit; and all
-    /// symbols that were asked for.
+    /// The external nodes, in the order of their numbers, which come behind those of the unit; and all symbols that
+    /// were resolved.
     pub fn into_external_nodes(self) -> (Vec<ExternalNode>, Beyond) {
         let ExternalNodes { number: _, external_nodes, resolved } =
             self.external_nodes.into_inner();
@@ -563,8 +560,8 @@ impl ResolveSymbol for UnitSymbols<'_> {
         if let Some(resolved) = self.external_nodes.borrow().resolved.get(symbol) {
             return Some(*resolved);
         }
-        // The encoding must not say what is defined by now and what is not, or it would not be the
-        // same in a later unit: every symbol is compared by a node.
+        // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
+        // every symbol is compared by a node.
         let resolved = match self.within(symbol) {
             Some(Resolved { call, address, inside }) => {
                 let itself = || self.external_node(ExternalNode::Symbol(symbol.clone()));
@@ -598,8 +595,8 @@ impl UnitSymbols<'_> {
 
 /// How references to a function of the unit are compared.
 pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
-    // Another definition may take a preemptible function's place, and one that must not be merged
-    // must stay distinguishable: such a symbol equals only itself.
+    // Another definition may take a preemptible symbol, and a function that must not be merged must stay
+    // distinguishable: such a symbol equals only itself.
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
     #[cfg(feature = "fuzzing")]

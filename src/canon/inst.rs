@@ -20,13 +20,13 @@ impl Walk<'_> {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
         if opcode == Opcode::Nop {
-            // Generates nothing, carries nothing.
+            // Generates no code, carries no data.
             return Ok(());
         }
         self.mark(Place::Inst(inst));
         self.out.instructions += 1;
         if let Some(way) = self.only_way(data) {
-            // The other block is not a successor: nothing gets there from here.
+            // The other block is not a successor: no control flow reaches it from here.
             self.word(Opcode::Jump as u32);
             self.block_call(way)?;
             return self.metadata(inst);
@@ -39,7 +39,7 @@ impl Walk<'_> {
         #[cfg(feature = "fuzzing")]
         let first = if fault_injection::is(Fault::ResultType) { 0 } else { first };
         self.word(opcode as u32 | first << 16);
-        // How many there are follows from the opcode, or from a call's signature.
+        // The number of results follows from the opcode, or from a call's signature.
         for &result in results.iter().skip(1) {
             self.ty(func.dfg.value_type(result));
         }
@@ -53,13 +53,13 @@ impl Walk<'_> {
         self.metadata(inst)
     }
 
-    /// Where a branch on a condition that follows from constants always goes.
+    /// The target of a branch on a condition that follows from constants.
     fn only_way<'d>(&self, data: &'d InstructionData) -> Option<&'d BlockCall> {
         let InstructionData::Brif { opcode: _, arg, blocks } = data else {
             return None;
         };
         let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
-        // Whatever has a number was walked, and so were the operands behind it.
+        // A value that has a number was walked, and so were the operands behind it.
         if as_written || self.number(*arg).is_err() {
             return None;
         }
@@ -227,7 +227,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The operands of a binary operation, in an order of their own if they can change places.
+    /// The operands of a binary operation, in a normal order if they can change places.
     fn ordered_operands(&mut self, opcode: Opcode, args: &[Value; 2]) -> Result<(), Malformed> {
         let mut numbers = [self.number(args[0])?, self.number(args[1])?];
         if self.context.policy.operand_order == Compare::Ignore && is_commutative(opcode) {
@@ -262,7 +262,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is compared of an instruction only if the policy says so.
+    /// Properties of an instruction that are compared only if the policy says so.
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;
         let policy = &self.context.policy;

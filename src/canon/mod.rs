@@ -17,9 +17,8 @@
 //! a new Cranelift adds is a compile error here. Where a field is left out on purpose, the pattern
 //! says `_` and the comment says why.
 //!
-//! What it does *not* do: it does not look into callees, does not optimise, and does not verify.
-//! IR that the verifier refuses is answered with [`Malformed`] where the walk stumbles over it; it
-//! is never equal to anything.
+//! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
+//! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
 
 mod inst;
 mod labels;
@@ -42,14 +41,14 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, EntitySet};
 
-/// Begins every shape stream. Changes with what the walk writes.
+/// Begins every shape stream. Changes with the output of the walk.
 const ENCODING_VERSION: u32 = 3;
 
 /// The function cannot be encoded, because the verifier would refuse it (or there is no body).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// What the walk must know beside the function.
+/// The input of the walk besides the function.
 pub(crate) struct Context<'a> {
     pub policy: ComparePolicy,
     pub target: Target,
@@ -58,7 +57,7 @@ pub(crate) struct Context<'a> {
     pub symbols: &'a dyn ResolveSymbol,
 }
 
-/// Tells which symbols belong to the unit.
+/// Returns which symbols belong to the unit.
 pub(crate) trait ResolveSymbol {
     /// `None` for a symbol that is not of the unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
@@ -69,8 +68,8 @@ pub(crate) trait ResolveSymbol {
 pub(crate) struct Resolved {
     pub call: Option<Node>,
     pub address: Option<Node>,
-    /// For addresses so many bytes behind that of the symbol: equal functions need not have equal
-    /// code, so what points into one equals nothing that points into another.
+    /// For addresses behind that of the symbol: equal functions need not have equal code, so an address inside one
+    /// equals no address inside another.
     pub inside: Option<Node>,
 }
 
@@ -121,7 +120,7 @@ pub(crate) struct Scratch {
     queued: EntitySet<Block>,
     /// Blocks whose address is taken, in the order of these mentions.
     addressed: Vec<Block>,
-    /// The constants that there are, ascending: the pool is a map with gaps.
+    /// The constants that exist, ascending: the pool is a map with gaps.
     constants: Vec<Constant>,
     /// 1 + the number of a signature, by its index.
     signatures: Vec<u32>,
@@ -152,8 +151,8 @@ fn reset(numbers: &mut Vec<u32>, len: usize) {
 
 /// Writes the encoding of `func` into `out`, which is cleared first.
 ///
-/// Linear in the size of the function. Equality of what it writes is equality of the functions, up
-/// to the functions of the unit that they refer to.
+/// Linear in the size of the function. Equality of the encodings is equality of the functions, up to the functions
+/// of the unit that they refer to.
 ///
 /// # Errors
 ///
@@ -206,7 +205,7 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     scratch: &'a mut Scratch,
     out: &'a mut Encoding,
-    /// Control flow does not lead to what is walked now.
+    /// Whether no control flow reaches the blocks that are walked now.
     dead: bool,
 }
 
@@ -303,14 +302,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Walks every block that control flow leads to, in the order in which it does, and then those
-    /// of which there is only an address.
+    /// Walks every block that control flow reaches, in the order in which it does, and then the blocks of which
+    /// only the address is taken.
     ///
-    /// An address can be taken long before control comes to the block, so it must not decide when
-    /// the block is walked: the values that the block uses might not be defined yet.
+    /// An address can be taken long before control flow reaches the block, so it must not decide when the block is
+    /// walked: the values that the block uses might not be defined yet.
     fn blocks(&mut self) -> Result<(), Malformed> {
         let entry = self.func.layout.entry_block().ok_or(Malformed)?;
-        self.lead_to(entry)?;
+        self.reach(entry)?;
         let (mut walked, mut addressed) = (0, 0);
         loop {
             if let Some(&block) = self.scratch.queue.get(walked) {
@@ -319,7 +318,7 @@ impl Walk<'_> {
             } else if let Some(&block) = self.scratch.addressed.get(addressed) {
                 addressed += 1;
                 self.dead = true;
-                self.lead_to(block)?;
+                self.reach(block)?;
             } else {
                 return Ok(());
             }
@@ -339,8 +338,8 @@ impl Walk<'_> {
         Ok(*number)
     }
 
-    /// The number of a block that control may come to next.
-    fn lead_to(&mut self, block: Block) -> Result<u32, Malformed> {
+    /// The number of a block that control flow may reach next.
+    fn reach(&mut self, block: Block) -> Result<u32, Malformed> {
         let number = self.mention(block)?;
         if self.scratch.queued.insert(block) {
             self.scratch.queue.push(block);
@@ -361,7 +360,7 @@ impl Walk<'_> {
         self.scratch.values[value.index()] = self.scratch.value_count;
     }
 
-    /// What a value is an alias of, or the value itself.
+    /// The value of which `value` is an alias, or the value itself.
     fn original(&self, value: Value) -> Result<Value, Malformed> {
         let dfg = &self.func.dfg;
         // A deleted value is an alias of nothing, and has no type.
@@ -375,7 +374,7 @@ impl Walk<'_> {
     fn number(&self, value: Value) -> Result<u32, Malformed> {
         match self.scratch.values.get(value.index()) {
             None | Some(0) => match self.scratch.values[self.original(value)?.index()] {
-                // The verifier lets code that is never executed use what nothing computes.
+                // The verifier accepts unreachable code that uses values that no instruction computes.
                 0 if !self.dead => Err(Malformed),
                 number => Ok(number),
             },
@@ -403,7 +402,7 @@ impl Walk<'_> {
 
     fn block_call(&mut self, call: &BlockCall) -> Result<(), Malformed> {
         let pool = &self.func.dfg.value_lists;
-        let number = self.lead_to(call.block(pool))?;
+        let number = self.reach(call.block(pool))?;
         self.word(number);
         let args = call.args(pool);
         self.length(args.len())?;

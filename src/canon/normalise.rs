@@ -1,4 +1,4 @@
-//! What the walk treats as equal although the IR differs.
+//! IR that the walk treats as equal although it differs.
 //!
 //! Each rule is one small function with a filetest of its own in `filetests/normalise`, and
 //! `docs/design.md` says how much it finds on real units. No rule here changes a function: the
@@ -47,7 +47,7 @@ const FOLD_DEPTH: u32 = 8;
 /// The value of `value`, if it follows from constants within a few instructions, as the low bits of
 /// a number whose other bits are 0.
 ///
-/// Looks only through what conditions are made of: constants, comparisons, bit operations, sums,
+/// Looks only through the operations of which conditions consist: constants, comparisons, bit operations, sums,
 /// extensions of integers of up to 64 bits. `dfg` must be that of IR without alias loops.
 pub(crate) fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
     known_within(dfg, value, FOLD_DEPTH)

@@ -1,5 +1,5 @@
-//! What the tables of a function hold, written by content: signatures, global values, memory flags,
-//! symbols, exception tables.
+//! The tables of a function, written by content: signatures, global values, memory flags, symbols, exception
+//! tables.
 //!
 //! Signatures are written in full at their first use and by number afterwards; everything else at
 //! each use. No index into a table ever reaches a stream.
@@ -60,7 +60,7 @@ impl Default for Distinct {
     }
 }
 
-/// What a symbol is used for.
+/// How a symbol is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Call,
@@ -142,8 +142,8 @@ impl Walk<'_> {
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
                     let data = self.mem_flags(*flags)?;
-                    // Such loads exist in `stack_limit` only, so all of their promises are
-                    // compared: nothing is gained by weakening them.
+                    // Such loads exist in `stack_limit` only, so all of their facts are compared: nothing is gained
+                    // by weakening them.
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
                     let flags = self.trap_and_endianness(data) | u32::from(fact_bits(data)) << 16;
                     let kind = 1 | u32::from(region.is_some()) << 8;
@@ -159,7 +159,7 @@ impl Walk<'_> {
                     gv = *base;
                 }
                 GlobalValueData::Symbol { name, offset, colocated: _, tls } => {
-                    // `colocated` is a promise about the symbol, the same for all who name it.
+                    // `colocated` is a fact about the symbol, the same for all code that names it.
                     self.word(3 | u32::from(*tls) << 8);
                     self.out.constant_i64(offset.bits());
                     let usage = if offset.bits() == 0 { Use::Address } else { Use::Inside };
@@ -204,7 +204,7 @@ impl Walk<'_> {
         trap | endianness << 8
     }
 
-    /// The memory flags of an access: behaviour to the shape, promises to the facts.
+    /// The memory flags of an access: behaviour to the shape, facts to the facts.
     pub(super) fn access(&mut self, flags: MemFlags) -> Result<(), Malformed> {
         let data = self.mem_flags(flags)?;
         let behaviour = self.trap_and_endianness(data);
@@ -277,7 +277,7 @@ impl Walk<'_> {
         let func = self.func;
         let ExtFuncData { name, signature, colocated: _, patchable } =
             func.dfg.ext_funcs.get(func_ref).ok_or(Malformed)?;
-        // `colocated` is a promise about the symbol, the same for all who name it.
+        // `colocated` is a fact about the symbol, the same for all code that names it.
         self.signature(*signature)?;
         self.word(u32::from(*patchable));
         let usage = match (call, patchable) {
@@ -315,9 +315,9 @@ impl Walk<'_> {
     }
 }
 
-/// The promises of memory flags, as bits of [`Fact::Access`].
+/// The facts of memory flags, as bits of [`Fact::Access`].
 fn fact_bits(data: MemFlagsData) -> u8 {
-    let bit = |promised: bool, bit: u8| if promised { bit } else { 0 };
+    let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
     bit(data.aligned(), Fact::ALIGNED)
         | bit(data.readonly(), Fact::READONLY)
         | bit(data.can_move(), Fact::CAN_MOVE)

@@ -1,18 +1,19 @@
-//! The canonical body of a function: what is compared with [`Canonicalize::Optimize`].
+//! The canonical body of a function: the body that is compared with [`Canonicalize::Optimize`].
 //!
 //! One round is Cranelift's own optimiser and then our rules ([`rules`]), which choose one form where Cranelift
-//! leaves equal integer operations in two. Cranelift's optimiser is not idempotent: a branch that became a
-//! jump leaves a block that the next run removes, and a load that is forwarded can make the next one redundant.
-//! So rounds are repeated until they repeat themselves. The canonical body is the least encoding of those that
-//! repeat, nearly always a single one that a round leaves as it is. So the canonical body of a canonical
-//! body is that body, and it does not matter who asks for it, or how often.
+//! leaves equal integer operations in two. Cranelift's optimiser is not idempotent: a branch that became a jump
+//! leaves a block that the next run removes, and a load that is forwarded can make the next one redundant. So
+//! rounds are repeated until a body occurs a second time. The canonical body is the least encoding of those that
+//! repeat, nearly always a single one that a round leaves unchanged. So the canonical body of a canonical body is
+//! that body, and the result does not depend on which code requests it, or how often.
 //!
-//! A function on which the optimiser fails, or that has not repeated itself after [`MAX_ROUNDS`] rounds, is its
-//! own canonical body. So is one on which the optimiser panics, with the feature `std`; without, nobody can
-//! catch the panic, and it goes on to the caller.
+//! A function on which the optimiser fails, or that has not repeated itself after [`MAX_ROUNDS`] rounds, is its own
+//! canonical body. So is one on which the optimiser panics, with the feature `std`; without, the panic cannot be
+//! caught, and continues to the caller.
 //!
-//! What it does *not* do: it never looks at more than one function, and nothing that a plan rewrites is optimised
-//! afterwards. Whoever needs a function as a plan leaves it takes the canonical body first and rewrites that.
+//! What it does *not* do: it never looks at more than one function, and a function that a plan rewrites is not
+//! optimised afterwards. Code that needs a function as a plan leaves it takes the canonical body first and rewrites
+//! that.
 
 mod rules;
 
@@ -27,8 +28,8 @@ use cranelift_codegen::isa::TargetIsa;
 #[cfg(feature = "fuzzing")]
 pub(crate) use rules::apply as apply_rules;
 
-/// After so many rounds a function that still changes is left as it is. Functions that front ends make take
-/// one to four, the last of which finds nothing more.
+/// After this many rounds a function that still changes is left unchanged. Functions that front ends make take one
+/// to four, the last of which finds nothing more.
 const MAX_ROUNDS: usize = 16;
 
 /// The body that is compared.
@@ -46,7 +47,7 @@ pub(crate) fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Co
     }
 }
 
-/// What rounds on `func` end in, if they do.
+/// The body at which repeated rounds on `func` settle, if they do.
 fn settled<'f>(func: &'f Function, isa: &dyn TargetIsa) -> Option<Cow<'f, Function>> {
     let encode = |body: &Function| {
         let context = Context {
@@ -88,7 +89,7 @@ fn round(func: &Function, isa: &dyn TargetIsa) -> Option<Function> {
     Some(optimised)
 }
 
-/// What `work` gives, which calls code of Cranelift's that can panic; `None` if it does.
+/// The result of `work`, which calls code of Cranelift's that can panic; `None` if it does.
 #[cfg(not(feature = "std"))]
 fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
@@ -109,13 +110,13 @@ mod with_std {
     }
 
     /// Whether a panic on this thread is one of Cranelift's optimiser that this library catches, so that the
-    /// function in hand is left as it is. For panic hooks, which need not report such a panic: the
-    /// hook of the standard library does. Where panics abort, nothing is caught.
+    /// function in hand is left unchanged. For panic hooks, which need not report such a panic: the hook of the
+    /// standard library does. Where panics abort, nothing is caught.
     pub fn panic_is_contained() -> bool {
         CONTAINED.get()
     }
 
-    /// What `work` gives, which calls code of Cranelift's that can panic; `None` if it does. `work` must not
+    /// The result of `work`, which calls code of Cranelift's that can panic; `None` if it does. `work` must not
     /// change anything that is used afterwards.
     pub(super) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
         let before = CONTAINED.replace(true);

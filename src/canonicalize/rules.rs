@@ -1,9 +1,9 @@
 //! One form for integer operations that Cranelift's optimiser leaves in two.
 //!
-//! Each rule takes an instruction, looks at what its operands are computed by, and replaces it by another
-//! instruction with the same result for every value of the operands, of the same type, and without effects or
-//! traps on either side. None depends on the width beyond what it says. Chosen is the form that Cranelift keeps
-//! where it makes one of the two by itself, so that the next round does not undo it.
+//! Each rule takes an instruction, looks at the instructions that compute its operands, and replaces it by another
+//! instruction with the same result for every value of the operands, of the same type, and without effects or traps
+//! on either side. None depends on the width beyond its own condition. The chosen form is the one that Cranelift
+//! keeps where it makes one of the two by itself, so that the next round does not undo it.
 //!
 //! | forms | becomes |
 //! |---|---|
@@ -26,8 +26,8 @@
 //! | `select` by `a - b`, `a ^ b`, `x + k`, `!x` | by `a == b`, `x == -k`, `x == -1`, with exchanged arms |
 //! | a signed `x < 0`, extended to the type of `x` by zeros or by itself | a shift by `bits - 1` |
 //!
-//! `tests/laws/rules.rs` evaluates what each of them replaces: for all operands of 8 bits, and for what is
-//! special of wider ones.
+//! `tests/laws/rules.rs` evaluates the replaced and the replacing form of each: for all operands of 8 bits, and for
+//! special values of wider ones.
 
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -36,12 +36,12 @@ use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef, types,
 };
 
-/// How often one instruction is replaced in a row, at most: no rule leads back to where it began, and the next
-/// round would go on.
+/// How often one instruction is replaced in a row, at most: no cycle of rules exists, and the next round would
+/// continue.
 const MAX_STEPS: usize = 8;
 
-/// Brings the instructions of `func` into the forms above. Tells whether anything changed. What is not needed any
-/// more stays, without a use. Linear in the size of `func`.
+/// Brings the instructions of `func` into the forms above. Returns whether anything changed. Instructions that are
+/// not needed any more stay, without a use. Linear in the size of `func`.
 pub fn apply(func: &mut Function) -> bool {
     let insts: Vec<Inst> =
         func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).collect();
@@ -68,7 +68,7 @@ fn replace(func: &mut Function, inst: Inst) -> bool {
     }
 }
 
-/// An integer of which a constant can be written.
+/// An integer type of which a constant can be written.
 fn is_scalar(ty: Type) -> bool {
     ty.is_int() && ty.bits() <= 64
 }
@@ -260,8 +260,8 @@ fn compare(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value; 2]) -> 
     compare_extended_with(func, inst, cond, x, bits)
 }
 
-/// Whether a value comes before another one in their block: parameters in their order, and then what
-/// instructions compute.
+/// Whether a value comes before another one in their block: parameters in their order, and then the results of
+/// instructions.
 fn precedes(func: &Function, a: Value, b: Value) -> bool {
     use ValueDef::{Param, Result, Union};
     let defined = |value| func.dfg.value_def(func.dfg.resolve_aliases(value));
@@ -277,7 +277,7 @@ fn precedes(func: &Function, a: Value, b: Value) -> bool {
     }
 }
 
-/// `x == bits`, or `!=`, of what is computed in a way that can be undone.
+/// `x == bits`, or `!=`, where the operation that computes `x` can be inverted.
 fn compare_equal(func: &mut Function, inst: Inst, cond: IntCC, x: Value, bits: u64) -> bool {
     let ty = func.dfg.value_type(x);
     if let Some([a, b]) = binary_of(func, x, Opcode::Bxor)
@@ -314,7 +314,7 @@ fn compare_equal(func: &mut Function, inst: Inst, cond: IntCC, x: Value, bits: u
     false
 }
 
-/// Numbers that are extended in the same way compare as they do before. Extended by zeros they are not
+/// Numbers that are extended in the same way compare as before. Numbers that are extended by zeros are not
 /// negative, and compare as unsigned ones.
 fn compare_extended(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value; 2]) -> bool {
     for (opcode, cond) in [(Opcode::Uextend, cond.unsigned()), (Opcode::Sextend, cond)] {
@@ -328,7 +328,7 @@ fn compare_extended(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value
     false
 }
 
-/// The same with a constant that is one of the numbers extended so.
+/// The same with a constant that is one of the extended numbers.
 fn compare_extended_with(
     func: &mut Function,
     inst: Inst,
@@ -366,7 +366,7 @@ fn select(func: &mut Function, inst: Inst, [by, x, y]: [Value; 3]) -> bool {
         func.replace(inst).select(by, y, x);
         return true;
     }
-    // Cranelift has a zero in the second arm, by whichever comparison that takes.
+    // Cranelift has a zero in the second arm, with whichever comparison that needs.
     if [x, y].iter().any(|&arm| constant(func, arm) == Some(0)) {
         return false;
     }
@@ -413,8 +413,8 @@ fn own_form(func: &mut Function, comparison: Value) {
     }
 }
 
-/// Two values that are equal exactly if `value` is 0: what Cranelift leaves of a comparison of these that
-/// chooses.
+/// Two values that are equal exactly if `value` is 0: what Cranelift makes of a comparison of the two in a
+/// `select`.
 fn is_difference(func: &mut Function, inst: Inst, value: Value) -> Option<[Value; 2]> {
     let ty = func.dfg.value_type(value);
     if !is_scalar(ty) {

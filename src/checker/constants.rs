@@ -1,16 +1,16 @@
-//! Which values of a function are known, as far as branches hang on them.
+//! Which values of a function are known, as far as branches depend on them.
 //!
-//! The simulation comes to definitions before uses, so what is known of a result follows from what
-//! is known of its operands: one step per instruction, forward. Only what conditions are made of is
-//! looked at: integers of up to 64 bits, a few instructions deep. The depth is part of what it means
-//! that a condition follows from constants: a branch on any other one is compared as it stands.
+//! The simulation visits definitions before uses, so the value of a result follows from the values of its operands:
+//! one step per instruction, forward. Only the operands of conditions are considered: integers of up to 64 bits, a
+//! few instructions deep. The depth is part of the definition of a condition that follows from constants: a branch
+//! on any other condition is compared as it stands.
 
 use super::simulation::resolve;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockCall, DataFlowGraph, Inst, InstructionData, Opcode, Value};
 use cranelift_entity::SecondaryMap;
 
-/// The most instructions on a way from a constant to what is known, both included.
+/// The most instructions on a path from a constant to a known value, both included.
 const DEPTH: u32 = 8;
 
 /// The known values of one function and how deep they are; bits beyond the width of a value's type
@@ -28,12 +28,12 @@ impl Known {
         1 + operands.flatten().map(|(_, depth)| depth).max().unwrap_or(0)
     }
 
-    /// Takes note of what a parameter is, which counts as a constant.
-    pub fn tell(&mut self, param: Value, bits: u64) {
+    /// Records the value of a parameter, which counts as a constant.
+    pub fn set(&mut self, param: Value, bits: u64) {
         self.0[param] = Some((bits, 1));
     }
 
-    /// Takes note of what `inst` computes.
+    /// Records the value that `inst` computes.
     pub fn learn(&mut self, dfg: &DataFlowGraph, inst: Inst) {
         let &[result] = dfg.inst_results(inst) else {
             return;
@@ -45,7 +45,7 @@ impl Known {
         }
     }
 
-    /// What `inst` computes, as a number of which the low bits count.
+    /// The value that `inst` computes, as a number of which the low bits count.
     fn evaluate(&self, dfg: &DataFlowGraph, inst: Inst) -> Option<i128> {
         let unsigned = |value: Value| self.of(dfg, value).map(i128::from);
         let signed = |value: Value| {
@@ -84,7 +84,7 @@ impl Known {
         }
     }
 
-    /// Where `inst` always goes, if it is a branch on a condition that is known.
+    /// The target of `inst` if it is a branch on a known condition.
     pub fn only_way(&self, dfg: &DataFlowGraph, inst: Inst) -> Option<BlockCall> {
         let InstructionData::Brif { opcode: _, arg, blocks: [then, otherwise] } = dfg.insts[inst]
         else {
@@ -94,7 +94,7 @@ impl Known {
     }
 }
 
-/// The width of a value in bits, if it is an integer that is looked at.
+/// The width of a value in bits, if it is an integer that is considered.
 fn width(dfg: &DataFlowGraph, value: Value) -> Option<u32> {
     let ty = dfg.value_type(value);
     (ty.is_int() && ty.bits() <= 64).then(|| ty.bits())

@@ -1,13 +1,13 @@
-//! Claims on functions and data objects of earlier units, whose code is gone.
+//! Claims on functions and data objects of earlier units, whose code is not kept.
 //!
-//! Of each function that is emitted or eliminated the checker keeps, by means of its own, what proves a claim on
-//! it again: its [`Trace`], what the code promises that its calls reach, where its address is, and, if its code is
-//! elsewhere, whose that is and what is passed to it. A later function is proved equal to it by its own trace;
-//! that their references may replace each other are claims of the same kind, followed like all others. Nothing of
-//! an earlier unit is taken on trust: what is not known here is not merged into.
+//! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to prove a claim
+//! on it: its [`Trace`], the facts of the code that its calls reach, where its address is, and, if its code is
+//! another function's, that function and the extra arguments. A later function is proved equal to it by its own
+//! trace; that their references may replace each other are claims of the same kind, followed like all others.
+//! Nothing of an earlier unit is trusted: a function is not merged into a function of which nothing is remembered.
 //!
-//! That the emitted code does what the function meant was proved when it was emitted, and holds as long as that
-//! code exists: claims on it are claims on what the function meant.
+//! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
+//! the code exists: claims on the code are claims on the function.
 
 use super::refutation::{Mismatch, Refutation};
 use super::terms::ExtraTerm;
@@ -34,11 +34,11 @@ type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Face {
     is_data: bool,
-    /// Whether references to it stay by its symbol.
+    /// Whether references to it must keep its symbol.
     by_symbol: bool,
-    /// Whether an address of something else will do in place of its own.
+    /// Whether another address may replace its own.
     insignificant: bool,
-    /// In bytes: what its address must be aligned to, and what the place is that has it.
+    /// In bytes: the alignment that its address needs, and the alignment of the place that has the address.
     needs: u64,
     alignment: u64,
     /// Whether its symbol leads to code or contents.
@@ -46,7 +46,7 @@ pub(super) struct Face {
 }
 
 impl Face {
-    /// That of something that has a symbol, of the unit or of an earlier one.
+    /// The face of an item that has a symbol, of the unit or of an earlier one.
     pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<Face> {
         if let Some(function) = here(plan, symbol) {
             return Some(Face::of_function(plan, function));
@@ -93,7 +93,7 @@ impl Face {
         }
     }
 
-    /// Whether a reference to this one may stand where there was one to another, if they do the same.
+    /// Whether a reference to this one may replace a reference to `original`, if the two are equivalent.
     pub fn may_replace(self, usage: Use, original: Face) -> bool {
         let address = original.insignificant && self.alignment >= original.needs;
         let allowed = match usage {
@@ -116,21 +116,21 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
     plan.data(symbol).filter(|data| data.index() < plan.numbering.data)
 }
 
-/// Where the calls of an eliminated function go, and what they pass: to code, which can be a thunk itself.
+/// Where the calls of an eliminated function go, and what they pass. The target has code, which can be a thunk.
 fn target(plan: &Plan, function: FunctionIndex) -> (&UserExternalName, Vec<ExtraTerm>) {
     let to = plan.entry(function).disposition().representative().unwrap_or(function);
     let arguments = plan.thunk_arguments(function);
     (plan.entry(to).symbol(), arguments.iter().map(ExtraTerm::from).collect())
 }
 
-/// What is kept of a function or data object.
+/// What is remembered of a function or data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     digest: [u8; 32],
     references: Box<[(Use, UserExternalName)]>,
-    /// What the function promised: what its callers rely on.
+    /// The facts of the function, on which its callers rely.
     own: Arc<[Fact]>,
-    /// What the code promises that its calls reach.
+    /// The facts of the code that its calls reach.
     pub(super) reached: Arc<[Fact]>,
     pub(super) face: Face,
 }
@@ -149,9 +149,10 @@ pub(crate) struct Memory {
     pub(super) functions: BySymbol<Arc<Known>>,
     pub(super) data: BySymbol<Arc<Known>>,
     pub(super) eliminated: BySymbol<EliminatedFunction>,
-    /// What objects were redirected to.
+    /// The objects to which eliminated objects were redirected.
     pub(super) eliminated_data: BySymbol<UserExternalName>,
-    /// Most functions share their promises with others, and equal ones that refer to the same all that is known.
+    /// Interned: most functions have the same facts as others, and equal functions with equal references share all
+    /// that is known of them.
     facts: HashSet<Arc<[Fact]>, FxBuildHasher>,
     last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
 }
@@ -167,7 +168,7 @@ pub(crate) struct Learned {
 }
 
 impl Memory {
-    /// Bytes of memory, as far as they grow with what is kept; `MergingModule`'s tests have figures.
+    /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have figures.
     pub fn size(&self) -> usize {
         let Memory { functions, data, eliminated, eliminated_data, facts, last } = self;
         let parts = |known: &Arc<Known>| {
@@ -175,7 +176,7 @@ impl Memory {
             (size_of::<Known>() + size_of_val(&*known.references)) / owners
         };
         let extra = eliminated.values().map(|eliminated| size_of_val(&*eliminated.extra));
-        let promised = facts.iter().map(|facts| size_of_val(&**facts));
+        let fact_bytes = facts.iter().map(|facts| size_of_val(&**facts));
         functions.allocation_size()
             + data.allocation_size()
             + eliminated.allocation_size()
@@ -183,7 +184,7 @@ impl Memory {
             + facts.allocation_size()
             + last.allocation_size()
             + functions.values().chain(data.values()).map(parts).sum::<usize>()
-            + extra.chain(promised).sum::<usize>()
+            + extra.chain(fact_bytes).sum::<usize>()
     }
 
     pub fn extend(&mut self, learned: &Learned) {
@@ -192,8 +193,8 @@ impl Memory {
             let function = match self.last.get(&function.digest) {
                 Some(known) if known == function => known.clone(),
                 _ => {
-                    let own = self.shared(&function.own);
-                    let reached = self.shared(&function.reached);
+                    let own = self.interned(&function.own);
+                    let reached = self.interned(&function.reached);
                     let function = Arc::new(Known { own, reached, ..(**function).clone() });
                     self.last.insert(function.digest, function.clone());
                     function
@@ -211,7 +212,7 @@ impl Memory {
         }
     }
 
-    fn shared(&mut self, facts: &Arc<[Fact]>) -> Arc<[Fact]> {
+    fn interned(&mut self, facts: &Arc<[Fact]>) -> Arc<[Fact]> {
         match self.facts.get(facts) {
             Some(known) => known.clone(),
             None => {
@@ -222,14 +223,14 @@ impl Memory {
     }
 }
 
-/// What a later unit may ask about this one.
+/// What later units may ask about this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remember {
-    /// There is none.
+    /// There are no later units.
     Nothing,
-    /// Where what was eliminated went.
+    /// The targets of what was eliminated.
     Eliminated,
-    /// All.
+    /// Everything.
     All,
 }
 
@@ -285,8 +286,8 @@ impl Prover<'_> {
         }
     }
 
-    /// Proves that what references to `kept` reach may stand in place of `original`, of which one at least is of
-    /// an earlier unit.
+    /// Proves that the target of references to `kept` may replace `original`. At least one of the two is of an
+    /// earlier unit.
     pub(super) fn incremental(
         &mut self,
         kept: &UserExternalName,
@@ -311,8 +312,8 @@ impl Prover<'_> {
         }
     }
 
-    /// Whether what the kept code meant to refer to may stand wherever the original referred to what it meant: a
-    /// further claim.
+    /// Whether the symbol to which the kept function's own code refers may replace the symbol to which the original
+    /// refers: a further claim.
     fn reference_across_units(
         &mut self,
         usage: Use,
@@ -322,7 +323,7 @@ impl Prover<'_> {
         let plan = self.plan;
         let here = |symbol| here(plan, symbol).is_some() || data_here(plan, symbol).is_some();
         if here(kept) && is_eliminated(plan, kept) {
-            // It came later than code that refers to it by its symbol.
+            // It is defined later than code that refers to it by its symbol.
             return false;
         }
         if here(kept) && (kept == original || here(original)) {
@@ -331,24 +332,25 @@ impl Prover<'_> {
         kept == original || self.in_unit().incremental(usage, kept, original)
     }
 
-    /// Proves that what the plan says of a function that an earlier unit eliminated is what became of it.
+    /// Proves that the entry of a function that an earlier unit eliminated has the target and arguments that it got
+    /// then.
     pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
         let (to, extra) = target(self.plan, function);
         let symbol = self.plan.entry(function).symbol();
-        // What its calls reach is what was proved of it then.
-        let is_so = self.memory.eliminated.get(symbol).is_some_and(|eliminated| {
+        // The code that its calls reach was proved then.
+        let is_unchanged = self.memory.eliminated.get(symbol).is_some_and(|eliminated| {
             let signature = self.plan.eliminated.signature(function);
             eliminated.to == *to
                 && eliminated.extra == extra
                 && signature == Some(&eliminated.signature)
         });
-        match is_so {
+        match is_unchanged {
             true => Ok(()),
             false => Err(refuted(to.clone(), symbol.clone(), Mismatch::NotRemembered)),
         }
     }
 
-    /// The same of a data object.
+    /// The same proof for a data object.
     pub(super) fn eliminated_data(&self, data: DataIndex) -> Result<(), Refutation> {
         let entry = self.plan.data_entry(data);
         let to = entry.disposition().representative().unwrap_or(data);
@@ -390,16 +392,16 @@ impl Prover<'_> {
             return learned;
         }
         for (function, entry) in plan.entries().take(plan.added()) {
-            // What the verifier refuses equals nothing.
+            // A function that the verifier refuses equals no other.
             if let Ok(known) = self.known_function(function) {
                 learned.functions.push((entry.symbol().clone(), known));
             }
         }
-        for shared in plan.private_copies() {
-            // A function of its own, which does what the one does whose body it took.
-            if let Ok(known) = self.known_function(shared.body_of) {
-                let face = Face::of_function(plan, shared.function);
-                let symbol = plan.entry(shared.function).symbol().clone();
+        for copy in plan.private_copies() {
+            // A function of its own, equivalent to the function from which it was copied.
+            if let Ok(known) = self.known_function(copy.body_of) {
+                let face = Face::of_function(plan, copy.function);
+                let symbol = plan.entry(copy.function).symbol().clone();
                 learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
             }
         }

@@ -162,7 +162,7 @@ impl Simulation<'_> {
             ) => {
                 self.value(*x, *y)?;
                 match opcode {
-                    // Of constants it is one, and has no counterpart where bodies have extra arguments.
+                    // Of constants it is a constant, and has no counterpart in a parameterised body.
                     Opcode::Bitcast => tables::conversion(self, *p, *q),
                     _ => tables::access(self, *p, *q),
                 }
@@ -295,16 +295,16 @@ impl Simulation<'_> {
         }
     }
 
-    /// Two calls of which the kept one tells its callee more than the original does, or has its callee told;
-    /// `None` if they are not such calls.
+    /// Two calls of which the kept one passes more arguments to its callee than the original does, or has a callee
+    /// with extra arguments; `None` if they are not such calls.
     fn call_with_extra(&mut self, kept: Inst, original: Inst) -> Option<Result<(), Mismatch>> {
         use InstructionData as I;
         use Opcode as O;
         let Claim { kept: a, original: b, .. } = *self.claim;
         let (x, y) = (&a.dfg.insts[kept], &b.dfg.insts[original]);
         let lists = (&a.dfg.value_lists, &b.dfg.value_lists);
-        let (I::Call { args: passed, func_ref: meant, .. }
-        | I::TryCall { args: passed, func_ref: meant, .. }) = y
+        let (I::Call { args: passed, func_ref: original_callee, .. }
+        | I::TryCall { args: passed, func_ref: original_callee, .. }) = y
         else {
             return None;
         };
@@ -331,7 +331,7 @@ impl Simulation<'_> {
         if let (Callee::Direct(_), []) = (&callee, extra) {
             return None;
         }
-        let call = tables::callee_with_extra(self, callee, extra, *meant);
+        let call = tables::callee_with_extra(self, callee, extra, *original_callee);
         let handlers = match (x, y) {
             (
                 I::TryCall { exception: i, .. } | I::TryCallIndirect { exception: i, .. },
@@ -358,7 +358,7 @@ impl Simulation<'_> {
     ) -> Result<(), Mismatch> {
         let commutes =
             self.claim.policy.operand_order == Compare::Ignore && COMMUTATIVE.contains(&opcode);
-        // The trace does not take note of the order in which they are written.
+        // The trace does not record the order of such operands.
         let recorder = match commutes {
             true => {
                 self.note_either_order(*original);

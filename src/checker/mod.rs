@@ -1,41 +1,40 @@
-//! The independent checker: a proof, merge by merge, that a plan changes nothing.
+//! The independent checker: a proof, merge by merge, that a plan preserves the meaning of the unit.
 //!
-//! A *claim* says that the code of one function, as it is after [`Plan::apply`], may run wherever
-//! another function was meant to. A claim is proved by *simulation*: both functions are walked in
-//! step from their entries, and whatever is defined or reached at the same place is bound to each
-//! other, values to values and blocks to blocks, one to one; every operation must be the same, its
-//! operands must be bound to each other, and what the kept code promises to the optimiser the
-//! original must have promised too. Nothing is encoded, hashed or put into an order. So it fails
-//! for other reasons than the canonical walk does, and it shares no code with it (a test sees to
-//! that); it looks at what `apply` made of the functions, not at what the pass thought of them.
+//! A *claim* says that the code of one function, as it is after [`Plan::apply`], may run wherever another function
+//! was called before. A claim is proved by *simulation*: both functions are walked in step from their entries.
+//! Whatever is defined or reached at the same place is bound to each other, values to values and blocks to blocks,
+//! one to one. Every operation must be the same, its operands must be bound to each other, and every fact that the
+//! kept code gives the optimiser must be a fact of the original, too. Nothing is encoded, hashed or ordered. So the
+//! checker fails for other reasons than the canonical walk does, and it shares no code with the walk (a test
+//! ensures that). It looks at the output of `apply`, not at the reasoning of the pass.
 //!
-//! Where the kept code refers to one function and the original to another, the first must stand
-//! for the second: another claim. [`prove`] follows claims until there are no new ones. Then all
-//! of them hold together, because each rests on places that are equal and on claims that are proved
-//! in the same way (coinduction, as for bisimulations: Park 1981). Around them it checks that every
-//! symbol and every address that can be observed is still there.
+//! Where the kept code refers to one function and the original to another, the first must be able to replace the
+//! second: another claim. [`prove`] follows claims until there are no new ones. Then all of them hold together,
+//! because each rests on places that are equal and on claims that are proved in the same way (coinduction, as for
+//! bisimulations: Park 1981). Around them it checks that every symbol and every address that can be observed is
+//! still there.
 //!
-//! What it does *not* do: it does not verify IR, does not look at code that a back end makes of
+//! What it does *not* do: it does not verify IR, and does not look at the machine code that a back end makes of
 //! thunks and aliases. It proves merges, not that everything equal was found.
 //!
-//! A body that does for several functions is proved for each of them with what it is told in its place:
-//! `terms` says how.
+//! A parameterised body is proved for each of its functions, with the extra arguments of that function: see
+//! `terms`.
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `simulation` | which blocks and values belong together |
+//! | `simulation` | which blocks and values are bound to each other |
 //! | `instruction` | whether two instructions do the same: every format, field by field |
 //! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
-//! | `terms` | which values are known, where bodies are told things |
-//! | `choices` | where the kept code alone chooses a call |
+//! | `terms` | which values are known, where calls pass extra arguments |
+//! | `dispatch` | where the kept code alone branches: callee dispatch |
 //! | `constants` | which branches always go the same way |
-//! | `trace` | what a simulation compares, written down, for functions whose code is gone |
+//! | `trace` | what a simulation compares, written down, for functions whose code is not kept |
 //! | `incremental` | claims on functions and data of earlier units |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
-//! | `refutation` | how a failure is told |
+//! | `refutation` | how a failure is reported |
 
-mod choices;
 mod constants;
+mod dispatch;
 mod incremental;
 mod instruction;
 mod refutation;
@@ -57,16 +56,15 @@ use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use simulation::{Failure, Simulation};
 use terms::ExtraTerm;
 
-/// Proves that `kept` may run wherever `original` was meant to, if every symbol that they refer to
-/// stands for itself and for nothing else. Of `options`, the policy of comparison and the target's
-/// byte order count.
+/// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to may replace itself
+/// and no other symbol. Of `options`, the comparison policy and the target's byte order count.
 ///
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.
 ///
 /// # Errors
 ///
-/// The first place, in the order of a walk from the entry, at which they do not do the same.
+/// The first place, in the order of a walk from the entry, at which they differ.
 pub fn may_replace(
     kept: &Function,
     original: &Function,
@@ -80,8 +78,7 @@ pub fn may_replace(
     })
 }
 
-/// What is remembered of a function, promises apart, so that tests can compare it: a digest, and what is referred
-/// to.
+/// What is remembered of a function, except facts, so that tests can compare it: a digest, and the references.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn trace(
     func: &Function,
@@ -91,7 +88,7 @@ pub(crate) fn trace(
     Some((digest, alloc::format!("{references:?}")))
 }
 
-/// That one function may run in place of another.
+/// The claim that one function may run in place of another.
 pub(crate) struct Claim<'a> {
     pub kept: &'a Function,
     pub original: &'a Function,
@@ -99,8 +96,8 @@ pub(crate) struct Claim<'a> {
     pub target: Target,
     /// Whether `kept` is `original` after rewriting.
     pub own: bool,
-    /// What `kept` is told behind its arguments. `None` if no function of the unit is told anything:
-    /// then both have the same instructions.
+    /// The extra arguments of `kept`. `None` if no function of the unit has extra arguments: then both have the
+    /// same instructions.
     pub extra: Option<&'a [ExtraTerm]>,
 }
 
@@ -128,7 +125,7 @@ pub(crate) enum Use {
     Inside,
 }
 
-/// Decides whether a reference to one symbol may stand where there was one to another.
+/// Decides whether a reference to one symbol may replace a reference to another.
 pub(crate) trait Symbols {
     fn may_replace(
         &mut self,
@@ -137,8 +134,7 @@ pub(crate) trait Symbols {
         original: &UserExternalName,
     ) -> bool;
 
-    /// Whether a call to one symbol that tells it this may stand where there was a call to another, by this
-    /// signature.
+    /// Whether a call to `kept` with these extra arguments may replace a call to `original` by this signature.
     fn extra_may_replace(
         &mut self,
         kept: &UserExternalName,
@@ -148,7 +144,7 @@ pub(crate) trait Symbols {
     ) -> bool;
 }
 
-/// Every symbol stands for itself.
+/// Every symbol replaces only itself.
 struct IdentitySymbols;
 
 impl Symbols for IdentitySymbols {

@@ -1,4 +1,4 @@
-//! How a claim that does not hold is told: which functions, where, and what differs there.
+//! How a claim that does not hold is reported: which functions, where, and what differs there.
 
 use core::fmt;
 use cranelift_codegen::ir::{Block, Inst, UserExternalName};
@@ -9,11 +9,11 @@ use cranelift_codegen::ir::{Block, Inst, UserExternalName};
 pub struct Refutation {
     /// The function or data object that is kept.
     pub kept: UserExternalName,
-    /// The one whose place it takes.
+    /// The function or data object that it replaces.
     pub original: UserExternalName,
     /// What is wrong.
     pub mismatch: Mismatch,
-    /// Where, if it is a matter of bodies.
+    /// The place, if bodies differ.
     pub at: Option<Place>,
 }
 
@@ -40,7 +40,7 @@ pub enum Mismatch {
     StackSlots,
     /// Dynamic stack slots differ.
     DynamicSlots,
-    /// One has a stack limit and the other has none, or another one.
+    /// One has a stack limit and the other has none, or a different one.
     StackLimit,
     /// Function keys differ.
     Key,
@@ -60,7 +60,7 @@ pub enum Mismatch {
     TrapCode,
     /// Another byte order.
     ByteOrder,
-    /// A promise that the original does not make.
+    /// A fact that the original does not have.
     Fact,
     /// A branch to another block, or with other arguments.
     Target,
@@ -70,7 +70,7 @@ pub enum Mismatch {
     ExceptionTable,
     /// Another signature of a callee.
     CalleeSignature,
-    /// A reference to something that does not stand for what the original refers to.
+    /// A reference to a symbol that may not replace the symbol that the original refers to.
     Reference,
     /// Another global value.
     GlobalValue,
@@ -80,36 +80,36 @@ pub enum Mismatch {
     Metadata,
     /// A value is used that is not defined.
     Undefined,
-    /// A promise about a callee that the original did not make.
+    /// The kept code declares a callee as colocated, and the original does not.
     Colocated,
 
-    /// A symbol that is gone is still referred to.
+    /// An eliminated symbol is still referred to.
     Dangling,
-    /// A symbol is gone that can be seen.
+    /// A symbol is eliminated that is externally visible.
     LostSymbol,
-    /// An address is another function's now, and somebody may notice.
+    /// An address is another function's now, and that can be observed.
     LostAddress,
-    /// A function that must be left alone takes part.
+    /// A function that must not be merged takes part.
     NotMerged,
-    /// A function stands for others whose place another definition may take.
+    /// A function replaces others although another definition may take its symbol.
     Preemptible,
-    /// A thunk, an alias or a shared body that the target or the options do not allow.
+    /// A thunk, an alias or a private copy that the target or the options do not allow.
     NotAllowed,
-    /// The code that should stand for others is not kept.
+    /// The code that should replace others is not kept.
     NoBody,
     /// The alignment is too small.
     Alignment,
     /// Data objects differ in contents, section, pointers, or attributes.
     Data,
-    /// What an earlier unit emitted does something else, or refers to something else.
+    /// The emitted code of an earlier unit is not equivalent, or has different references.
     Remembered,
-    /// Nothing is known of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// [`MergeCache`](crate::Emitted).
+    /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or not with this
+    /// [`MergeCache`](crate::MergeCache).
     NotRemembered,
 }
 
 impl Mismatch {
-    /// Every one, those of bodies first.
+    /// Every mismatch, those of bodies first.
     pub const ALL: [Mismatch; 35] = [
         Mismatch::Signature,
         Mismatch::StackSlots,
@@ -148,13 +148,13 @@ impl Mismatch {
         Mismatch::NotRemembered,
     ];
 
-    /// Whether it is found in two bodies that are walked in step, and not in what a plan says of
-    /// symbols, addresses and data.
+    /// Whether it is found in two bodies that are walked in step, and not in a plan's entries for symbols,
+    /// addresses and data.
     pub fn is_of_bodies(self) -> bool {
         self < Mismatch::Dangling
     }
 
-    /// One sentence for a person.
+    /// One sentence that explains the mismatch.
     pub fn explanation(self) -> &'static str {
         match self {
             Mismatch::Signature => "the signatures differ",
@@ -170,29 +170,29 @@ impl Mismatch {
             Mismatch::Immediate => "a constant differs",
             Mismatch::TrapCode => "the trap codes differ",
             Mismatch::ByteOrder => "the byte orders differ",
-            Mismatch::Fact => "the kept code promises more",
+            Mismatch::Fact => "the kept code has a fact that the original does not have",
             Mismatch::Target => "a branch goes elsewhere or passes other arguments",
             Mismatch::JumpTable => "the jump tables differ",
             Mismatch::ExceptionTable => "the exception handlers differ",
             Mismatch::CalleeSignature => "the signatures of a callee differ",
-            Mismatch::Reference => "they refer to what does not stand for each other",
+            Mismatch::Reference => "a reference may not replace the one of the original",
             Mismatch::GlobalValue => "the global values differ",
             Mismatch::StackMap => "the user stack maps differ",
-            Mismatch::Metadata => "what the policy compares differs",
+            Mismatch::Metadata => "metadata that the policy compares differs",
             Mismatch::Undefined => "a value is used that is not defined",
             Mismatch::Colocated => "a callee became colocated",
-            Mismatch::Dangling => "what is gone is still referred to",
-            Mismatch::LostSymbol => "a symbol is gone that can be seen",
-            Mismatch::LostAddress => "an address that can be observed is gone",
-            Mismatch::NotMerged => "one of them must be left alone",
-            Mismatch::Preemptible => "another definition may take the place of the kept one",
-            Mismatch::NotAllowed => "the options do not allow what became of it",
+            Mismatch::Dangling => "an eliminated symbol is still referred to",
+            Mismatch::LostSymbol => "a symbol that is externally visible is eliminated",
+            Mismatch::LostAddress => "an address that can be observed is another function's now",
+            Mismatch::NotMerged => "one of them must not be merged",
+            Mismatch::Preemptible => "another definition may take the symbol of the kept one",
+            Mismatch::NotAllowed => "the options do not allow its disposition",
             Mismatch::NoBody => "the code that should run is not kept",
             Mismatch::Alignment => "the alignment is too small",
             Mismatch::Data => "the data objects differ",
-            Mismatch::Remembered => "what an earlier unit emitted does something else",
+            Mismatch::Remembered => "what an earlier unit emitted is not equivalent",
             Mismatch::NotRemembered => {
-                "nothing is known of what an earlier unit made of one of them"
+                "nothing is remembered of one of them, which is of an earlier unit"
             }
         }
     }
@@ -207,7 +207,7 @@ impl fmt::Display for Mismatch {
 impl fmt::Display for Refutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refutation { kept, original, mismatch, at } = self;
-        write!(f, "{kept} does not stand for {original}: {mismatch}")?;
+        write!(f, "{kept} may not replace {original}: {mismatch}")?;
         match at {
             Some(place) => write!(f, ", {place}"),
             None => Ok(()),

@@ -1,10 +1,10 @@
 //! The walk of two functions in step.
 //!
-//! It starts from the two entries and comes to every pair of blocks that control flow leads to, and
-//! then to those of which only the address is taken. Blocks are bound when control is first seen to
-//! lead to both, values when both are defined. Blocks are visited in the order in which they are
-//! bound: a dominator comes before what it dominates, since every path to that leads over it, so in
-//! verified IR an operand is bound before it is used.
+//! It starts from the two entries and visits every pair of blocks that control flow reaches, and then the pairs
+//! whose address is taken without control flow to them. Blocks are bound when control flow is first seen to reach
+//! both, values when both are defined. Blocks are visited in the order in which they are bound: a dominator comes
+//! before the blocks that it dominates, since every path to those leads over it, so in verified IR an operand is
+//! bound before it is used.
 
 use super::constants::Known;
 use super::refutation::{Mismatch, Place};
@@ -41,7 +41,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 
     fn is_bound(&self, kept: T, original: T) -> bool {
-        // What is bound is bound both ways: see `bind`.
+        // Bindings hold both ways: see `bind`.
         self.original[kept].expand() == Some(original)
     }
 
@@ -49,7 +49,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
         self.original[kept].is_none() && self.kept[original].is_none()
     }
 
-    /// Binds the two to each other, unless one of them is bound to something else.
+    /// Binds the two to each other, unless one of them is already bound to another entity.
     fn bind(&mut self, kept: T, original: T) -> bool {
         if self.is_free(kept, original) {
             self.original[kept] = original.into();
@@ -59,7 +59,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 }
 
-/// Two functions on their way.
+/// The state of a walk of two functions.
 pub(super) struct Simulation<'a> {
     pub claim: &'a Claim<'a>,
     pub symbols: &'a mut dyn Symbols,
@@ -68,24 +68,24 @@ pub(super) struct Simulation<'a> {
     /// The region of the kept function at each region of the original, or at none.
     regions: BTreeMap<Option<AliasRegion>, Option<AliasRegion>>,
     known: [Known; 2],
-    /// What is known of values, where bodies are told things.
+    /// What is known of values, where calls pass extra arguments.
     pub terms: [Terms; 2],
-    /// The constants that there are on either side: the pool has gaps, and panics there.
+    /// The constants that exist on either side: the pool has gaps, and panics there.
     constants: [EntitySet<Constant>; 2],
-    /// Pairs of blocks that control flow leads to; those already visited remain.
+    /// Pairs of blocks that control flow reaches; those already visited remain.
     queue: Vec<(Block, Block)>,
     /// The kept blocks of `queue`.
     queued: EntitySet<Block>,
-    /// Kept blocks that were walked as parts of others.
+    /// Kept blocks that were walked as parts of other blocks.
     alone: EntitySet<Block>,
     /// Pairs of blocks whose addresses are taken.
     addressed: Vec<(Block, Block)>,
-    /// No control flow leads to what is visited now.
+    /// Whether no control flow reaches the blocks that are visited now.
     dead: bool,
     at: Place,
-    /// Takes note of what is compared, if the trace is wanted.
+    /// Records what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
-    /// What the kept function promises at the accesses of the original.
+    /// The facts of the kept function at the accesses of the original.
     pub facts: Facts,
 }
 
@@ -118,8 +118,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Walks both functions to their ends. Returns the promises that the kept one makes at the accesses of the
-    /// original, in the order of the walk.
+    /// Walks both functions to their ends. Returns the facts of the kept one at the accesses of the original, in
+    /// the order of the walk.
     pub fn run(mut self) -> Result<Vec<Fact>, Failure> {
         match self.walk() {
             Ok(()) => Ok(self.facts.into_list()),
@@ -127,7 +127,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The same, with what was noted.
+    /// The same walk; returns what was recorded, too.
     pub fn recorded(mut self) -> Result<(Recorder, Vec<Fact>), Mismatch> {
         self.walk()?;
         let recorder = *self.recorder.take().expect("was asked for");
@@ -138,7 +138,7 @@ impl<'a> Simulation<'a> {
         tables::headers(self)?;
         let Claim { kept, original, .. } = *self.claim;
         let entry = |func: &Function| func.layout.entry_block().ok_or(Mismatch::Undefined);
-        self.lead_to(entry(kept)?, entry(original)?)?;
+        self.reach(entry(kept)?, entry(original)?)?;
         let (mut visited, mut addressed) = (0, 0);
         loop {
             if let Some(&(a, b)) = self.queue.get(visited) {
@@ -147,7 +147,7 @@ impl<'a> Simulation<'a> {
             } else if let Some(&(a, b)) = self.addressed.get(addressed) {
                 addressed += 1;
                 self.dead = true;
-                self.lead_to(a, b)?;
+                self.reach(a, b)?;
             } else {
                 break;
             }
@@ -155,8 +155,8 @@ impl<'a> Simulation<'a> {
         self.value_labels()
     }
 
-    /// Control goes to both.
-    fn lead_to(&mut self, kept: Block, original: Block) -> Checked {
+    /// Control flow reaches both blocks.
+    fn reach(&mut self, kept: Block, original: Block) -> Checked {
         self.block_pair(kept, original)?;
         if self.queued.insert(kept) {
             self.queue.push((kept, original));
@@ -172,8 +172,8 @@ impl<'a> Simulation<'a> {
         require(exist && free && self.blocks.bind(kept, original), Mismatch::Target)
     }
 
-    /// Control goes to a block of the kept function that is walked as part of the one before, and to which
-    /// nothing else leads.
+    /// Control flow reaches a block of the kept function that is walked as part of the block before, and that
+    /// nothing else may reach.
     pub fn follow_alone(&mut self, kept: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let free = self.blocks.original[kept].is_none() && !self.alone.contains(kept);
@@ -199,7 +199,7 @@ impl<'a> Simulation<'a> {
     pub fn branch(&mut self, kept: &BlockCall, original: &BlockCall) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let (a, b) = (&a.dfg.value_lists, &b.dfg.value_lists);
-        self.lead_to(kept.block(a), original.block(b))?;
+        self.reach(kept.block(a), original.block(b))?;
         self.same(&kept.args(a).count(), &original.args(b).count(), Mismatch::Target)?;
         for args in kept.args(a).zip(original.args(b)) {
             match args {
@@ -223,7 +223,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Two uses: of values that are bound to each other, or known to be the same.
+    /// Two uses: of values that are bound to each other, or known to be equal.
     pub fn value(&mut self, kept: Value, original: Value) -> Checked {
         if self.claim.extra.is_some() {
             let Claim { kept: a, original: b, .. } = *self.claim;
@@ -239,7 +239,7 @@ impl<'a> Simulation<'a> {
         self.bound(kept, original)
     }
 
-    /// Two addresses, so many bytes behind values.
+    /// Two addresses, each a value and an offset in bytes.
     pub fn address(&mut self, kept: (Value, i32), original: (Value, i32)) -> Checked {
         if self.claim.extra.is_none() {
             self.same(&kept.1, &original.1, Mismatch::Immediate)?;
@@ -255,7 +255,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Two values that are known.
+    /// Two known values.
     fn same_term(&mut self, kept: Term, original: Term) -> Checked {
         match (kept, original) {
             (Term::Bits(ty, bits), Term::Bits(other_ty, others)) => {
@@ -288,7 +288,7 @@ impl<'a> Simulation<'a> {
             return Ok(());
         }
         match self.values.is_free(a, b) {
-            // The verifier lets code that is never executed use what nothing computes.
+            // The verifier accepts unreachable code that uses values that no instruction computes.
             true if self.dead => Ok(()),
             true => Err(Mismatch::Undefined),
             false => Err(Mismatch::Operand),
@@ -313,11 +313,11 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// An access of each with these regions.
+    /// Two accesses with these regions.
     ///
-    /// In Cranelift two accesses of different regions do not alias, and a load without one is taken
-    /// not to alias a store that has one. So what the kept code tells apart the original must tell
-    /// apart, too, and a region stays what the embedder said it is.
+    /// In Cranelift two accesses of different regions do not alias, and a load without a region is assumed not to
+    /// alias a store that has one. So regions that the kept code distinguishes must be distinct in the original,
+    /// too, and a region keeps the embedder's id.
     pub fn regions(&mut self, kept: Option<AliasRegion>, original: Option<AliasRegion>) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
@@ -355,7 +355,7 @@ impl<'a> Simulation<'a> {
             for (&param, extra) in params.0[own..].iter().zip(extra) {
                 let term = extra.term(a.dfg.value_type(param)).ok_or(Mismatch::BlockParams)?;
                 if let Term::Bits(_, bits) = term {
-                    self.known[0].tell(param, bits as u64);
+                    self.known[0].set(param, bits as u64);
                 }
                 self.terms[0].set(param, term);
             }
@@ -364,15 +364,15 @@ impl<'a> Simulation<'a> {
         self.define(params.0, params.1, Mismatch::BlockParams)?;
         require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Fact)?;
         let mut steps = (effects(a, kept), effects(b, original));
-        // Whether the kept function chose a call in this block, and whether it is a step ahead.
-        let (mut chose, mut alone) = (false, false);
+        // Whether the kept function branched to a dispatched call in this block, and whether it is a step ahead.
+        let (mut dispatched, mut alone) = (false, false);
         loop {
             let kept = self.skip(0, &mut steps.0);
             let original = if alone { self.at.original_inst } else { self.skip(1, &mut steps.1) };
             (self.at.kept_inst, self.at.original_inst) = (kept, original);
             match (kept, original) {
                 (Some(kept), Some(original)) => {
-                    match self.goes_on_alone(kept, original, &mut chose)? {
+                    match self.continue_alone(kept, original, &mut dispatched)? {
                         Some(block) => {
                             steps.0 = effects(a, block);
                             alone = true;
@@ -392,7 +392,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The next instruction of which more must be known than what it computes.
+    /// The next instruction that is not just recorded as a known value.
     fn skip(&mut self, side: usize, insts: &mut impl Iterator<Item = Inst>) -> Option<Inst> {
         let func = [self.claim.kept, self.claim.original][side];
         insts.find(|&inst| {
@@ -426,7 +426,7 @@ impl<'a> Simulation<'a> {
         self.metadata(kept, original)
     }
 
-    /// Where an instruction always goes, if it is a jump, or a branch that amounts to one.
+    /// The target of an instruction that always goes one way: a jump, or a branch that amounts to one.
     fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
@@ -436,7 +436,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What does not change what is computed, where the policy compares it.
+    /// Metadata that does not change what is computed, where the policy compares it.
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, policy, .. } = *self.claim;
         if policy.source_locations == Compare::Compare {
@@ -507,7 +507,7 @@ impl<'a> Simulation<'a> {
                         kept = resolve(&a.dfg, *value).ok_or(Mismatch::Metadata)?;
                         original = resolve(&b.dfg, *other).ok_or(Mismatch::Metadata)?;
                         if self.values.is_bound(kept, original) {
-                            // Compared at its own place.
+                            // Compared where it is bound itself.
                             break;
                         }
                         require(self.values.is_free(kept, original), Mismatch::Metadata)?;
@@ -528,14 +528,14 @@ fn constants(func: &Function) -> EntitySet<Constant> {
     constants
 }
 
-/// The instructions of a block that do something.
+/// The instructions of a block that are not no-ops.
 fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
     let insts = func.layout.block_insts(block);
     insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop)
 }
 
-/// The value that `value` is another name for, if it is one: what was deleted, or was left out of a
-/// numbering, has no type.
+/// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out of a numbering,
+/// has no type.
 pub(super) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
     let is_value = dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID;
     is_value.then(|| dfg.resolve_aliases(value))

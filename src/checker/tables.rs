@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{
 
 type Checked = Result<(), Mismatch>;
 
-/// What stands before the first block.
+/// The parts of a function outside its blocks.
 pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     let Claim { kept, original, policy, .. } = *simulation.claim;
     let FunctionStencil {
@@ -38,11 +38,11 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
         && signature.returns == original.signature.returns
         && signature.call_conv == original.signature.call_conv;
     let types = further.iter().map(|param| param.value_type);
-    let plain = further.iter().copied().eq(call_sites(own, types));
+    let plain = further.iter().copied().eq(extra_parameters(own, types));
     require(same && plain, Mismatch::Signature)?;
     simulation.note(&original.signature);
 
-    // All of them take their place in the frame, so they are bound in order, used or not.
+    // All of them have a place in the frame, so they are bound in order, used or not.
     let others = &original.sized_stack_slots;
     simulation.same(&sized_stack_slots.len(), &others.len(), Mismatch::StackSlots)?;
     for slots in sized_stack_slots.values().zip(others.values()) {
@@ -81,9 +81,12 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     }
 }
 
-/// The parameters that take what is told, behind so many others. Narrow integers that may be on the stack are
+/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may be on the stack are
 /// extended.
-fn call_sites(others: usize, types: impl Iterator<Item = Type>) -> impl Iterator<Item = AbiParam> {
+fn extra_parameters(
+    others: usize,
+    types: impl Iterator<Item = Type>,
+) -> impl Iterator<Item = AbiParam> {
     types.zip(others..).map(|(ty, at)| match at >= 6 && ty.is_int() && ty.bits() < 64 {
         true => AbiParam::new(ty).uext(),
         false => AbiParam::new(ty),
@@ -117,7 +120,7 @@ pub(super) fn global_value(
                 let (Some(p), Some(q)) = (mem_flags(a, *flags), mem_flags(b, *other_flags)) else {
                     return Err(Mismatch::GlobalValue);
                 };
-                // Nothing weakens the promises of such a load.
+                // No pass weakens the facts of such a load.
                 let made = ((facts(p), region_id(a, p)), (facts(q), region_id(b, q)));
                 simulation.same(&made.0, &made.1, Mismatch::GlobalValue)?;
                 behaviour(simulation, p, q)?;
@@ -181,7 +184,7 @@ fn valid_region(func: &Function, flags: MemFlagsData) -> Option<AliasRegion> {
     flags.alias_region().filter(|&region| func.dfg.alias_regions.is_valid(region))
 }
 
-/// What an access does: how it traps, and in which order it takes its bytes.
+/// The effect of an access: how it traps, and its byte order.
 fn behaviour(
     simulation: &mut Simulation<'_>,
     kept: MemFlagsData,
@@ -193,7 +196,7 @@ fn behaviour(
     simulation.same(&order(kept), &order(original), Mismatch::ByteOrder)
 }
 
-/// Two conversions by way of memory that nobody else sees: the same order of bytes.
+/// Two conversions by way of memory that no other code sees: the same byte order.
 pub(super) fn conversion(
     simulation: &mut Simulation<'_>,
     kept: MemFlags,
@@ -215,7 +218,7 @@ fn both_flags(
     Ok((p, q))
 }
 
-/// Two memory accesses: the same behaviour, and no promise that the original does not make.
+/// Two memory accesses: the same behaviour, and no fact that the original does not have.
 pub(super) fn access(
     simulation: &mut Simulation<'_>,
     kept: MemFlags,
@@ -254,14 +257,14 @@ pub(super) fn callee(
     symbol(simulation, usage, name, &y.name)
 }
 
-/// How the kept code comes to a callee.
+/// How the kept code refers to a callee.
 pub(super) enum Callee {
     Direct(FuncRef),
     /// Through an address that is known, with this signature.
     Indirect(Value, SigRef),
 }
 
-/// A call that tells its callee these operands behind the arguments of a direct call of `original`.
+/// A call that passes these operands behind the arguments of a direct call of `original`.
 pub(super) fn callee_with_extra(
     simulation: &mut Simulation<'_>,
     kept: Callee,
@@ -270,12 +273,12 @@ pub(super) fn callee_with_extra(
 ) -> Checked {
     let Claim { kept: a, original: b, own, .. } = *simulation.claim;
     let terms = &simulation.terms[0];
-    let meant = b.dfg.ext_funcs.get(original).ok_or(Mismatch::Reference)?;
+    let original_callee = b.dfg.ext_funcs.get(original).ok_or(Mismatch::Reference)?;
     let (symbol, signature) = match kept {
         Callee::Direct(kept) => {
             let callee = a.dfg.ext_funcs.get(kept).ok_or(Mismatch::Reference)?;
             require(!callee.patchable, Mismatch::Reference)?;
-            require(!own || !callee.colocated || meant.colocated, Mismatch::Colocated)?;
+            require(!own || !callee.colocated || original_callee.colocated, Mismatch::Colocated)?;
             (user_symbol(a, &callee.name), callee.signature)
         }
         Callee::Indirect(address, signature) => match terms.get(a, address) {
@@ -283,25 +286,29 @@ pub(super) fn callee_with_extra(
             _ => (None, signature),
         },
     };
-    let signatures = (a.dfg.signatures.get(signature), b.dfg.signatures.get(meant.signature));
+    let signatures =
+        (a.dfg.signatures.get(signature), b.dfg.signatures.get(original_callee.signature));
     let (Some(signature), Some(plain)) = signatures else {
         return Err(Mismatch::CalleeSignature);
     };
     let mut extended = plain.clone();
     let types = extra.iter().map(|&arg| a.dfg.value_type(arg));
-    extended.params.extend(call_sites(extended.params.len(), types));
+    extended.params.extend(extra_parameters(extended.params.len(), types));
     require(*signature == extended, Mismatch::CalleeSignature)?;
     let extra = extra.iter().map(|&arg| ExtraTerm::of(terms.get(a, arg)?));
     let extra: Option<Vec<ExtraTerm>> = extra.collect();
-    let meant = user_symbol(b, &meant.name).filter(|_| !meant.patchable);
-    let (Some(extra), Some(symbol), Some(meant)) = (extra, symbol.cloned(), meant) else {
+    let original_callee =
+        user_symbol(b, &original_callee.name).filter(|_| !original_callee.patchable);
+    let (Some(extra), Some(symbol), Some(original_callee)) =
+        (extra, symbol.cloned(), original_callee)
+    else {
         return Err(Mismatch::Reference);
     };
-    let may_stand_in = match extra.is_empty() {
-        true => simulation.symbols.may_replace(Use::Call, &symbol, meant),
-        false => simulation.symbols.extra_may_replace(&symbol, extra, meant, plain),
+    let may_replace = match extra.is_empty() {
+        true => simulation.symbols.may_replace(Use::Call, &symbol, original_callee),
+        false => simulation.symbols.extra_may_replace(&symbol, extra, original_callee, plain),
     };
-    require(may_stand_in, Mismatch::Reference)
+    require(may_replace, Mismatch::Reference)
 }
 
 pub(super) fn user_symbol<'a>(
@@ -333,7 +340,7 @@ fn symbol(
     original: &ExternalName,
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
-    let may_stand_in = match (kept, original) {
+    let may_replace = match (kept, original) {
         (ExternalName::User(x), ExternalName::User(y)) => {
             let names = (a.params.user_named_funcs().get(*x), b.params.user_named_funcs().get(*y));
             let (Some(x), Some(y)) = names else {
@@ -356,7 +363,7 @@ fn symbol(
             _,
         ) => false,
     };
-    require(may_stand_in, Mismatch::Reference)
+    require(may_replace, Mismatch::Reference)
 }
 
 /// Two jump tables, default first.
@@ -397,7 +404,7 @@ fn both_exception_tables<'a>(
     }
 }
 
-/// Exception tables, whatever they say of how the callee is called.
+/// Exception tables, except for the signatures of the callees.
 pub(super) fn handlers(
     simulation: &mut Simulation<'_>,
     kept: ExceptionTable,

@@ -1,10 +1,10 @@
-//! What a value is known to be, where bodies are told things.
+//! Known values, where calls pass extra arguments.
 //!
-//! A body that does for several functions has parameters where these have constants and references, so
-//! the two cannot be walked instruction by instruction. What the kept code is told is known: in each claim
-//! it is a constant, or the address of a symbol. So such values, and what is computed from them in order to
-//! use them like what they stand for, are not bound to values of the original but evaluated, on both sides
-//! alike, and compared where they are used. Everything else is bound as ever.
+//! A parameterised body has parameters where its functions have constants and references, so the two cannot be
+//! walked instruction by instruction. The extra arguments are known: in each claim an extra argument is a constant,
+//! or the address of a symbol. So such values, and what is computed from them in order to use them in place of the
+//! constants and references, are not bound to values of the original. They are evaluated on both sides in the same
+//! way, and compared where they are used. Everything else is bound as usual.
 
 use super::simulation::resolve;
 use super::tables::user_symbol;
@@ -16,16 +16,16 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// What a value is.
+/// The content of a known value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Term {
-    /// So many bits; those that the type does not have are 0.
+    /// This many bits; those that the type does not have are 0.
     Bits(Type, u128),
-    /// So many bytes behind something, in wrapping arithmetic of the type.
+    /// This many bytes behind a base, in wrapping arithmetic of the type.
     Behind(Type, Base, u64),
 }
 
-/// What an address is counted from.
+/// The base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Value(Value),
@@ -34,14 +34,14 @@ pub(super) enum Base {
 }
 
 impl Term {
-    /// Of what type it is.
+    /// The type of the value.
     pub fn ty(&self) -> Type {
         match self {
             Term::Bits(ty, _) | Term::Behind(ty, ..) => *ty,
         }
     }
 
-    /// So many bytes further.
+    /// The address this many bytes further.
     pub fn add(self, bytes: i64) -> Option<Term> {
         match self {
             Term::Bits(ty, bits) if ty.is_int() && ty.bits() <= 64 => {
@@ -56,12 +56,12 @@ impl Term {
     }
 }
 
-/// What is told in place of a constant or a reference: what a claim about a body with parameters depends on.
+/// An extra argument, in place of a constant or a reference: what a claim about a parameterised body depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExtraTerm {
     /// The number of the type, and the bits.
     Bits(u16, u64),
-    /// The number of the type, the symbol, and bytes behind it.
+    /// The number of the type, the symbol, and the bytes behind it.
     Symbol(u16, (u32, u32), u64),
 }
 
@@ -81,7 +81,7 @@ impl From<&ExtraArgument> for ExtraTerm {
 }
 
 impl ExtraTerm {
-    /// What a body is told by an operand that is known, of a type that can be passed.
+    /// The extra argument that a known operand is, if its type can be passed.
     pub(super) fn of(term: &Term) -> Option<ExtraTerm> {
         match term {
             Term::Bits(ty, bits) if ty.is_int() => {
@@ -96,7 +96,7 @@ impl ExtraTerm {
         }
     }
 
-    /// What the parameter of this type is; `None` if it has another type.
+    /// The value of a parameter of this type; `None` if the argument has another type.
     pub(super) fn term(&self, ty: Type) -> Option<Term> {
         let (ExtraTerm::Bits(number, ..) | ExtraTerm::Symbol(number, ..)) = self;
         (ty.index() as u16 == *number).then(|| match self {
@@ -123,7 +123,7 @@ impl Terms {
         self.0[value] = Some(term);
     }
 
-    /// What a value is, if it is known.
+    /// The content of a value, if it is known.
     pub fn get(&self, func: &Function, value: Value) -> Option<&Term> {
         self.0[resolve(&func.dfg, value)?].as_ref()
     }
@@ -135,15 +135,15 @@ impl Terms {
         }
     }
 
-    /// A value as so many bytes behind something.
+    /// A value as an address: a base and the bytes behind it.
     pub fn behind(&self, func: &Function, value: Value) -> Option<Term> {
         let original = resolve(&func.dfg, value)?;
         let ty = func.dfg.value_type(original);
         Some(self.0[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
     }
 
-    /// Takes note of what `inst` computes, if that is all it does: then it has no counterpart.
-    /// `constants` are those that there are.
+    /// Records the value that `inst` computes, if that is all the instruction does: then it has no counterpart.
+    /// `constants` are those that exist.
     pub fn learn(&mut self, func: &Function, inst: Inst, constants: &EntitySet<Constant>) -> bool {
         let &[result] = func.dfg.inst_results(inst) else {
             return false;

@@ -1,16 +1,15 @@
-//! The trace of a function: all that a simulation compares, as a digest, a list of references and a list of
-//! promises.
+//! The trace of a function: all that a simulation compares, as a digest, a list of references and a list of facts.
 //!
-//! The code of an earlier unit is gone when a later one is merged into it, so the two cannot be walked in step.
-//! But a simulation of a function with itself sees everything that a simulation with another function would
-//! compare, in the same order, and takes note of it: values and blocks by number, everything else by content.
-//! Two functions with equal traces would be bound to each other step by step; what is left to prove is that
-//! their references may replace each other and that the promises hold, and these are kept in full.
+//! The code of an earlier unit is no longer available when a later function is merged into it, so the two cannot be
+//! walked in step. But a simulation of a function with itself sees everything that a simulation with another
+//! function would compare, in the same order, and records it: values and blocks by number, everything else by
+//! content. Two functions with equal traces would be bound to each other step by step. What is left to prove is
+//! that their references may replace each other and that the facts hold, and these are kept in full.
 //!
-//! Every comparison of a simulation goes through [`Simulation::same`] or is written down beside it, so the trace
-//! is as complete as the simulation; a law changes each field of each instruction and demands that a change that
-//! the simulation notices changes the trace. It shares nothing with the canonical walk. Two traces with the same
-//! 256 bits (BLAKE3) are taken for equal.
+//! Every comparison of a simulation goes through [`Simulation::same`] or is recorded next to it, so the trace is as
+//! complete as the simulation; a law changes each field of each instruction and demands that a change that the
+//! simulation notices changes the trace. It shares nothing with the canonical walk. Two traces with the same 256
+//! bits (BLAKE3) are assumed to be equal.
 
 use super::simulation::{Checked, Simulation, require, resolve};
 use super::{Claim, IdentitySymbols, Mismatch, Use};
@@ -24,7 +23,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// What one memory access promises, or what is left of that in code that runs in its place.
+/// The facts of one memory access, or what is left of them in code that runs in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fact {
     /// `aligned`, `readonly`, `can_move`.
@@ -32,13 +31,14 @@ pub(super) struct Fact {
     pub region: Option<Region>,
 }
 
-/// A number that tells an alias region from the other regions of the same code, and what the embedder calls it.
+/// A number that distinguishes an alias region from the other regions of the same code, and the embedder's id for
+/// it.
 type Region = (u32, u32);
 
-/// What a function does, for comparing it with one that is not there any more.
+/// What a function does, for comparing it with a function whose code is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
-    /// Of all but references and promises.
+    /// Covers everything but references and facts.
     pub digest: [u8; 32],
     /// In the order of the walk.
     pub references: Vec<(Use, UserExternalName)>,
@@ -56,8 +56,8 @@ impl Trace {
         let claim = Claim::new(func, func, options);
         let mut recorder = Recorder::default();
         recorder.note(&key);
-        let mut themselves = IdentitySymbols;
-        let mut simulation = Simulation::new(&claim, &mut themselves);
+        let mut identity = IdentitySymbols;
+        let mut simulation = Simulation::new(&claim, &mut identity);
         simulation.recorder = Some(Box::new(recorder));
         let (recorder, facts) = simulation.recorded()?;
         let Recorder { hasher, references, .. } = recorder;
@@ -65,13 +65,13 @@ impl Trace {
     }
 }
 
-/// Whether code that promises this may run in place of code that promises that: no promise is new, and what the
-/// one tells apart the other tells apart, under the same names.
+/// Whether code with the facts `kept` may run in place of code with the facts `original`: no fact is new, and
+/// regions that the one distinguishes the other distinguishes, too, under the same ids.
 pub(super) fn facts_allow(kept: &[Fact], original: &[Fact]) -> bool {
     if kept.len() != original.len() {
         return false;
     }
-    // The region of the one at each region of the other, or at none.
+    // The kept region at each region of the original, or at none.
     let mut at: BTreeMap<Option<Region>, Option<Region>> = BTreeMap::new();
     kept.iter().zip(original).all(|(kept, original)| {
         let made = kept.flags.iter().zip(original.flags).all(|(kept, made)| !kept || made);
@@ -85,7 +85,7 @@ pub(super) fn facts_allow(kept: &[Fact], original: &[Fact]) -> bool {
     })
 }
 
-/// Takes note of what a simulation compares.
+/// Records what a simulation compares.
 #[derive(Default)]
 pub(super) struct Recorder {
     hasher: blake3::Hasher,
@@ -96,7 +96,8 @@ pub(super) struct Recorder {
     next_block: u32,
 }
 
-/// Feeds a digest with what has a hash: the same in all units of a process, which is as long as traces live.
+/// Feeds a digest with any value that implements `Hash`: the same in all units of a process, which is as long as
+/// traces live.
 pub(super) struct Feed<'a>(pub &'a mut blake3::Hasher);
 
 impl Hasher for Feed<'_> {
@@ -114,7 +115,7 @@ impl Recorder {
         what.hash(&mut Feed(&mut self.hasher));
     }
 
-    /// A use of a value; of one that nothing computes, number 0.
+    /// A use of a value; number 0 for a value that no instruction computes.
     fn value(&mut self, value: Value) {
         let number = self.values[value];
         self.note(&number);
@@ -152,7 +153,7 @@ impl Simulation<'_> {
         require(kept == original, mismatch)
     }
 
-    /// A part of the original that the kept function was found to have as well.
+    /// Records a part of the original that the kept function was found to have as well.
     pub fn note<T: Hash + ?Sized>(&mut self, original: &T) {
         if let Some(recorder) = &mut self.recorder {
             recorder.note(original);
@@ -177,7 +178,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Two operands of which the order does not count.
+    /// Two operands whose order does not count.
     pub fn note_either_order(&mut self, original: [Value; 2]) {
         let dfg = &self.claim.original.dfg;
         if let Some(recorder) = &mut self.recorder {
@@ -243,7 +244,7 @@ impl Simulation<'_> {
     }
 }
 
-/// The promises that a simulation found the kept function to make at the accesses of the original.
+/// The facts that a simulation found in the kept function at the accesses of the original.
 #[derive(Default)]
 pub(super) struct Facts {
     list: Vec<Fact>,

@@ -1,4 +1,4 @@
-//! Which claims a plan makes, and what must still be there afterwards.
+//! Which claims a plan makes, and which symbols and addresses must still be there afterwards.
 
 use super::incremental::{Face, Known, Learned, Memory, Remember};
 use super::refutation::{Mismatch, Refutation};
@@ -26,31 +26,31 @@ use cranelift_entity::EntityRef;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
-    /// Functions that were merged away, each proved to be replaced by one that does the same.
+    /// Functions that were merged away, each proved to be replaced by an equivalent one.
     pub merged: usize,
-    /// Functions that were kept and changed, each proved to do what it did.
+    /// Functions that were kept and changed, each proved equivalent to its original.
     pub rewritten: usize,
-    /// Further pairs of functions, of which a caller of one now calls the other.
+    /// Further pairs of functions of which the callers of one now call the other.
     pub related: usize,
     /// Data objects that were merged away.
     pub data: usize,
-    /// Pairs of which one at least is of an earlier unit, each proved by what is remembered of it.
+    /// Pairs of which at least one is of an earlier unit, each proved by what is remembered of it.
     pub incremental: usize,
 }
 
-/// Proves that the unit does after `plan` what it did before.
+/// Proves that the unit is equivalent before and after `plan`.
 ///
-/// `bodies` are those that were planned, and `options` those of the run. Every function that is
-/// kept is cloned and rewritten by [`Plan::apply`], and compared with every function whose place
-/// its code takes. Linear in the sizes of the functions that are kept or merged, and of those that
-/// callers use in place of each other: usually few, but as many as pairs if m functions of one class
-/// are all kept, refer to each other, and m merged callers each refer to another one of them.
+/// `bodies` are those that were planned, and `options` those of the run. Every function that is kept is cloned and
+/// rewritten by [`Plan::apply`], and compared with every function that its code replaces. Linear in the sizes of
+/// the functions that are kept or merged, and of those that callers use in place of each other: usually few, but as
+/// many as pairs if m functions of one class are all kept, refer to each other, and m merged callers each refer to
+/// another one of them.
 ///
 /// # Errors
 ///
 /// The first claim that does not hold, in the order of functions and claims.
 ///
-/// A plan that was made by [`Merger::after`](crate::Merger::after) others is proved by
+/// A plan that was made by [`Merger::after`](crate::Merger::after) is proved by
 /// [`prove_after`](crate::prove_after).
 ///
 /// # Panics
@@ -65,7 +65,7 @@ pub fn prove(
     Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
 }
 
-/// The same with what is known of earlier units, and what later ones may have to know of this one.
+/// The same proof with what is known of earlier units; returns what later units may need to know of this one.
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
@@ -92,27 +92,27 @@ pub(crate) fn prove_and_learn(
     Ok((prover.proof, learned))
 }
 
-/// The signatures of all functions of the unit, if any function is told something.
+/// The signatures of all functions of the unit, if any function has extra arguments.
 fn signatures(plan: &Plan, bodies: &mut dyn Bodies) -> Option<Vec<Signature>> {
     let passes = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
     let functions = (0..plan.added()).map(FunctionIndex::new);
     passes.then(|| functions.map(|function| bodies.body(function).signature.clone()).collect())
 }
 
-/// A pair that has to be proved: what is kept, and what it stands for.
+/// A pair that has to be proved: what is kept, and what it may replace.
 type Pair<T> = (T, T);
 
-/// Claims that came up on the way.
+/// Claims that came up during the proof.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// By the kept one, so that each is rewritten once for many; what it is told, and what it then
-    /// stands for.
+    /// By the kept function, so that each is rewritten once for many claims: the extra arguments, and the function
+    /// that it may replace with them.
     functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<ExtraTerm>, FunctionIndex)>>,
     data: BTreeSet<Pair<DataIndex>>,
     /// All that were ever pending.
     known_functions: BTreeSet<(FunctionIndex, Vec<ExtraTerm>, FunctionIndex)>,
     known_data: BTreeSet<Pair<DataIndex>>,
-    /// Of which one at least is of an earlier unit, and all that there ever were.
+    /// Pairs of which at least one is of an earlier unit, and all such pairs that there ever were.
     incremental: Vec<Pair<UserExternalName>>,
     known_across_units: BTreeSet<Pair<(u32, u32)>>,
 }
@@ -126,7 +126,7 @@ impl Pending {
     }
 }
 
-/// The entries that a plan has for what earlier units emitted, by symbol.
+/// The entries that a plan has for functions and data that earlier units emitted, by symbol.
 pub(super) struct EmittedBodies {
     functions: BTreeMap<(u32, u32), FunctionIndex>,
     data: BTreeMap<(u32, u32), DataIndex>,
@@ -149,7 +149,7 @@ impl EmittedBodies {
 
 pub(super) struct Prover<'a> {
     pub plan: &'a Plan,
-    /// Of all functions of the unit. `None` if no function is told anything.
+    /// The signatures of all functions of the unit. `None` if no function has extra arguments.
     pub signatures: Option<Vec<Signature>>,
     pub emitted: EmittedBodies,
     /// What is known of earlier units.
@@ -157,15 +157,15 @@ pub(super) struct Prover<'a> {
     pub options: &'a Options<'a>,
     pub bodies: &'a mut dyn Bodies,
     pub pending: Pending,
-    /// What the code promises that calls of a function reach, if not what the function promises.
+    /// The facts of the code that calls of a function reach, if they differ from the facts of the function.
     pub reached: BTreeMap<FunctionIndex, Arc<[Fact]>>,
-    /// What is known of functions of the unit, as far as it was asked for.
+    /// What is known of functions of the unit, as far as it was requested.
     pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
 }
 
 impl Prover<'_> {
-    /// What the plan says of each function, and the code of all that are kept.
+    /// Proves the entry of each function, and the code of all functions that are kept.
     fn functions(&mut self) -> Result<(), Refutation> {
         let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<ExtraTerm>)>> =
             BTreeMap::new();
@@ -195,14 +195,14 @@ impl Prover<'_> {
             if let Some(body_of) = self.plan.body_of(kept) {
                 let original = self.bodies.body(body_of);
                 let renamed = body.stencil == original.stencil && body.params == original.params;
-                // Its references mean what they meant, unless an address is elsewhere now.
+                // Its references have the same targets as before, unless an address moved.
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
                         Ok(facts) => {
                             self.reached.insert(body_of, facts.into());
                             self.proof.rewritten += 1;
                         }
-                        // The verifier refuses it: it was left alone, and its references follow.
+                        // The verifier refuses it: it was not merged, and its references are redirected.
                         Err(_) if self.is_malformed(body_of) => {}
                         Err(refutation) => return Err(refutation),
                     }
@@ -217,7 +217,7 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves that what an earlier unit emitted stands for a function that was merged into it.
+    /// Proves that an emitted function of an earlier unit may replace a function that was merged into it.
     fn member_of_cached(
         &mut self,
         kept: FunctionIndex,
@@ -237,7 +237,7 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Whether a function does not even stand for itself.
+    /// Whether a function is not even a replacement for itself.
     fn is_malformed(&mut self, function: FunctionIndex) -> bool {
         let func = self.bodies.body(function);
         may_replace(func, func, self.options).is_err()
@@ -254,7 +254,8 @@ impl Prover<'_> {
         body
     }
 
-    /// No import of `body` is gone, whether it is used or not, and what it points into is there.
+    /// Checks that no import of `body` is eliminated, whether it is used or not, and that every symbol into which
+    /// it points is defined.
     fn names(&self, function: FunctionIndex, body: &Function) -> Result<(), Refutation> {
         let callees = body.dfg.ext_funcs.values().map(|callee| &callee.name);
         let globals = body.global_values.values().filter_map(|gv| match gv {
@@ -284,7 +285,7 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves that `body`, the code of `kept`, stands for `original` if it is told this.
+    /// Proves that `body`, the code of `kept`, may replace `original` with these extra arguments.
     fn claim(
         &mut self,
         kept: FunctionIndex,
@@ -299,23 +300,23 @@ impl Prover<'_> {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
         let Prover { plan, signatures, emitted, memory, options, bodies, pending, .. } = self;
-        // A private copy means what the function means whose body it took.
-        let meant = bodies.body(plan.body_of(original).unwrap_or(original));
-        // With `Canonicalize::Optimize` functions are equal if they are after optimisation, which is
-        // trusted. What stands for others is optimised by `apply`; the rest stays as it is.
-        // So is what it was made of that does for several similar functions.
+        // A private copy has the body of the function that it was copied from.
+        let original_body = bodies.body(plan.body_of(original).unwrap_or(original));
+        // With `Canonicalize::Optimize` functions are equal if they are equal after optimisation, which is trusted.
+        // `apply` optimises the bodies that replace others, and the bodies from which parameterised bodies are
+        // made; the rest stays as it is.
         let optimised =
             plan.entry(kept).gets_compared_body() || plan.parameterised_body(kept).is_some();
-        let (body, meant) = match (optimised, own) {
-            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(meant)),
-            (true, _) => (Cow::Borrowed(body), canonicalized(meant, options.canonicalize)),
+        let (body, original_body) = match (optimised, own) {
+            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(original_body)),
+            (true, _) => (Cow::Borrowed(body), canonicalized(original_body, options.canonicalize)),
             (false, false) => {
-                let meant = canonicalized(meant, options.canonicalize).into_owned();
-                (canonical(plan, *bodies, kept, body, options), Cow::Owned(meant))
+                let original_body = canonicalized(original_body, options.canonicalize).into_owned();
+                (canonical(plan, *bodies, kept, body, options), Cow::Owned(original_body))
             }
         };
         let extra = signatures.is_some().then_some(extra);
-        let claim = Claim { own, extra, ..Claim::new(&body, &meant, options) };
+        let claim = Claim { own, extra, ..Claim::new(&body, &original_body, options) };
         let mut symbols =
             InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
@@ -325,7 +326,7 @@ impl Prover<'_> {
         })
     }
 
-    /// Claims that other claims rest on.
+    /// Proves the claims on which other claims rest.
     fn related(&mut self) -> Result<(), Refutation> {
         loop {
             if let Some((kept, originals)) = self.pending.functions.pop_first() {
@@ -345,7 +346,7 @@ impl Prover<'_> {
         }
     }
 
-    /// What must be true of a function that is merged away, whatever its code is.
+    /// Checks the disposition of a function that is merged away, whatever its code is.
     fn disposition(&mut self, function: FunctionIndex) -> Result<(), Refutation> {
         let entry = self.plan.entry(function);
         let Attributes {
@@ -357,7 +358,7 @@ impl Prover<'_> {
             externally_called,
             pinned,
             no_merge,
-            hot: _, // a matter of taste
+            hot: _, // not a matter of correctness
         } = entry.attributes;
         let Some(to) = entry.disposition().representative() else {
             return require_alignment(
@@ -369,7 +370,7 @@ impl Prover<'_> {
         let kept = self.plan.entry(to);
         let wrong =
             |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
-        // A thunk that tells a body something can stand for its class.
+        // A thunk that passes extra arguments to a parameterised body can represent its class.
         let passes = matches!(kept.disposition(), Disposition::Thunk { to: _ })
             && !kept.arguments().is_empty();
         if kept.disposition() != Disposition::Keep && !passes {
@@ -377,7 +378,7 @@ impl Prover<'_> {
         }
         let emitted = self.plan.is_cached(to);
         if pinned || no_merge || !emitted && (kept.attributes.pinned || kept.attributes.no_merge) {
-            // A shared body is a new function, whoever it was cloned from.
+            // A private copy is a new function, whatever function it was cloned from.
             return wrong(Mismatch::NotMerged);
         }
         if !emitted && kept.attributes.linkage == Linkage::Preemptible {
@@ -390,7 +391,7 @@ impl Prover<'_> {
                 if linkage.is_visible_outside() || externally_called {
                     return wrong(Mismatch::LostSymbol);
                 }
-                // Uses in functions and data are found where they are.
+                // Uses in functions and data are checked where they occur.
                 if own_address && address_taken {
                     return wrong(Mismatch::LostAddress);
                 }
@@ -399,7 +400,7 @@ impl Prover<'_> {
                 if !self.options.aliases || !entry.arguments().is_empty() {
                     return wrong(Mismatch::NotAllowed);
                 }
-                // Who takes the address of a function that nobody else can see is found where it is.
+                // Address uses of a function that is not visible outside are checked where they occur.
                 if own_address && (linkage.is_visible_outside() || address_taken) {
                     return wrong(Mismatch::LostAddress);
                 }
@@ -410,7 +411,7 @@ impl Prover<'_> {
                     let body = self.bodies.body(own);
                     let mut insts =
                         body.layout.blocks().flat_map(|block| body.layout.block_insts(block));
-                    // Behind a call it would see the frame of the thunk.
+                    // Behind a call it would observe the frame of the thunk.
                     let sees_its_caller = insts.any(|inst| {
                         let opcode = body.dfg.insts[inst].opcode();
                         matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
@@ -424,7 +425,7 @@ impl Prover<'_> {
                 if code.is_none() && !call {
                     return wrong(Mismatch::NotAllowed);
                 }
-                // It has a place of its own.
+                // It has an address of its own.
                 return require_alignment(
                     entry.alignment() >= alignment,
                     entry.symbol(),
@@ -435,7 +436,7 @@ impl Prover<'_> {
         require_alignment(kept.alignment() >= alignment, kept.symbol(), entry.symbol())
     }
 
-    /// What the plan says of each data object, and the contents of all that are kept.
+    /// Proves the entry of each data object, and the contents of all objects that are kept.
     fn data(&mut self) -> Result<(), Refutation> {
         for (data, entry) in self.plan.data_entries().take(self.plan.numbering.data) {
             match entry.disposition().representative() {
@@ -495,7 +496,7 @@ impl Prover<'_> {
         }
     }
 
-    /// Proves that `kept`, with the pointers that it gets, stands for `original`.
+    /// Proves that `kept`, with the pointers that it gets, may replace `original`.
     fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
         let Prover { plan, signatures, emitted, memory, bodies, pending, .. } = self;
         let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
@@ -536,8 +537,8 @@ impl Prover<'_> {
     }
 }
 
-/// What is kept under its own body, in the form in which functions are compared: its canonical body, rewritten
-/// as the plan rewrites `body`. That a function does what its canonical body does is trusted.
+/// A function that keeps its own body, in the form in which functions are compared: its canonical body, rewritten
+/// as the plan rewrites `body`. That a function is equivalent to its canonical body is trusted.
 fn canonical<'f>(
     plan: &Plan,
     bodies: &mut dyn Bodies,
@@ -555,16 +556,16 @@ fn canonical<'f>(
     Cow::Owned(canonical)
 }
 
-/// Pointers by their place. Of two at one place the later one wins, so their order stays.
+/// Pointers by their offsets. Of two at one offset the later one wins, so their order stays.
 pub(super) fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
     let mut pointers: Vec<&DataReloc> = relocations.iter().collect();
     pointers.sort_by_key(|pointer| pointer.offset);
     pointers.into_iter()
 }
 
-/// The code that runs when a function is called, and what it is told.
+/// The code that runs when a function is called, and the extra arguments that it receives.
 pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<ExtraTerm>) {
-    // A representative keeps its body, or is a thunk that tells another one something.
+    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised body.
     for _ in 0..2 {
         let entry = plan.entry(function);
         let Some(to) = entry.disposition().representative() else {
@@ -583,7 +584,7 @@ pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, 
     (function, Vec::new())
 }
 
-/// Whether nothing is emitted under a symbol any more.
+/// Whether a symbol is eliminated: nothing is emitted under it any more.
 pub(super) fn is_eliminated(plan: &Plan, symbol: &UserExternalName) -> bool {
     let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
     let data = plan.data(symbol).map(|at| plan.data_entry(at).disposition());
@@ -591,15 +592,15 @@ pub(super) fn is_eliminated(plan: &Plan, symbol: &UserExternalName) -> bool {
         || matches!(data, Some(Disposition::Redirect { to: _ }))
 }
 
-/// Whether a symbol has the address of another function, although its own matters.
+/// Whether a symbol has the address of another function, although its own address is significant.
 fn is_elsewhere(plan: &Plan, symbol: &UserExternalName) -> bool {
     plan.function(symbol).is_some_and(|function| is_moved(plan.entry(function)))
 }
 
-/// Whether what is behind the address of a function is not its own code any more.
+/// Whether the address of a function leads to other code than its own.
 fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
     plan.function(symbol).is_some_and(|at| {
-        // Of what an earlier unit eliminated there is no other.
+        // A function that an earlier unit eliminated has no code of its own.
         let eliminated = plan.eliminated.signature(at).is_some();
         plan.entry(at).disposition() != Disposition::Keep && !eliminated
     })
@@ -629,7 +630,7 @@ fn require_alignment(
     }
 }
 
-/// Symbols as a plan has them.
+/// Symbols as a plan redirects them.
 pub(super) struct InUnit<'a> {
     pub plan: &'a Plan,
     pub signatures: Option<&'a [Signature]>,
@@ -678,13 +679,13 @@ impl Symbols for InUnit<'_> {
         let (Some(kept), Some(original)) = (kept, self.plan.function(original)) else {
             return false;
         };
-        // What is told comes behind the arguments that the original takes, not behind those of the call.
+        // Extra arguments come behind the parameters of the original, not behind those of the call's signature.
         let within = self.signatures.and_then(|signatures| signatures.get(original.index()));
         let own = within.or_else(|| self.plan.eliminated.signature(original).map(|own| &**own));
         if own != Some(signature) {
             return false;
         }
-        // Whatever defines a symbol must get the calls of it.
+        // The definition that takes a symbol must get the calls of it.
         let by_name = [kept, original].map(|function| {
             let attributes = &self.plan.entry(function).attributes;
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
@@ -695,7 +696,7 @@ impl Symbols for InUnit<'_> {
 }
 
 impl InUnit<'_> {
-    /// Two symbols, of which one at least is of an earlier unit: a claim on what is remembered of that.
+    /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of it.
     pub fn incremental(
         &mut self,
         usage: Use,
@@ -715,8 +716,8 @@ impl InUnit<'_> {
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
         let (a, b) = (self.plan.entry(kept), self.plan.entry(original));
-        // A symbol that something else may define, or that must stay distinguishable, stands for
-        // itself only; so does one that is observed.
+        // A symbol that another definition may take, or that must stay distinguishable, may replace only itself; so
+        // may one whose symbol is observed.
         let by_name = |attributes: &Attributes| {
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         };
@@ -724,8 +725,8 @@ impl InUnit<'_> {
         if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
             return false;
         }
-        // What is behind the address of what an earlier unit eliminated is the code that took its place: whoever
-        // knows an offset into it found it there.
+        // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
+        // into the function is an offset into that code.
         let usage = match usage {
             Use::Inside if self.plan.eliminated.signature(original).is_some() => Use::Address,
             Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
@@ -733,7 +734,7 @@ impl InUnit<'_> {
         match usage {
             Use::Call => {}
             Use::PatchableCall | Use::Inside => return false,
-            // Whose address takes its place does not matter: nobody compares this one with it.
+            // The significance of the kept address does not matter: no code compares it with the original's.
             Use::Address => {
                 let insignificant = b.attributes.addresses == Addresses::Insignificant;
                 let place = match a.disposition() {
@@ -752,8 +753,7 @@ impl InUnit<'_> {
         self.extra(code, extra, original)
     }
 
-    /// Whether a body that is told this may stand for a function: another claim, unless it is proved
-    /// anyway.
+    /// Whether a body with these extra arguments may replace a function: another claim, unless it is proved anyway.
     fn extra(
         &mut self,
         kept: FunctionIndex,

@@ -1,5 +1,5 @@
-//! Decisions that reach beyond the unit: merging into what was emitted before, and what later units
-//! may be merged into.
+//! Decisions that involve other units: merging into what earlier units emitted, and what later units may merge
+//! into.
 
 use super::{Decision, is_used_by_class};
 use crate::bucket::Bucketed;
@@ -13,10 +13,10 @@ use alloc::vec::Vec;
 use cranelift_entity::EntityRef;
 
 impl Decision<'_> {
-    /// What was emitted before of the class of a node, and its promises allow to take its place.
+    /// The emitted body that may replace an item: it is of the item's class, and its facts allow it.
     ///
-    /// It is aligned to `alignment`, and if its address is used by class, to what code relies on that
-    /// takes the address of any member: one such use can stand for another.
+    /// It is aligned to `alignment`. If the item's address is used by class, it is also aligned to what code relies
+    /// on that takes the address of any member, because one such use may replace another.
     fn cached_body(&self, item: Item, alignment: u64, by_class: bool) -> Option<&Body> {
         let node = self.bucketed.numbering.node(item);
         let class = (*self.found.get(self.bucketed.partition.class_of(node.index()))?)?;
@@ -29,7 +29,7 @@ impl Decision<'_> {
         cache.body(class, facts, alignment)
     }
 
-    /// The entry of a data object that was emitted before and equals `data`.
+    /// The entry of a data object that an earlier unit emitted and that equals `data`.
     pub(super) fn cached_data(&mut self, data: DataIndex) -> Option<DataIndex> {
         let item = Item::Data(data);
         let DataAttributes { alignment, .. } = self.data[data].attributes;
@@ -48,7 +48,7 @@ impl Decision<'_> {
         Some(*added.or_insert_with(|| self.data.push(entry)))
     }
 
-    /// The entry of a function that was emitted before and equals `function`.
+    /// The entry of a function that an earlier unit emitted and that equals `function`.
     pub(super) fn cached_function(&mut self, function: FunctionIndex) -> Option<FunctionIndex> {
         let item = Item::Function(function);
         let attributes = &self.entries[function].attributes;
@@ -66,8 +66,8 @@ impl Decision<'_> {
         Some(*added.or_insert_with(|| self.entries.push(entry)))
     }
 
-    /// What later units may be merged into.
-    pub(super) fn record(&self, graph: &Graph<'_>, shared: &[PrivateCopy]) -> Record {
+    /// What later units may merge into.
+    pub(super) fn record(&self, graph: &Graph<'_>, copies: &[PrivateCopy]) -> Record {
         let Bucketed { numbering, facts_of, facts, .. } = self.bucketed;
         let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
         items.sort_unstable_by_key(|&item| self.item_order(item));
@@ -83,10 +83,9 @@ impl Decision<'_> {
             Remembered { symbol: self.symbol(item), node, calls, addresses }
         });
         let own = items.iter().filter(|&&item| self.is_referred_to(item)).map(|&item| (item, item));
-        let shared = shared
-            .iter()
-            .map(|shared| (Item::Function(shared.function), Item::Function(shared.body_of)));
-        let bodies = own.chain(shared).filter_map(|(item, body_of)| {
+        let copies =
+            copies.iter().map(|copy| (Item::Function(copy.function), Item::Function(copy.body_of)));
+        let bodies = own.chain(copies).filter_map(|(item, body_of)| {
             let node = numbering.node(body_of);
             let facts = &facts[facts_of[node]? as usize];
             let (alignment, facts) = match item {

@@ -1,8 +1,8 @@
 //! Functions and data objects that earlier units eliminated: where references to them go.
 //!
-//! An eliminated function has no code under its symbol. A later unit that calls it must call what took its
-//! place, with the extra arguments of its parameterised body; and one that takes its address, where that
-//! matters, must give it code of its own after all: a *late thunk*. What is kept here is enough for both.
+//! An eliminated function has no code under its symbol. A later unit that calls it must call the code that replaced
+//! it, with the extra arguments of its parameterised body. A later unit that takes its address, where that is
+//! significant, must give it code of its own after all: a *late thunk*. What is kept here is enough for both.
 //!
 //! It decides nothing: `decide` and the end of the plan do.
 
@@ -27,13 +27,13 @@ use rustc_hash::FxBuildHasher;
 /// A function whose body was eliminated, and that has no code under its symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EliminatedFunction {
-    /// Where its calls go.
+    /// The target of its calls.
     pub to: UserExternalName,
-    /// What they pass behind their own arguments.
+    /// The extra arguments of its calls.
     pub arguments: Arc<[ExtraArgument]>,
     pub signature: Arc<Signature>,
     pub attributes: Attributes,
-    /// Whether its symbol is at the place of `to`; otherwise there is none.
+    /// Whether its symbol is at the address of `to`; otherwise it has no address.
     pub alias: bool,
 }
 
@@ -51,9 +51,9 @@ type ByKey<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 pub(crate) struct Eliminated {
     functions: ByKey<Arc<EliminatedFunction>>,
     data: ByKey<EliminatedData>,
-    /// Those that later units gave thunks.
+    /// The functions to which later units gave thunks.
     late_thunks: HashSet<UserExternalName, FxBuildHasher>,
-    /// The last function that went to each place: most of them are said the same of.
+    /// The last function that was redirected to each target: most functions of one target have equal records.
     last: ByKey<Arc<EliminatedFunction>>,
     /// Functions share most of their signatures.
     signatures: HashSet<Arc<Signature>, FxBuildHasher>,
@@ -64,7 +64,7 @@ pub(crate) struct Eliminated {
 pub(crate) struct NewlyEliminated {
     functions: Vec<(UserExternalName, Arc<EliminatedFunction>)>,
     data: Vec<(UserExternalName, EliminatedData)>,
-    /// Functions that earlier units eliminated and this one gives thunks.
+    /// Functions that earlier units eliminated and that this one gives thunks.
     late_thunks: Vec<UserExternalName>,
 }
 
@@ -134,7 +134,7 @@ impl Eliminated {
 }
 
 impl NewlyEliminated {
-    /// What a plan eliminates, and the thunks that it gives to what others eliminated.
+    /// What a plan eliminates, and the thunks that it gives to functions that earlier units eliminated.
     pub fn of(plan: &Plan, bodies: &mut dyn Bodies) -> NewlyEliminated {
         let mut new = NewlyEliminated::default();
         for (function, entry) in plan.entries().take(plan.added()) {
@@ -169,15 +169,15 @@ impl NewlyEliminated {
     }
 }
 
-/// How a unit refers to a function that an earlier one eliminated, beside calls of it as it is.
+/// How a unit refers to a function that an earlier one eliminated, apart from plain calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     /// Its address is taken.
     pub address: bool,
-    /// It is referred to by a signature that it does not have: nobody knows behind which arguments such a call
-    /// would have to pass the extra ones.
+    /// It is referred to by a mismatched signature: it is not known behind which arguments such a call would have
+    /// to pass the extra ones.
     pub mismatched: bool,
-    /// A call of it can be patched, so it stays one of its symbol.
+    /// A call of it can be patched, so the call must keep its symbol.
     pub patchable: bool,
 }
 
@@ -190,12 +190,12 @@ impl Needs {
     }
 }
 
-/// What a unit refers to that earlier units eliminated, in the order of the symbols.
+/// The eliminated functions and data of earlier units to which a unit refers, in the order of the symbols.
 #[derive(Debug, Default)]
 pub(crate) struct ReferredTo(BTreeMap<(u32, u32), Needs>);
 
 impl ReferredTo {
-    /// The unit refers to `symbol`.
+    /// Records that the unit refers to `symbol`.
     pub fn add(&mut self, symbol: &UserExternalName, needs: Needs) {
         let ReferredTo(symbols) = self;
         let known = symbols.entry((symbol.namespace, symbol.index)).or_default();
@@ -205,8 +205,8 @@ impl ReferredTo {
         known.patchable |= patchable;
     }
 
-    /// A function of the unit refers to others. Linear in its imports; in its size, where it names
-    /// something that was eliminated.
+    /// Records the references of a function of the unit. Linear in its imports; in its size, where it names an
+    /// eliminated function or data object.
     pub fn add_function(&mut self, eliminated: &Eliminated, func: &Function) {
         let mut names = func.params.user_named_funcs().values();
         if eliminated.is_empty() || !names.any(|symbol| eliminated.contains(symbol)) {
@@ -244,7 +244,7 @@ impl ReferredTo {
         }
     }
 
-    /// Something that is no function of the unit refers to the address of `symbol`.
+    /// Records a reference to the address of `symbol` from outside the functions of the unit.
     pub fn add_address(&mut self, eliminated: &Eliminated, symbol: &UserExternalName) {
         if eliminated.contains(symbol) {
             self.add(symbol, Needs { address: true, ..Needs::default() });
@@ -253,8 +253,8 @@ impl ReferredTo {
 }
 
 impl Plan {
-    /// Adds entries for what earlier units eliminated and this one refers to: calls of it are sent where it
-    /// went, and it gets a late thunk if calls are not all.
+    /// Adds entries for eliminated functions and data of earlier units to which this one refers: calls are
+    /// redirected to the replacement, and a function gets a late thunk if calls are not all.
     pub(crate) fn add_eliminated(&mut self, eliminated: &Eliminated, referred_to: &ReferredTo) {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
         let added = self.entries.iter().skip(self.added());
@@ -282,11 +282,11 @@ impl Plan {
                         alignment: 1,
                         weakened: None,
                         arguments: Arc::default(),
-                        promised: None,
+                        body_facts: None,
                         has_equals: false,
                     })
                 });
-                // It was aligned for all whose place it took.
+                // It was aligned for all functions that it replaced.
                 let place = &mut self.entries[to].alignment;
                 *place = function.attributes.alignment.max(*place);
                 let has_thunk = eliminated.late_thunks.contains(&symbol);
@@ -310,7 +310,7 @@ impl Plan {
                     alignment: function.attributes.alignment,
                     weakened: None,
                     arguments,
-                    promised: None,
+                    body_facts: None,
                     has_equals: false,
                 });
                 self.by_symbol.insert(symbol, Item::Function(at));
@@ -342,7 +342,7 @@ impl Plan {
         }
     }
 
-    /// Gives late thunks to what extra arguments of this plan name and has no code.
+    /// Gives late thunks to functions without code that extra arguments of this plan name.
     pub(crate) fn add_late_thunks(&mut self) {
         #[cfg(feature = "fuzzing")]
         if fault_injection::is(Fault::EliminatedAddressPassed) {
@@ -366,7 +366,7 @@ impl Plan {
     }
 }
 
-/// The entries that a plan has for what earlier units eliminated.
+/// The entries that a plan has for eliminated functions and data of earlier units.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EliminatedEntries {
     /// Ascending.

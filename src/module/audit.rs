@@ -1,10 +1,10 @@
-//! What is about to be emitted, looked at once more: every reference leads to code or data that is there, under a
-//! symbol that means what the front end meant.
+//! The audit of code that is about to be emitted: every reference leads to code or data that exists, under a symbol
+//! that refers to what the front end referred to.
 //!
-//! The checker proves a plan; what the wrapper makes of it comes afterwards: symbols of earlier flushes, names that
-//! cannot be interposed, thunks that come late. This module knows nothing of how references are sent along. It asks,
-//! of code as it will be compiled, what each symbol leads to by now, and compares that with what the symbol that
-//! stood there leads to. It is asked where the checker is ([`ModuleOptions::prove`](super::ModuleOptions::prove)).
+//! The checker proves a plan. The wrapper carries it out afterwards: symbols of earlier flushes, names that cannot
+//! be interposed, late thunks. This module does not know how references are redirected. It asks, of code as it will
+//! be compiled, what each symbol leads to now, and compares that with what the original symbol at that place leads
+//! to. It runs where the checker runs ([`ModuleOptions::prove`](super::ModuleOptions::prove)).
 //!
 //! It does *not* look into machine code.
 
@@ -21,9 +21,9 @@ use cranelift_codegen::ir::{FuncRef, Function, GlobalValueData, UserExternalName
 use cranelift_entity::EntityRef;
 use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleRelocTarget, ModuleResult};
 
-/// What the imports of a function name: before it is rewritten.
+/// The symbols that the imports of a function name, before it is rewritten.
 pub(super) struct Names {
-    /// Symbols and how many parameters they are called with.
+    /// Symbols, and the number of parameters that they are called with.
     functions: Vec<Option<(UserExternalName, usize)>>,
     globals: Vec<Option<UserExternalName>>,
 }
@@ -46,7 +46,7 @@ impl Names {
 }
 
 impl<M: Module> MergingModule<M> {
-    /// Whether what is emitted is to be looked at.
+    /// Whether emitted code is audited.
     pub(super) fn audits(&self) -> bool {
         match self.options.prove {
             Prove::Always => true,
@@ -55,7 +55,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// The code that runs when `function` is called, and what is passed to it behind the function's own arguments.
+    /// The code that runs when `function` is called, and the extra arguments that it receives.
     fn reached(&self, function: FuncId) -> (FuncId, &[ExtraArgument]) {
         let mut at = self.named.get(&function).copied().unwrap_or(function);
         let mut passed: &[ExtraArgument] = &[];
@@ -70,7 +70,7 @@ impl<M: Module> MergingModule<M> {
         (at, passed)
     }
 
-    /// What is passed to the code that runs when a symbol is called.
+    /// The extra arguments of the code that runs when a symbol is called.
     pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &[ExtraArgument] {
         match symbol.namespace {
             0 => self.reached(FuncId::from_u32(symbol.index)).1,
@@ -86,13 +86,13 @@ impl<M: Module> MergingModule<M> {
         at
     }
 
-    /// Whether code or data is found under a symbol, now or when the wrapped module is finished.
+    /// Whether there is code or data under a symbol, now or when the wrapped module is finished.
     fn is_there(&self, symbol: &UserExternalName) -> bool {
         match symbol.namespace {
             0 => {
                 let FunctionState { became, eliminated, extra, .. } =
                     &self.functions[FuncId::from_u32(symbol.index)];
-                // A symbol that is put at the place of another one passes nothing.
+                // A symbol that is placed at the address of another one passes no extra arguments.
                 !(became.has_no_code() && (*eliminated || !extra.is_empty()))
             }
             1 => !self.data[DataId::from_u32(symbol.index)].eliminated,
@@ -100,7 +100,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Looks at one reference. `extra` are the arguments that calls pass behind those that there were; `None` if
+    /// Checks one reference. `extra` is the number of arguments that calls pass behind the present ones; `None` if
     /// it is an address.
     fn check_reference(
         &self,
@@ -117,28 +117,29 @@ impl<M: Module> MergingModule<M> {
         let same = match (before.namespace, after.namespace) {
             (0, 0) => {
                 let [before, after] = [before, after].map(|name| FuncId::from_u32(name.index));
-                let ((meant, passed), (found, thunk)) = (self.reached(before), self.reached(after));
+                let ((wanted, passed), (found, thunk)) =
+                    (self.reached(before), self.reached(after));
                 let passes = match extra.unwrap_or(0) {
                     0 => thunk == passed,
                     extra => thunk.is_empty() && extra == passed.len(),
                 };
-                meant == found && passes
+                wanted == found && passes
             }
             (1, 1) => {
                 let [before, after] = [before, after].map(|name| DataId::from_u32(name.index));
                 self.data_reached(before) == self.data_reached(after)
             }
-            // What a plan adds is named by the plan before.
-            (namespace, 0) => namespace == super::flush::SHARED,
+            // The plan itself named a function that it added.
+            (namespace, 0) => namespace == super::flush::ADDED,
             _ => false,
         };
         match same {
             true => Ok(()),
-            false => Err(format!("{after} does not mean what {before} means")),
+            false => Err(format!("{after} does not lead to what {before} leads to")),
         }
     }
 
-    /// Looks at a function that named `before` and is compiled as it is now.
+    /// Checks a function that named `before` and is compiled as it is now.
     pub(super) fn check_body(&self, before: &Names, func: &Function) -> Result<(), String> {
         let Names { functions, globals } = before;
         for (func_ref, callee) in func.dfg.ext_funcs.iter() {
@@ -171,9 +172,10 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Looks at what is passed to the body of `function`, which was `func`. What others were merged into, or may be, is
-    /// not what `func` meant by another symbol, if it can be interposed: it is passed by the name that nobody else can
-    /// see, unless `func` itself, or what it calls, names it.
+    /// Checks the extra arguments that the body of `function` receives; `func` is the original function. If a
+    /// function that others were merged into, or may be, can be interposed, and `func` named another symbol, its
+    /// own symbol is not what `func` referred to: it is passed by its local name, unless `func` itself, or a
+    /// function that it calls, names it.
     pub(super) fn check_passed(&self, function: FuncId, func: &Function) -> Result<(), String> {
         let passed = self.passed(self.reached(function).1);
         let interposed = passed.iter().filter_map(ExtraArgument::symbol).filter(|symbol| {
@@ -181,16 +183,16 @@ impl<M: Module> MergingModule<M> {
             id.is_some_and(|id| self.local_names.contains_key(&id))
         });
         for symbol in interposed {
-            if !self.is_meant(symbol, func) {
+            if !self.is_named(symbol, func) {
                 return Err(format!("{symbol}, which is passed, can be interposed"));
             }
         }
         Ok(())
     }
 
-    /// Looks at code as it is compiled that stands for several functions: each of them refers to one of its own that is
-    /// equal, so nothing that takes the place of one of those may be referred to. `remembered` if later functions may
-    /// be merged into it as well.
+    /// Checks code as it is compiled that replaces several functions. Each of them refers to an equal function of
+    /// its own, so no reference may go through a symbol that another definition can take. `remembered` if later
+    /// functions may be merged into it as well.
     pub(super) fn check_shared(
         &self,
         func: &Function,
@@ -214,7 +216,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Looks at one reference of what stands for several functions or data objects.
+    /// Checks one reference of code or data that replaces several functions or data objects.
     pub(super) fn check_shared_symbol(
         &self,
         symbol: &UserExternalName,
@@ -222,7 +224,7 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
         remembered: bool,
     ) -> Result<(), String> {
-        // An equal one may be meant, by a name that nobody else can see.
+        // The reference may be to an equal function or object, by a local name.
         let interposed = match symbol.namespace {
             0 => {
                 let function = FuncId::from_u32(symbol.index);
@@ -248,12 +250,12 @@ impl<M: Module> MergingModule<M> {
             _ => false,
         };
         match interposed {
-            true => Err(format!("{symbol}, which others mean as well, can be interposed")),
+            true => Err(format!("{symbol}, to which several functions refer, can be interposed")),
             false => Ok(()),
         }
     }
 
-    /// Looks at a reference that was not there before.
+    /// Checks a reference that is new.
     pub(super) fn check_symbol(&self, after: &UserExternalName) -> Result<(), String> {
         match self.is_there(after) {
             true => Ok(()),
@@ -261,7 +263,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Looks at a pointer of a data object, or of code that came as bytes.
+    /// Checks a pointer of a data object, or of a function that was defined by bytes.
     pub(super) fn check_pointer(
         &self,
         before: &ModuleRelocTarget,
@@ -278,7 +280,7 @@ impl<M: Module> MergingModule<M> {
         match (symbol(before), symbol(after)) {
             (Some(before), Some(after)) => self.check_reference(&before, &after, None),
             (None, None) => Ok(()),
-            (Some(_), None) | (None, Some(_)) => Err("a pointer is one no more".to_string()),
+            (Some(_), None) | (None, Some(_)) => Err("a pointer became another kind".to_string()),
         }
     }
 

@@ -1,11 +1,11 @@
-//! Emission: what a flush has planned goes into the wrapped module.
+//! Emission: the result of a flush's plan goes into the wrapped module.
 //!
-//! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its symbol
-//! gets another place later), or not. Everything that refers to functions and data is sent to where
-//! they are now. Nothing is decided here.
+//! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its symbol gets another
+//! address later), or not. All references to functions and data are redirected to where these are now. Nothing is
+//! decided here.
 
 use super::audit::Names;
-use super::flush::{Flush, SHARED, Unit};
+use super::flush::{ADDED, Flush, Unit};
 use super::{
     BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
     symbol,
@@ -29,13 +29,13 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 
-/// For whom code or data refers to others.
+/// On behalf of how many functions or objects code or data refers to others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Referrer {
-    /// For one function or data object: its references can be interposed as it is written there.
+    /// Of one function or data object: its references can be interposed as they are written there.
     One,
-    /// For several, each of which refers to one of its own that is equal: nothing that takes the place of one
-    /// of those may be referred to.
+    /// Of several, each of which refers to an equal function or object of its own: no reference may go through a
+    /// symbol that another definition can take.
     Several,
 }
 
@@ -54,13 +54,13 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let shared = plan
+        let copies = plan
             .private_copies()
             .iter()
-            .map(|shared| (shared.function, pending.func(unit, shared.body_of).clone()));
+            .map(|copy| (copy.function, pending.func(unit, copy.body_of).clone()));
         let merged = plan.parameterised_bodies().iter();
         let merged = merged.map(|merged| (merged.function, merged.body.clone()));
-        let new: Vec<(FunctionIndex, Function)> = shared.chain(merged).collect();
+        let new: Vec<(FunctionIndex, Function)> = copies.chain(merged).collect();
         for late in plan.late_thunks() {
             self.emit_late_thunk(self.id_of(plan.entry(late.function).symbol()))?;
         }
@@ -116,13 +116,13 @@ impl<M: Module> MergingModule<M> {
         };
         let signature = func.signature.clone();
         if let Some(context) = with.context {
-            // Who asked for code at once gets it, although it goes nowhere.
+            // The embedder asked for the code at once and gets it, although it is not emitted.
             context.func = func;
             let mut control_plane = with.control_plane;
             context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
         }
         match became {
-            Became::Kept => unreachable!("what keeps its body has no other"),
+            Became::Kept => unreachable!("a kept function has its own body"),
             Became::Thunk => {
                 self.stats.thunks += 1;
                 let alignment = plan.entry(index).alignment();
@@ -188,7 +188,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// What a call of `name` should call, if something else, and what it passes to that.
+    /// The target of a call of `name`, if it changes, and the extra arguments that the call passes.
     fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<CallTarget> {
         if name.namespace != 0 {
             let symbol = self.addressed(name, referrer)?;
@@ -200,7 +200,7 @@ impl<M: Module> MergingModule<M> {
         }
         match referrer {
             Referrer::One => None,
-            // By a name of its own, whose code passes what there is to pass.
+            // By a local name, whose code passes the extra arguments.
             Referrer::Several => self
                 .local_names
                 .get(&function)
@@ -208,7 +208,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// What an address of `name` should be one of, if of something else.
+    /// The symbol whose address replaces the address of `name`, if it changes.
     fn addressed(&self, name: &UserExternalName, referrer: Referrer) -> Option<UserExternalName> {
         let UserExternalName { namespace, index } = *name;
         match namespace {
@@ -228,19 +228,20 @@ impl<M: Module> MergingModule<M> {
                 };
                 target.map(data_symbol)
             }
-            SHARED => Some(symbol(self.id_of(name))),
+            ADDED => Some(symbol(self.id_of(name))),
             _ => None,
         }
     }
 
-    /// Extra arguments as they are passed now. Which functions pass them, and by what names those meant them, is not
-    /// known any more: they may have meant what was merged into what an argument names.
+    /// Extra arguments as they are passed now. It is not known any more which functions pass them, and under which
+    /// names these referred to them: they may have named a function that was merged into the one that an argument
+    /// names.
     pub(super) fn passed(&self, arguments: &[ExtraArgument]) -> Vec<ExtraArgument> {
         let address = |name: &UserExternalName| self.addressed(name, Referrer::Several);
         arguments.iter().map(|argument| argument.redirected(&address)).collect()
     }
 
-    /// What the body of a function is told behind the function's own arguments.
+    /// The extra arguments that the body of a function receives.
     fn extra(&self, name: &UserExternalName) -> Vec<ExtraArgument> {
         if name.namespace != 0 {
             return Vec::new();
@@ -248,8 +249,8 @@ impl<M: Module> MergingModule<M> {
         self.passed(&self.functions[FuncId::from_u32(name.index)].extra)
     }
 
-    /// What `func`, which is about to be emitted, refers to and is not defined yet must keep its
-    /// symbol when it comes.
+    /// Records the references of `func`, which is about to be emitted, to functions and data that are not defined
+    /// yet: these must keep their symbols.
     fn observe_references(&mut self, func: &Function) {
         let mut undefined = false;
         for callee in func.dfg.ext_funcs.values() {
@@ -279,7 +280,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// What is not defined yet and is pointed to must be found by its symbol when it comes.
+    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
     pub(super) fn observe_pointer(&mut self, namespace: u32, index: u32) {
         match namespace {
             0 => {
@@ -375,7 +376,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// What a pointer to `target` should point to.
+    /// The target that replaces `target` in a pointer.
     pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
         self.retargeted(target, Referrer::One)
     }
@@ -412,7 +413,7 @@ impl<M: Module> MergingModule<M> {
             }
             let (_, attributes, object) = &mut unit.data[index.index()];
             description.init = init_of(&mut object.contents);
-            // One that stays although it equals others may be used in their place, too.
+            // An object that is kept may also be used in place of its equals.
             if entry.alignment() > attributes.alignment {
                 description.align = Some(entry.alignment());
             }
@@ -445,8 +446,7 @@ impl<M: Module> MergingModule<M> {
     }
 }
 
-/// Compiles a function and defines it by its bytes, since `Module` has no other way to ask for an
-/// alignment.
+/// Compiles a function and defines it by its bytes, since `Module` has no other way to ask for an alignment.
 fn define_aligned(
     module: &mut impl Module,
     function: FuncId,
@@ -464,15 +464,15 @@ fn define_aligned(
     module.define_function_bytes(function, alignment, code.code_buffer(), &relocs)
 }
 
-/// With what a function is compiled.
+/// The settings with which a function is compiled.
 struct With<'a> {
-    /// The embedder's, if it wants to see the code.
+    /// The embedder's context, if it wants to see the code.
     context: Option<&'a mut Context>,
     want_disasm: bool,
     control_plane: ControlPlane,
 }
 
-/// The contents of a data object, taken back.
+/// The contents of a data object, as they were given.
 fn init_of(contents: &mut Contents) -> Init {
     match core::mem::replace(contents, Contents::Zeros(0)) {
         Contents::Zeros(size) => Init::Zeros { size: size as usize },

@@ -1,9 +1,9 @@
-//! A flush: what is held back is planned, every symbol gets its place, and what is left is emitted
-//! (`emit`).
+//! A flush: the deferred definitions are planned, every symbol gets its place, and the functions that are left are
+//! emitted (`emit`).
 //!
-//! The order of emission is that of the definitions, so the same calls give the same object. When
-//! something fails, nothing that comes after it is emitted, and the module refuses to go on: bodies
-//! that functions were merged into may be missing.
+//! The order of emission is that of the definitions, so the same calls give the same object. When a step fails,
+//! nothing that comes after it is emitted, and the module refuses further use: bodies into which functions were
+//! merged may be missing.
 
 use super::{
     BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
@@ -29,9 +29,9 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 /// The namespace of bodies that a plan adds. The module's own are 0 and 1.
-pub(super) const SHARED: u32 = u32::MAX;
+pub(super) const ADDED: u32 = u32::MAX;
 
-/// How a flush is made.
+/// The settings of a flush.
 #[derive(Clone, Copy)]
 pub(super) struct Flush {
     pub back_end: BackEnd,
@@ -41,23 +41,23 @@ pub(super) struct Flush {
     pub remember: bool,
 }
 
-/// What is held back, as the pass sees it.
+/// The deferred definitions, as the pass sees them.
 pub(super) struct Unit {
     /// The functions that have IR, by `FunctionIndex`.
     pub functions: Vec<(FuncId, Attributes)>,
-    /// Where each is in `Pending::functions`.
+    /// The position of each in `Pending::functions`.
     pub place: Vec<usize>,
     pub data: Vec<(DataId, DataAttributes, DataObject)>,
     pub by_id: HashMap<DataId, DataIndex, FxBuildHasher>,
 }
 
 impl<M: Module> MergingModule<M> {
-    /// Merges and defines what is held back.
+    /// Merges and defines the deferred functions and data.
     pub(super) fn flush_to(&mut self, back_end: BackEnd, last: bool) -> ModuleResult<()> {
         self.flush_with(Flush { back_end, last, remember: self.options.remember && !last }, None)
     }
 
-    /// Defines one function at once, with the context of the embedder, whose code is left there.
+    /// Defines one function at once, with the context of the embedder, which keeps the compiled code.
     pub(super) fn define_at_once(
         &mut self,
         function: FuncId,
@@ -69,7 +69,8 @@ impl<M: Module> MergingModule<M> {
         let flush = Flush { back_end: self.options.back_end, last: false, remember: true };
         let defined = self.flush_with(flush, Some(ctx));
         if self.failed == Some(function) && self.functions[function].body.is_none() {
-            // It was all that was held back, and nothing refers to it: it is as if it never came.
+            // It was the only deferred definition, and nothing refers to it: reset it as if it had not been
+            // defined.
             let FunctionState { called, address_held, .. } = self.functions[function];
             self.functions[function] =
                 FunctionState { called, address_held, ..FunctionState::default() };
@@ -118,7 +119,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// What is held back, with what is known of it by now.
+    /// The deferred definitions, with what is known of them now.
     fn unit(&mut self, pending: &mut Pending, flush: Flush) -> Unit {
         let back_end = flush.back_end;
         for (function, definition) in &pending.functions {
@@ -132,15 +133,15 @@ impl<M: Module> MergingModule<M> {
             if let Definition::Body { func, .. } = definition {
                 let mut attributes = self.attributes_of(*function);
                 let declaration = self.inner.declarations().get_function_decl(*function);
-                // Who comes later and calls it as it is declared does not call it as it is.
+                // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
-                if self.is_meant_by_symbol(*function, flush) {
+                if self.is_bound_by_symbol(*function, flush) {
                     attributes.linkage = crate::Linkage::Preemptible;
                 }
                 match back_end {
-                    // A module of which nothing is known wants code for everything.
+                    // An unknown module wants code for every function.
                     BackEnd::Any => attributes.externally_called = true,
-                    // Where there is no code, a JIT finds no symbol.
+                    // A JIT finds a symbol only where there is code.
                     BackEnd::Jit if attributes.externally_called => {
                         attributes.addresses = Addresses::Significant;
                         attributes.address_taken = true;
@@ -157,7 +158,7 @@ impl<M: Module> MergingModule<M> {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
-            if self.is_data_meant_by_symbol(*id, flush) {
+            if self.is_data_bound_by_symbol(*id, flush) {
                 attributes.linkage = crate::Linkage::Preemptible;
             }
             if !exact || needs_symbol || back_end == BackEnd::Any {
@@ -169,14 +170,14 @@ impl<M: Module> MergingModule<M> {
         Unit { functions, place, data, by_id }
     }
 
-    /// Functions that code given as bytes refers to: by calls or by addresses, who knows.
+    /// Functions to which code given as bytes refers: whether by calls or by addresses is not known.
     fn observe_relocs(&mut self, function: FuncId, relocs: &[ModuleReloc]) {
         for reloc in relocs {
             match &reloc.name {
                 ModuleRelocTarget::User { namespace: 0, index } => {
                     self.functions[FuncId::from_u32(*index)].address_held = true;
                 }
-                // Offsets only make sense in the very code that they were found in.
+                // Offsets are only valid in the very code in which they were found.
                 ModuleRelocTarget::FunctionOffset(other, _) if *other != function => {
                     self.attributes(*other).pinned = true;
                 }
@@ -235,17 +236,17 @@ impl<M: Module> MergingModule<M> {
 
     fn plan(&self, pending: &Pending, unit: &Unit, flush: Flush) -> ModuleResult<Plan> {
         let Flush { back_end, last: _, remember } = flush;
-        // Such as an alignment that is none.
+        // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
         let options = self.pass_options(isa, back_end);
-        // Units that come after others must walk everything, which does not pay if there are none.
+        // An incremental run must walk every function, which does not pay if there are no other units.
         let mut merger = match remember || !self.emitted.is_empty() {
             true => Merger::after(&self.emitted, options),
             false => Merger::after_without_merging(&self.emitted, options),
         };
         let fresh = self.shared.len() as u32;
-        let mut bodies = Held { pending, unit, isa, context: Context::new(), fresh };
+        let mut bodies = DeferredBodies { pending, unit, isa, context: Context::new(), fresh };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = bodies.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -297,7 +298,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Declares what the plan adds to the functions of the module.
+    /// Declares the functions that the plan adds to the module.
     fn declare_private_copies(
         &mut self,
         plan: &Plan,
@@ -312,7 +313,7 @@ impl<M: Module> MergingModule<M> {
         let merged = merged.map(|merged| (merged.function, &merged.body.signature));
         for (new, signature) in shared.chain(merged) {
             let function = self.inner.declare_anonymous_function(signature)?;
-            // Not every symbol that was given out was needed, and they come in any order.
+            // Not every symbol that was handed out was needed, and they come in any order.
             let index = plan.entry(new).symbol().index as usize;
             if self.shared.len() <= index {
                 self.shared.resize(index + 1, function);
@@ -327,12 +328,12 @@ impl<M: Module> MergingModule<M> {
     /// The function of a symbol of the pass.
     pub(super) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
         match symbol.namespace {
-            SHARED => self.shared[symbol.index as usize],
+            ADDED => self.shared[symbol.index as usize],
             _ => FuncId::from_u32(symbol.index),
         }
     }
 
-    /// Settles where every function is found from now on, before anything refers to it.
+    /// Sets the place of every function, before any reference to it is emitted.
     fn place_functions(
         &mut self,
         plan: &Plan,
@@ -355,12 +356,12 @@ impl<M: Module> MergingModule<M> {
             self.functions[body].replaces_others = true;
             let extra = plan.thunk_arguments(index);
             let name = |symbol: &UserExternalName| match symbol.namespace {
-                SHARED => Some(super::symbol(self.id_of(symbol))),
+                ADDED => Some(super::symbol(self.id_of(symbol))),
                 _ => None,
             };
             let extra: Vec<ExtraArgument> =
                 extra.iter().map(|extra| extra.redirected(&name)).collect();
-            // A thunk tells it now, and callers whenever they come.
+            // Thunks pass these now, and later callers may.
             for UserExternalName { namespace, index } in
                 extra.iter().filter_map(ExtraArgument::symbol)
             {
@@ -376,7 +377,7 @@ impl<M: Module> MergingModule<M> {
                 (Disposition::Thunk { .. }, _) => (Became::Thunk, false),
                 (Disposition::Alias { .. }, _) => (Became::Alias, back_end == BackEnd::Jit),
                 (Disposition::Redirect { .. }, BackEnd::Any) => {
-                    unreachable!("every symbol counts as used")
+                    unreachable!("every function is externally called")
                 }
                 (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
@@ -387,7 +388,7 @@ impl<M: Module> MergingModule<M> {
                     let func = pending.func(unit, FunctionIndex::new(index));
                     self.name_passed_functions(plan, *function, func, flush)?;
                 }
-                // There is no other name by which the address of a function could stay near.
+                // There is no local name by which the address of a function could stay near.
                 BackEnd::Any if self.is_elf() && !flush.last => self.pass_from_afar(*function),
                 BackEnd::Any | BackEnd::Jit => {}
             }
@@ -401,7 +402,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Functions that earlier flushes eliminated and that need code now.
+    /// Makes thunks of functions that earlier flushes eliminated and that need code now.
     fn place_late_thunks(&mut self, plan: &Plan) {
         for late in plan.late_thunks() {
             let symbol = plan.entry(late.function).symbol();
@@ -409,7 +410,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Has a function of which no code was left be a thunk.
+    /// Turns a function without code into a thunk.
     fn place_late_thunk(&mut self, function: FuncId) {
         let state = &mut self.functions[function];
         match state.became {
@@ -423,7 +424,8 @@ impl<M: Module> MergingModule<M> {
 
     /// Defines a function that [`MergingModule::place_late_thunk`] made a thunk.
     pub(super) fn emit_late_thunk(&mut self, function: FuncId) -> ModuleResult<()> {
-        let body = self.functions[function].body.expand().expect("what was eliminated has a body");
+        let body =
+            self.functions[function].body.expand().expect("an eliminated function has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
         let alignment = self.attributes_of(function).alignment;
@@ -434,9 +436,8 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Defines functions of which no code was left, because an object wants a definition of everything
-    /// that it was told to define. To be called once, after the last flush: until then, each may need
-    /// code after all.
+    /// Defines the functions that have no code left, because an object needs a definition of every function that
+    /// was declared as defined. To be called once, after the last flush: until then, each may need code after all.
     pub(super) fn define_eliminated(&mut self, back_end: BackEnd) -> ModuleResult<()> {
         if back_end != BackEnd::Object {
             return Ok(());
@@ -454,7 +455,8 @@ impl<M: Module> MergingModule<M> {
                 self.place_late_thunk(function);
                 self.emit_late_thunk(function)?;
             } else {
-                // A body that must be told something is not the function, wherever its symbol is.
+                // A body that takes extra arguments may not replace the function, so its address cannot be the
+                // symbol's.
                 if !extra {
                     self.aliases.functions.push((function, body));
                 }
@@ -490,8 +492,7 @@ impl<M: Module> MergingModule<M> {
     }
 }
 
-/// A data object as the pass sees it, and whether that is all of it. The contents are taken out of
-/// the description.
+/// A data object as the pass sees it, and whether that is all of it. The contents are taken out of the description.
 fn object_of(description: &mut DataDescription) -> (DataObject, bool) {
     let contents = match core::mem::replace(&mut description.init, Init::Uninitialized) {
         Init::Uninitialized => Contents::Zeros(0),
@@ -532,18 +533,18 @@ impl Pending {
     }
 }
 
-/// What is held back, as the pass asks for it.
-struct Held<'a> {
+/// The deferred definitions, as the pass requests them.
+struct DeferredBodies<'a> {
     pending: &'a Pending,
     unit: &'a Unit,
     isa: &'a dyn TargetIsa,
-    /// What is compiled in order to know its size. A module compiles what it defines, so none of that is
-    /// of use later.
+    /// For compiling code in order to know its size. A module compiles the functions that it defines, so this code
+    /// is of no further use.
     context: Context,
     fresh: u32,
 }
 
-impl<'a> Held<'a> {
+impl<'a> DeferredBodies<'a> {
     fn function(&self, function: FunctionIndex) -> &'a Function {
         self.pending.func(self.unit, function)
     }
@@ -556,7 +557,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Bodies for Held<'_> {
+impl Bodies for DeferredBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         self.function(function)
     }
@@ -578,7 +579,7 @@ impl Bodies for Held<'_> {
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        let symbol = UserExternalName::new(SHARED, self.fresh);
+        let symbol = UserExternalName::new(ADDED, self.fresh);
         self.fresh += 1;
         Some(symbol)
     }

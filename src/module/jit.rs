@@ -6,12 +6,12 @@ use cranelift_jit::JITModule;
 use cranelift_module::{DataId, FuncId, ModuleRelocTarget, ModuleResult};
 
 impl MergingModule<JITModule> {
-    /// Flushes with [`BackEnd::Jit`] and makes everything that was defined ready to run. Can be
-    /// called any number of times; functions that come later are merged into those that are there.
+    /// Flushes with [`BackEnd::Jit`] and makes everything that was defined ready to run. Can be called any number
+    /// of times; functions of later flushes are merged into those that exist.
     ///
     /// # Errors
     ///
-    /// See [`MergingModule::flush`], and what `JITModule::finalize_definitions` says.
+    /// See [`MergingModule::flush`], and the errors of `JITModule::finalize_definitions`.
     pub fn finalize_definitions(&mut self) -> ModuleResult<()> {
         self.flush_to(BackEnd::Jit, false)?;
         self.inner.finalize_definitions()

@@ -1,20 +1,19 @@
-//! [`MergingModule`]: function merging for whoever defines functions through
-//! `cranelift_module::Module`.
+//! [`MergingModule`]: function merging for embedders that define functions through `cranelift_module::Module`.
 //!
-//! It wraps a module and is one. Definitions are held back until somebody needs the result
-//! (`finish`, `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and what is
-//! left is defined in the wrapped module. Declarations go straight through, so identifiers are those
-//! of the wrapped module.
+//! It wraps a module and is one. Definitions are deferred until the result is needed (`finish`,
+//! `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and the functions that are left are
+//! defined in the wrapped module. Declarations are passed through at once, so identifiers are those of the wrapped
+//! module.
 //!
-//! * `mod.rs` is the wrapper: what is held back, and the errors that do not wait;
+//! * `mod.rs` is the wrapper: deferred definitions, and the errors that are reported at once;
 //! * `flush` is the list of phases: plan, place, and `emit`;
-//! * `names` is what symbols that can be interposed are avoided by;
-//! * `audit` looks at what is about to be emitted;
-//! * `options` is what is decided by the embedder;
+//! * `names` gives local names to symbols that can be interposed;
+//! * `audit` checks what is about to be emitted;
+//! * `options` holds the decisions of the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
-//! It does not look into the wrapped module. What that cannot do (give two symbols one address) it
-//! does not ask for, unless [`ModuleOptions::back_end`] says so.
+//! It does not look into the wrapped module. It does not ask the module for what `Module` does not offer (two
+//! symbols at one address), unless [`ModuleOptions::back_end`] says that the module can do it.
 
 #![expect(clippy::result_large_err, reason = "the error is that of cranelift-module")]
 
@@ -58,7 +57,7 @@ use cranelift_module::{
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// Symbols that are to get the place of another one, in an object file.
+/// Symbols that are to get the address of another one, in an object file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without `place`, these symbols lead nowhere"]
 pub struct Aliases {
@@ -72,12 +71,12 @@ impl Aliases {
         self.functions.is_empty() && self.data.is_empty()
     }
 
-    /// Functions, each with the one whose place its symbol gets.
+    /// Functions, each with the one whose address its symbol gets.
     pub fn functions(&self) -> &[(FuncId, FuncId)] {
         &self.functions
     }
 
-    /// Data objects, each with the one whose place its symbol gets.
+    /// Data objects, each with the one whose address its symbol gets.
     pub fn data_objects(&self) -> &[(DataId, DataId)] {
         &self.data
     }
@@ -87,21 +86,21 @@ impl Aliases {
 #[derive(Clone, Default)]
 struct FunctionState {
     defined: bool,
-    /// Emitted code calls its symbol, or holds its address, from before it was defined.
+    /// Code that was emitted before its definition calls its symbol, or holds its address.
     called: bool,
     address_held: bool,
-    /// Another definition may take its place, so it is always called by its symbol.
+    /// Another definition may take its symbol, so it is always called by its symbol.
     preemptible: bool,
     /// The wrapped module has no definition of it.
     eliminated: bool,
-    /// Others have its body, or later ones may.
+    /// Other functions have its body, or later ones may.
     replaces_others: bool,
     became: Became,
-    /// Whose body it has, if not its own.
+    /// The function whose body it has, if not its own.
     body: PackedOption<FuncId>,
-    /// What that body is told behind the function's own arguments.
+    /// The extra arguments that the body receives.
     extra: Vec<ExtraArgument>,
-    /// Why, once it was flushed.
+    /// The reason for its disposition, once it was flushed.
     reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.
     size: u32,
@@ -117,7 +116,7 @@ enum Became {
 }
 
 impl Became {
-    /// Whether its symbol, if it has one, is at the place of another function.
+    /// Whether its symbol, if it has one, is at the address of another function.
     fn has_no_code(self) -> bool {
         matches!(self, Became::Redirected | Became::Alias)
     }
@@ -136,19 +135,19 @@ impl Became {
 #[derive(Clone, Default)]
 struct DataState {
     defined: bool,
-    /// Something that was emitted refers to it, from before it was defined.
+    /// Code or data that was emitted before its definition refers to it.
     used: bool,
     /// The wrapped module has no definition of it.
     eliminated: bool,
-    /// Others have its contents, or later ones may.
+    /// Other objects have its contents, or later ones may.
     replaces_others: bool,
     became: Became,
-    /// Whose contents stand for it, if not its own.
+    /// The object whose contents replace its own, if it was merged.
     body: PackedOption<DataId>,
     reason: Option<Reason>,
 }
 
-/// A definition that is held back.
+/// A deferred definition.
 enum Definition {
     Body { func: Box<Function>, want_disasm: bool, control_plane: ControlPlane },
     Bytes { alignment: u64, bytes: Vec<u8>, relocs: Vec<ModuleReloc> },
@@ -165,7 +164,7 @@ impl Definition {
     }
 }
 
-/// Definitions that are held back, in the order in which they came.
+/// Deferred definitions, in the order in which they were made.
 #[derive(Default)]
 struct Pending {
     functions: Vec<(FuncId, Definition)>,
@@ -176,21 +175,21 @@ struct Pending {
 ///
 /// Wrap the module that is used so far, and use the wrapper in its place:
 ///
-/// * errors come when they came before: a definition of an import, a second definition and IR that
-///   the verifier refuses are reported by `define_function`. What only the compiler finds (IR that
-///   it does not support) is reported by the flush; [`MergingModule::failed`] tells the function;
-/// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is
-///   left as it is and holds no compiled code, unless [`Mode::Eager`] is chosen;
+/// * errors are reported when the wrapped module would report them: a definition of an import, a second definition
+///   and IR that the verifier refuses are reported by `define_function`. Errors that only the compiler finds (IR
+///   that it does not support) are reported by the flush; [`MergingModule::failed`] returns the function;
+/// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is left as it is
+///   and holds no compiled code, unless [`Mode::Eager`] is chosen;
 /// * linkage may widen until the flush, which reads it. A function or data object that shares its body, or that
 ///   emitted code of an object refers to, cannot become preemptible after that: it is an error to declare it so;
-/// * all that is not said otherwise keeps an address of its own: see [`MergingModule::attributes`].
+/// * functions and data objects keep addresses of their own by default: see [`MergingModule::attributes`].
 ///
-/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
-/// `define_function`, as the one that writes unwind information in `rustc_codegen_cranelift` does,
-/// must be inside, where it sees only functions that are compiled.
+/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding `define_function`, as
+/// the one that writes unwind information in `rustc_codegen_cranelift` does, must be inside, where it sees only
+/// functions that are compiled.
 ///
-/// A reference that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush`
-/// loses what is held back.
+/// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses its deferred
+/// definitions.
 pub struct MergingModule<M> {
     inner: M,
     /// That of the wrapped module.
@@ -200,29 +199,29 @@ pub struct MergingModule<M> {
     data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
     functions: SecondaryMap<FuncId, FunctionState>,
     data: SecondaryMap<DataId, DataState>,
-    /// Bodies that the plans added, by the index of their symbols.
+    /// Functions that the plans added, by the index of their symbols.
     shared: Vec<FuncId>,
-    /// Names that cannot be interposed, for functions that could be.
+    /// Local names, which cannot be interposed, of functions that could be.
     local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
     local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
-    /// Whose names these are.
+    /// The functions of these names.
     named: HashMap<FuncId, FuncId, FxBuildHasher>,
     named_data: HashMap<DataId, DataId, FxBuildHasher>,
     pending: Pending,
     aliases: Aliases,
     emitted: MergeCache,
     stats: ModuleStats,
-    /// Those of the last flush.
+    /// The statistics of the last flush.
     pass_stats: Stats,
     refutation: Option<Refutation>,
     context: Context,
     failed: Option<FuncId>,
-    /// A flush failed, and what it had in hand is lost.
+    /// A flush failed, and the definitions that it was working on are lost.
     broken: bool,
 }
 
 impl<M: Module> MergingModule<M> {
-    /// Wraps `inner`, with the options that lose nothing.
+    /// Wraps `inner`, with the options that give up nothing.
     pub fn new(inner: M) -> Self {
         MergingModule::with_options(inner, ModuleOptions::default())
     }
@@ -259,7 +258,7 @@ impl<M: Module> MergingModule<M> {
         &self.options
     }
 
-    /// The wrapped module. It lacks what is held back.
+    /// The wrapped module. It lacks the deferred definitions.
     pub fn inner(&self) -> &M {
         &self.inner
     }
@@ -270,8 +269,8 @@ impl<M: Module> MergingModule<M> {
         &mut self.inner
     }
 
-    /// The function of the wrapped module whose address is that of `function`, once it was flushed:
-    /// itself, unless nothing is left of it.
+    /// The function of the wrapped module whose address is that of `function`, once it was flushed: itself, unless
+    /// it has no code of its own.
     pub fn address_of(&self, function: FuncId) -> FuncId {
         self.address_target(function).unwrap_or(function)
     }
@@ -281,15 +280,14 @@ impl<M: Module> MergingModule<M> {
         self.data_target(data).unwrap_or(data)
     }
 
-    /// What merging must know of a function and the module does not: whether its address is
-    /// significant, whether it is pinned or not to be merged, its key. To be set before the function
-    /// is flushed. The linkage in it is not used, that of the declaration is. A function that needs an
-    /// alignment is given to the wrapped module as bytes, since `Module` has no other way to ask for
-    /// one: it gets no unwind information.
+    /// The properties of a function that merging needs and the module does not know: whether its address is
+    /// significant, whether it is pinned or not to be merged, its key. To be set before the function is flushed.
+    /// The linkage in it is not used, that of the declaration is. A function that needs an alignment is given to
+    /// the wrapped module as bytes, since `Module` has no other way to ask for one: it gets no unwind information.
     ///
-    /// The address of a *local* function counts as taken if a function or a data object of the module
-    /// takes it, in this flush or a later one. If the host asks for it (`get_finalized_function`) and
-    /// compares it, say so: `address_taken`.
+    /// The address of a *local* function counts as taken if a function or a data object of the module takes it, in
+    /// this flush or a later one. If the host asks for it (`get_finalized_function`) and compares it, set
+    /// `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
         let addresses = self.options.functions;
         self.attributes
@@ -316,20 +314,20 @@ impl<M: Module> MergingModule<M> {
         &self.pass_stats
     }
 
-    /// Why the plan of the last flush that was refused could not be proved. Symbols of functions
-    /// have namespace 0 and the number of their `FuncId`.
+    /// The reason why the plan of the last refused flush could not be proved. Symbols of functions have namespace 0
+    /// and the number of their `FuncId`.
     pub fn refutation(&self) -> Option<&Refutation> {
         self.refutation.as_ref()
     }
 
-    /// What became of a function, and why. `None` before it is flushed, and for functions that were
+    /// The disposition of a function, with its reason. `None` before it is flushed, and for functions that were
     /// defined by bytes.
     pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
         let FunctionState { became, body, reason, .. } = &self.functions[function];
         Some((became.disposition(body.expand()), (*reason)?))
     }
 
-    /// The same for a data object. `None` also for those that were never held back.
+    /// The same for a data object. `None` also for objects that were never deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
         let DataState { became, body, reason, .. } = &self.data[data];
         Some((became.disposition(body.expand()), (*reason)?))
@@ -347,11 +345,11 @@ impl<M: Module> MergingModule<M> {
         self.failed
     }
 
-    /// Merges and defines what is held back.
+    /// Merges and defines the deferred functions and data.
     ///
     /// # Errors
     ///
-    /// What the wrapped module says to one of the functions; see [`MergingModule::failed`].
+    /// The error of the wrapped module for one of the functions; see [`MergingModule::failed`].
     pub fn flush(&mut self) -> ModuleResult<()> {
         self.flush_to(self.options.back_end, false)
     }
@@ -370,21 +368,21 @@ impl<M: Module> MergingModule<M> {
 
     /// The function whose body runs when `function` is called. Itself, unless it was merged.
     pub fn body_of(&self, function: FuncId) -> FuncId {
-        // What a function was merged into can be a thunk that tells another body something.
+        // A function can be merged into a thunk that passes extra arguments to another body.
         let next = |function: FuncId| self.functions[function].body.expand();
         core::iter::successors(Some(function), |&function| next(function))
             .last()
             .unwrap_or(function)
     }
 
-    /// What became of every function that was flushed, by name.
+    /// The disposition of every function that was flushed, by name.
     pub fn merge_map(&self) -> MergeMap {
         let mut map = MergeMap::new();
         for (function, declaration) in self.inner.declarations().get_functions() {
             let state = &self.functions[function];
             let disposition = state.became.disposition(state.body.expand()).map(symbol);
             if disposition == Disposition::Keep && state.size == 0 {
-                // Imports, and what is not flushed yet.
+                // Imports, and functions that are not flushed yet.
                 continue;
             }
             let name = declaration.linkage_name(function).into_owned();
@@ -398,15 +396,15 @@ impl<M: Module> MergingModule<M> {
         map
     }
 
-    /// The function that calls to `function` should name, if another one.
+    /// The function to which calls of `function` should go, if another one.
     fn call_target(&self, function: FuncId) -> Option<FuncId> {
         let FunctionState { preemptible, eliminated, became, body, extra, .. } =
             &self.functions[function];
         if *became == Became::Thunk && !extra.is_empty() {
-            // The thunk is there anyway, and knows what to tell.
+            // The thunk exists anyway, and passes the extra arguments.
             return None;
         }
-        // Where its symbol is gone, nobody can take its place either.
+        // Where its symbol is eliminated, no definition can take it either.
         body.expand().filter(|_| !preemptible || *eliminated).map(|body| self.local_name(body))
     }
 
@@ -458,7 +456,7 @@ impl<M: Module> MergingModule<M> {
     }
 }
 
-/// Whether something of this linkage may be defined, as every module answers it.
+/// Whether a function or object of this linkage may be defined, with the error that every module gives.
 fn check_definition(
     linkage: cranelift_module::Linkage,
     defined: bool,
@@ -483,9 +481,9 @@ fn data_symbol(data: DataId) -> UserExternalName {
     UserExternalName::new(1, data.as_u32())
 }
 
-/// Whether something that was declared with the linkage `before` may be declared preemptible. What shares a
-/// body is referred to by the symbol of another one, and what has a local name by that, which nobody can replace with
-/// it.
+/// Whether a function or object that was declared with the linkage `before` may be declared preemptible. A function
+/// that shares a body is referred to by the symbol of another one, and a function with a local name by that name;
+/// no other definition can replace either.
 fn check_preemptible(
     name: &str,
     is_shared: bool,
@@ -499,13 +497,13 @@ fn check_preemptible(
     Err(ModuleError::Backend(error))
 }
 
-/// The linkage of something that can be defined.
+/// The linkage of a function or object that can be defined.
 fn linkage(linkage: cranelift_module::Linkage) -> Linkage {
     match linkage {
         cranelift_module::Linkage::Local => Linkage::Local,
         cranelift_module::Linkage::Hidden => Linkage::Hidden,
         cranelift_module::Linkage::Export => Linkage::Export,
-        // What is not definable any more was never accepted as a definition.
+        // No other linkage was accepted with a definition.
         cranelift_module::Linkage::Preemptible | cranelift_module::Linkage::Import => {
             Linkage::Preemptible
         }
@@ -625,7 +623,7 @@ impl<M: Module> Module for MergingModule<M> {
     ) -> ModuleResult<()> {
         self.check_definition(function)?;
         if ctx.func.layout.entry_block().is_none() {
-            // Not a function; the wrapped module will say so.
+            // Not a function; the wrapped module will report it.
             return self.inner.define_function_with_control_plane(function, ctx, ctrl_plane);
         }
         ctx.verify_if(self.inner.isa())?;

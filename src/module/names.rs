@@ -1,9 +1,9 @@
 //! Names that cannot be interposed.
 //!
-//! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says. References that meant
-//! another function, and references of code that stands for several functions, are not to go through it: they use
-//! local names for the same place. This module says what gets one, and where references go by them. It does *not*
-//! decide what is merged.
+//! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says. Redirected
+//! references, which originally named another function, and references of code that replaces several functions,
+//! must not go through it: they use local names for the same address. This module decides which functions and
+//! objects get a local name, and which references use it. It does *not* decide what is merged.
 
 use super::flush::{Flush, Unit};
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
@@ -25,16 +25,17 @@ impl<M: Module> MergingModule<M> {
         self.local_names.get(&function).copied().unwrap_or(function)
     }
 
-    /// [`address_target`](Self::address_target) in what stands for several functions or data objects, each of which
-    /// names one of its own that is equal: nothing that takes the place of one of those may be named. Where addresses
-    /// matter, all of them name this function.
+    /// [`address_target`](Self::address_target) for code or data that replaces several functions or data objects.
+    /// Each of those names an equal function of its own, so no reference may use a symbol that another definition
+    /// can take. Where addresses are significant, all of them name this function.
     pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
             let FunctionState { body, extra, preemptible, .. } = &self.functions[function];
             if *preemptible {
                 return None;
             }
-            // Where nothing is told, the body does what the function does, wherever its own symbol leads.
+            // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol
+            // leads.
             let place = match body.expand().filter(|_| extra.is_empty()) {
                 Some(body) => Some(self.local_name(body)),
                 None => self.local_names.get(&function).copied(),
@@ -43,12 +44,12 @@ impl<M: Module> MergingModule<M> {
         })
     }
 
-    /// [`data_target`](Self::data_target) in what stands for several functions or data objects: each refers to one of
-    /// its own that is equal, so nothing that takes the place of one of those may be referred to.
+    /// [`data_target`](Self::data_target) for code or data that replaces several functions or data objects. Each
+    /// refers to an equal object of its own, so no reference may use a symbol that another definition can take.
     pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
         self.data_target(data).or_else(|| {
             let name = |data: DataId| self.local_data_names.get(&data).copied();
-            // The place of an alias is that of its target.
+            // The address of an alias is that of its target.
             match self.data[data].body.expand() {
                 Some(body) => Some(name(body).unwrap_or(body)),
                 None => name(data),
@@ -56,10 +57,12 @@ impl<M: Module> MergingModule<M> {
         })
     }
 
-    /// Says by which names the body of a function is passed functions. By local names go those that nobody else could
-    /// see when the plan was made, if they are near or others were merged into them, since they can be exported by now
-    /// or later, and a caller needed no more than a call. So do those that `func`, which is merged, meant by another
-    /// name, and what it passes on because it calls who passes that so.
+    /// Chooses the names by which the extra arguments of a function's body name functions.
+    ///
+    /// A function that was not visible outside when the plan was made goes by its local name, if it is near or
+    /// others were merged into it: it can be exported by now or later, and its caller needed no more than a call.
+    /// So does a function that `func`, which is merged, called by another name, and a function that `func` passes
+    /// on because it calls a function that receives it under its local name.
     pub(super) fn name_passed_functions(
         &mut self,
         plan: &Plan,
@@ -76,10 +79,10 @@ impl<M: Module> MergingModule<M> {
             };
             let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes.linkage);
             let is_own = matches!(linkage, Some(Local | Hidden));
-            let means_another = !self.is_meant(&symbol, func);
+            let names_another = !self.is_named(&symbol, func);
             let function = FuncId::from_u32(symbol.index);
             let FunctionState { defined, became, .. } = self.functions[function];
-            let needs_name = is_own && argument.is_near() || means_another;
+            let needs_name = is_own && argument.is_near() || names_another;
             if needs_name && defined && !became.has_no_code() {
                 self.give_local_name(function, flush)?;
             }
@@ -87,7 +90,7 @@ impl<M: Module> MergingModule<M> {
             else {
                 continue;
             };
-            if is_own || means_another || self.is_passed_on(&name, func) {
+            if is_own || names_another || self.is_passed_on(&name, func) {
                 *argument = argument.redirected(&|_| Some(name.clone()));
             }
         }
@@ -95,7 +98,8 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Has the body of a function be passed addresses of functions that stay right if these are exported later.
+    /// Makes the body of a function receive addresses of functions in a form that stays valid if these are exported
+    /// later.
     pub(super) fn pass_from_afar(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             if let ExtraArgument::Function { colocated, .. } = argument {
@@ -104,13 +108,13 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Whether a function names a symbol, or calls who is passed it.
-    pub(super) fn is_meant(&self, symbol: &UserExternalName, func: &Function) -> bool {
+    /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
+    pub(super) fn is_named(&self, symbol: &UserExternalName, func: &Function) -> bool {
         let mut names = func.params.user_named_funcs().values();
         names.any(|name| name == symbol) || self.is_passed_on(symbol, func)
     }
 
-    /// Whether a function calls who is passed a symbol.
+    /// Whether a function calls a function whose body receives a symbol as an extra argument.
     fn is_passed_on(&self, symbol: &UserExternalName, func: &Function) -> bool {
         let mut names = func.params.user_named_funcs().values();
         names.any(|callee| {
@@ -118,8 +122,10 @@ impl<M: Module> MergingModule<M> {
         })
     }
 
-    /// What stands for several functions or data objects, each of which refers to one of its own that is equal, refers
-    /// to what it does by names that nothing else can take. What is remembered may come to stand for others.
+    /// Gives local names to the functions and objects to which shared code and data refers. Shared code or data
+    /// replaces several functions or objects, each of which refers to an equal one of its own, so no reference may
+    /// use a symbol that another definition can take. Remembered code and data counts as shared, because later
+    /// functions may be merged into it.
     pub(super) fn name_shared_references(
         &mut self,
         plan: &Plan,
@@ -132,19 +138,19 @@ impl<M: Module> MergingModule<M> {
             let index = FunctionIndex::new(index);
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
-                // What it passes is also passed by those that were merged into it before it was merged itself.
+                // Functions that were merged into it, before it was merged itself, pass the same extra arguments.
                 let extra = &self.functions[*function].extra;
                 used.extend(extra.iter().filter_map(ExtraArgument::symbol).cloned());
                 continue;
             }
-            // Also if nothing is merged into it: a reference to it can stand for one to an equal function.
+            // Also if nothing is merged into it: a reference to it may replace a reference to an equal function.
             let replaces_others = &mut self.functions[*function].replaces_others;
             *replaces_others |= entry.has_equals || flush.remember && !no_merge;
             if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        // What the plan adds stands for several functions from the beginning.
+        // A function that the plan adds replaces several functions from the start.
         let private = plan.private_copies().iter().map(|body| pending.func(unit, body.body_of));
         let parameterised = plan.parameterised_bodies().iter().map(|merged| &merged.body);
         for body in private.chain(parameterised) {
@@ -171,10 +177,10 @@ impl<M: Module> MergingModule<M> {
                         Some(function) if !plan.is_cached(function) => {
                             plan.entry(function).has_equals
                         }
-                        // Of what earlier flushes emitted, any may have an equal one.
+                        // A function that an earlier flush emitted may have an equal one.
                         _ => !self.emitted.is_empty(),
                     };
-                    // What is not defined yet may turn out to be an alias itself. A thunk has code of its own.
+                    // A function that is not defined yet may become an alias itself. A thunk has code of its own.
                     if defined && !became.has_no_code() && (flush.remember || has_equals) {
                         self.give_local_name(function, flush)?;
                     }
@@ -182,7 +188,7 @@ impl<M: Module> MergingModule<M> {
                 1 => {
                     let data = DataId::from_u32(symbol.index);
                     let DataState { defined, body, .. } = self.data[data];
-                    // A pinned object stands for no other one, and is referred to in place of its equals all the same.
+                    // A pinned object replaces no other one, but references to its equals may go to it.
                     if defined && body.is_none() && self.is_compared_by_class(data) {
                         self.give_local_data_name(data, flush)?;
                     }
@@ -193,9 +199,9 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says:
-    /// calls that were to another function must not go through it. Until the last flush, what is not
-    /// exported yet may be later.
+    /// Gives a function a local name. In a shared library of ELF, an exported symbol can be interposed, whatever
+    /// its linkage says: redirected calls must not go through it. Until the last flush, a function that is not
+    /// exported may become exported.
     pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
         if !self.function_can_be_interposed(body, flush) || self.local_names.contains_key(&body) {
             return Ok(());
@@ -226,17 +232,17 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Whether what was emitted refers to a function by a symbol that can be interposed, because it was not defined
-    /// yet: whatever refers to another one does not mean that, though the two may be equal.
-    pub(super) fn is_meant_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
+    /// Whether emitted code refers to a function by a symbol that can be interposed, because the function was not
+    /// defined yet. References to other functions must not go to that symbol, though the functions may be equal.
+    pub(super) fn is_bound_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
         let FunctionState { called, address_held, .. } = self.functions[function];
         #[cfg(feature = "fuzzing")]
         let called = called && !fault_injection::is(Fault::NamedBeforeByClass);
         (called || address_held) && self.function_can_be_interposed(function, flush)
     }
 
-    /// The same of a data object.
-    pub(super) fn is_data_meant_by_symbol(&self, data: DataId, flush: Flush) -> bool {
+    /// The same for a data object.
+    pub(super) fn is_data_bound_by_symbol(&self, data: DataId, flush: Flush) -> bool {
         self.data[data].used && self.data_can_be_interposed(data, flush)
     }
 
@@ -263,7 +269,7 @@ impl<M: Module> MergingModule<M> {
             Local | Hidden if fault_injection::is(Fault::LocalNameForgotten) => false,
             // Its linkage can widen.
             Local | Hidden => named && !flush.last,
-            // Whoever defines it is meant.
+            // References go to the definition that takes the symbol.
             Preemptible | Import => false,
         };
         can_be && flush.back_end == BackEnd::Object && self.is_elf()

@@ -1,4 +1,4 @@
-//! What `cranelift-object` adds: symbols can be put at the place of another one.
+//! What `cranelift-object` adds: symbols can be placed at the address of another one.
 
 use super::{Aliases, BackEnd, MergingModule};
 use crate::map::MergeMap;
@@ -7,11 +7,11 @@ use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectModule, ObjectProduct};
 
 impl Aliases {
-    /// Gives each symbol the place of the one that it stands for. To be called once, on the product
-    /// of the module that was wrapped.
+    /// Gives each symbol the address of its target. To be called once, on the product of the module that was
+    /// wrapped.
     ///
-    /// The symbols keep their names and who can see them. An alias has no unwind information of its
-    /// own: it is found by address.
+    /// The symbols keep their names and visibility. An alias has no unwind information of its own: it is found by
+    /// address.
     ///
     /// # Panics
     ///

@@ -1,5 +1,4 @@
-//! What an embedder decides about a [`MergingModule`](super::MergingModule), and what it is told. Plain
-//! data: nothing is decided here.
+//! The options and statistics of a [`MergingModule`](super::MergingModule). Plain data: nothing is decided here.
 
 use crate::options::{Addresses, ComparePolicy, Prebucket, Prove, Similar};
 
@@ -10,27 +9,26 @@ pub enum Mode {
     /// `define_function`, the context holds no compiled code.
     #[default]
     Deferred,
-    /// At once, as `Module` promises: after `define_function`, `ctx.compiled_code()` is there, also
-    /// for functions that are merged away. Each function is merged into those that were defined
-    /// before it. This saves bytes and no time, and finds no mutual recursion.
+    /// At once, as `Module` guarantees: after `define_function`, `ctx.compiled_code()` is there, also for functions
+    /// that are merged away. Each function is merged into those that were defined before it. This saves bytes and
+    /// no time, and finds no mutual recursion.
     Eager,
 }
 
 /// What the wrapped module can do beyond `Module`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
-    /// Nothing is known of it. Every function gets code of its own, if only a jump, and data objects
-    /// are left alone. (A jump to an exported function names its symbol, which can be interposed in a
-    /// shared library of ELF. `Object` does not have this limit.)
+    /// The module is unknown. Every function gets code of its own, if only a jump, and data objects are not merged.
+    /// (A jump to an exported function names its symbol, which can be interposed in a shared library of ELF.
+    /// `Object` does not have this limit.)
     #[default]
     Any,
-    /// There is an `ObjectModule` in it. Functions that are merged away become symbols at the
-    /// address of their representative: [`Aliases::place`](super::Aliases::place) must be called on
-    /// what its `finish` returns. `MergingModule<ObjectModule>::finish` does all that.
+    /// It contains an `ObjectModule`. Functions that are merged away become symbols at the address of their
+    /// representative: [`Aliases::place`](super::Aliases::place) must be called on what its `finish` returns.
+    /// `MergingModule<ObjectModule>::finish` does all that.
     Object,
-    /// There is a `JITModule` in it, and all addresses are asked of the wrapper. Functions that are
-    /// merged away have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does
-    /// all that.
+    /// It contains a `JITModule`, and all addresses are requested from the wrapper. Functions that are merged away
+    /// have no code and no symbol. `MergingModule<JITModule>::finalize_definitions` does all that.
     Jit,
 }
 
@@ -45,17 +43,17 @@ pub struct ModuleOptions {
     /// [`Mode::Deferred`]. For embedders that clear the context next: it saves copying every function.
     /// Default: no, the context is left as it is.
     pub take: bool,
-    /// Whether addresses of functions matter of which nothing else is said. Default: they do.
+    /// Whether addresses of functions are significant by default. Default: they are.
     pub functions: Addresses,
-    /// The same for data objects that cannot be written. Default: they do, so that none is merged.
+    /// The same for data objects that cannot be written. Default: they are, so that none is merged.
     pub data: Addresses,
-    /// Whether two visible symbols may get one address where nobody compares addresses and the back
-    /// end has aliases. Default: yes.
+    /// Whether two visible symbols may get one address where no code compares addresses and the back end has
+    /// aliases. Default: yes.
     pub aliases: bool,
-    /// Whether functions that are flushed are remembered, so that later ones can be merged into
-    /// them. Costs a walk of every function and the memory that
-    /// [`MergingModule::remembered_bytes`](super::MergingModule::remembered_bytes) tells. Default: yes.
-    /// What comes with the last flush (`finish`, `into_inner`) is never remembered.
+    /// Whether functions that are flushed are remembered, so that later ones can be merged into them. Costs a walk
+    /// of every function and the memory that
+    /// [`MergingModule::remembered_bytes`](super::MergingModule::remembered_bytes) reports. Default: yes. The
+    /// functions of the last flush (`finish`, `into_inner`) are never remembered.
     pub remember: bool,
     /// See [`Options::compare`](crate::Options::compare).
     pub compare: ComparePolicy,
@@ -65,12 +63,12 @@ pub struct ModuleOptions {
     /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
     pub optimize: bool,
     /// See [`Options::similar`](crate::Options::similar). In a JIT every function keeps its symbol, because
-    /// its address can be asked for.
+    /// its address can be requested.
     pub similar: Similar,
     /// See [`Options::prove`](crate::Options::prove). A flush whose plan cannot be proved merges
     /// nothing, and what it emits is not remembered.
     pub prove: Prove,
-    /// Perform only the first so many merges, over all flushes. For bisecting.
+    /// Perform at most this many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,
 }
 
@@ -100,8 +98,8 @@ impl Default for ModuleOptions {
 pub struct ModuleStats {
     /// Flushes that had something to do.
     pub flushes: usize,
-    /// Flushes of which nothing was merged, because the checker refused the plan: a bug of this
-    /// crate, and [`MergingModule::refutation`](super::MergingModule::refutation) tells more.
+    /// Flushes in which nothing was merged, because the checker refused the plan: a bug of this crate; see
+    /// [`MergingModule::refutation`](super::MergingModule::refutation).
     pub refuted: usize,
     /// Functions that were defined from IR and flushed.
     pub functions: usize,
@@ -113,18 +111,18 @@ pub struct ModuleStats {
     pub aliases: usize,
     /// See `redirects`.
     pub thunks: usize,
-    /// Functions that were added: because all of a class are preemptible, or because they do for several
-    /// similar functions.
+    /// Functions that were added: private copies for classes whose members are all preemptible, and parameterised
+    /// bodies.
     pub private_copies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.
     pub code_bytes: u64,
-    /// Bytes of code that would be there beside them without merging: each function that shares a body is
-    /// counted with the size of that body, also where the body takes extra arguments, which its own code would
-    /// not; code that merging adds is subtracted, so it can be negative for a while.
+    /// Bytes of code that merging saved: each function that shares a body is counted with the size of that body,
+    /// also where the body takes extra arguments, which the function's own code would not; code that merging adds
+    /// is subtracted, so it can be negative for a while.
     pub saved_code_bytes: i64,
-    /// Bytes of data that would be there.
+    /// Bytes of data that merging saved.
     pub saved_data_bytes: u64,
 }
 

@@ -1,10 +1,10 @@
-//! What a body for some functions is told: the ways there are.
+//! The ways to pass a parameterised body the values in which its functions differ.
 //!
-//! What is no callee is passed as it is. Of callees, either the address is passed, or a number by which the
-//! body chooses among direct calls. That takes more code in the body and less at each of its callers, and
-//! callees that differ in the same functions share one number: which may be a constant that is passed
-//! anyway. This module says which ways are worth compiling, and what each means for a body and for those who
-//! tell it; it does *not* decide between them.
+//! A value that is not a callee is passed as it is. For callees, the call either passes the address, or passes a
+//! case number by which the body dispatches among direct calls. Callee dispatch takes more code in the body and
+//! less at each call of the body. Callees that differ in the same functions share one case number, which may be a
+//! constant that is passed anyway. This module says which argument plans are worth compiling, and what each means
+//! for the body and for its call sites; it does *not* decide between them.
 
 use super::body;
 use super::dispatch::Case;
@@ -17,45 +17,45 @@ use cranelift_codegen::ir::{Inst, types};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// The most callees that one call chooses from. The choice is a chain of comparisons.
+/// The most cases of one callee dispatch. The dispatch is a chain of comparisons.
 const MAX_DISPATCH_CASES: usize = 8;
 
-/// What one more case of a call takes in the body, in bytes, roughly: a comparison, a branch, a call and a
-/// jump.
+/// The bytes that one more case of a callee dispatch takes in the body, roughly: a comparison, a branch, a call and
+/// a jump.
 pub(super) const CASE: i64 = 20;
 
-/// What it takes to pass an address instead of a number, in bytes, roughly.
+/// The bytes that a call site takes to pass an address instead of a case number, roughly.
 const ADDRESS: i64 = 7;
 const NUMBER: i64 = 5;
 
-/// How a body learns in what its functions differ.
+/// How a parameterised body receives the values in which its functions differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArgumentPlan {
-    /// What is passed as it is.
+    /// The parameters that are passed as they are.
     pub passed: Vec<Parameter>,
-    /// What is chosen.
-    pub choices: Vec<Choice>,
+    /// The callees that the body dispatches on.
+    pub dispatches: Vec<Dispatch>,
 }
 
-/// Callees of which the body calls one or another.
+/// Callees among which the body dispatches by one case number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
-    /// Callees, of which every function has as many different ones, and the same as the others.
+pub(super) struct Dispatch {
+    /// Callees that partition the functions in the same way.
     pub callees: Vec<Parameter>,
-    /// The case of each function, from 0, in the order of the first of each.
+    /// The case of each function, from 0, numbered in the order of first occurrence.
     pub cases: Vec<u32>,
-    /// The column of what is passed as it is and tells the cases apart; else the case is passed.
+    /// The column of a passed constant that distinguishes the cases. Without one, the case number is passed.
     pub by: Option<usize>,
 }
 
-/// What must be known of functions in order to tell the ways.
+/// What must be known of functions in order to list their argument plans.
 pub(super) struct CalleeStrategies<'a> {
     pub table: &'a Table,
     pub rows: &'a [u32],
     /// The columns of direct calls that must stay direct.
     pub direct: &'a [usize],
     pub callees: Callees,
-    /// How many calls, or thunks, tell the body.
+    /// How many calls or thunks pass the extra arguments.
     pub call_sites: i64,
 }
 
@@ -65,7 +65,7 @@ impl CalleeStrategies<'_> {
         matches!(self.table.value(cell), Some(Value::Callee { .. }))
     }
 
-    /// The number of the value that each function has, in the order of the first of each.
+    /// The number of the value that each function has, numbered in the order of first occurrence.
     fn partition(&self, parameter: &Parameter) -> Vec<u32> {
         let mut number: HashMap<u32, u32, FxBuildHasher> = HashMap::default();
         let cells = self.rows.iter().map(|&row| self.table.at(row, parameter.columns[0]));
@@ -77,13 +77,13 @@ impl CalleeStrategies<'_> {
             .collect()
     }
 
-    /// The ways to tell a body in what these functions differ, one or two. None if there is no way.
-    /// Linear in the number of functions and parameters.
+    /// The argument plans for the differences between these functions, one or two. None if there is no way to pass
+    /// them. Linear in the number of functions and parameters.
     pub fn all(&self, parameters: Vec<Parameter>) -> Vec<ArgumentPlan> {
         let (callees, passed): (Vec<_>, Vec<_>) =
             parameters.into_iter().partition(|parameter| self.is_callee(parameter));
         if callees.is_empty() {
-            return alloc::vec![ArgumentPlan { passed, choices: Vec::new() }];
+            return alloc::vec![ArgumentPlan { passed, dispatches: Vec::new() }];
         }
         if self.callees == Callees::None {
             return Vec::new();
@@ -96,8 +96,8 @@ impl CalleeStrategies<'_> {
                 None => groups.push((cases, alloc::vec![callee])),
             }
         }
-        // A constant of one argument that has another value in each case, and the same in all of it.
-        let passes = |parameter: &Parameter| {
+        // A constant of one argument that has one value in each case, and a different value in every case.
+        let constant_partition = |parameter: &Parameter| {
             let cell = self.table.at(self.rows[0], parameter.columns[0]);
             let constant = matches!(
                 self.table.value(cell),
@@ -105,13 +105,14 @@ impl CalleeStrategies<'_> {
             );
             constant.then(|| (parameter.columns[0], self.partition(parameter)))
         };
-        let partitions: Vec<(usize, Vec<u32>)> = passed.iter().filter_map(passes).collect();
+        let partitions: Vec<(usize, Vec<u32>)> =
+            passed.iter().filter_map(constant_partition).collect();
 
-        let mut least = ArgumentPlan { passed, choices: Vec::new() };
+        let mut least = ArgumentPlan { passed, dispatches: Vec::new() };
         let mut smaller = least.clone();
         for (cases, callees) in groups {
-            let passes = partitions.iter().find(|(_, other)| *other == cases);
-            let by = passes.map(|&(column, _)| column);
+            let constant_partition = partitions.iter().find(|(_, other)| *other == cases);
+            let by = constant_partition.map(|&(column, _)| column);
             let (direct, others): (Vec<_>, Vec<_>) =
                 callees.iter().cloned().partition(|callee| self.is_direct(callee));
             let count = cases.iter().max().map_or(0, |&last| last as usize + 1);
@@ -125,13 +126,13 @@ impl CalleeStrategies<'_> {
             }
             least.passed.extend(others.iter().cloned());
             if !direct.is_empty() {
-                least.choices.push(Choice { callees: direct, cases: cases.clone(), by });
+                least.dispatches.push(Dispatch { callees: direct, cases: cases.clone(), by });
             }
             if self.is_smaller(&callees, count, by) {
-                smaller.choices.push(Choice { callees, cases, by });
+                smaller.dispatches.push(Dispatch { callees, cases, by });
             } else {
-                let unchanged = least.choices.last().filter(|choice| choice.cases == cases);
-                smaller.choices.extend(unchanged.cloned());
+                let unchanged = least.dispatches.last().filter(|dispatch| dispatch.cases == cases);
+                smaller.dispatches.extend(unchanged.cloned());
                 smaller.passed.extend(others);
             }
         }
@@ -154,7 +155,7 @@ impl CalleeStrategies<'_> {
             })
     }
 
-    /// Whether it looks as if choosing took fewer bytes than passing addresses.
+    /// Whether dispatching is estimated to take fewer bytes than passing addresses.
     fn is_smaller(&self, callees: &[Parameter], cases: usize, by: Option<usize>) -> bool {
         let calls: usize = callees.iter().map(|callee| callee.columns.len()).sum();
         let number = if by.is_some() { 0 } else { NUMBER };
@@ -163,8 +164,8 @@ impl CalleeStrategies<'_> {
     }
 }
 
-impl Choice {
-    /// A function of each case, by its place among the functions.
+impl Dispatch {
+    /// The position of the first function of each case, among the functions.
     pub fn firsts(&self) -> Vec<usize> {
         let count = self.cases.iter().max().map_or(0, |&last| last + 1);
         let first = |case| self.cases.iter().position(|&other| other == case);
@@ -173,8 +174,8 @@ impl Choice {
 }
 
 impl ArgumentPlan {
-    /// Whether all that is told are integers and addresses that are used as they are: a body that is told
-    /// nothing else can be compiled wherever its functions can.
+    /// Whether all extra arguments are integers and addresses that are used as they are. A body with only such
+    /// arguments can be compiled wherever its functions can.
     pub fn is_plain(&self, table: &Table, row: u32) -> bool {
         let plain = |parameter: &Parameter| match table.value(table.at(row, parameter.columns[0])) {
             Some(Value::Constant { ty, .. }) => ty.is_int() && ty.bits() <= 64,
@@ -186,24 +187,24 @@ impl ArgumentPlan {
             ) => true,
             None => false,
         };
-        self.choices.is_empty() && self.passed.iter().all(plain)
+        self.dispatches.is_empty() && self.passed.iter().all(plain)
     }
 
-    /// What one of the functions tells the body: `row` of the table, which is number `at` of them.
+    /// The extra arguments of one function: `row` of the table, which has position `at` among the functions.
     pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<ExtraArgument> {
         let passed = self.passed.iter().flat_map(|parameter| {
             let cell = table.at(row, parameter.columns[0]);
-            table.value(cell).expect("what differs is a value").arguments()
+            table.value(cell).expect("a column that differs holds a value").arguments()
         });
-        let numbers = self.choices.iter().filter(|choice| choice.by.is_none());
-        let numbers = numbers.map(|choice| ExtraArgument::Constant {
+        let numbers = self.dispatches.iter().filter(|dispatch| dispatch.by.is_none());
+        let numbers = numbers.map(|dispatch| ExtraArgument::Constant {
             ty: types::I32,
-            bits: u64::from(choice.cases[at]),
+            bits: u64::from(dispatch.cases[at]),
         });
         passed.chain(numbers).collect()
     }
 
-    /// The parameters of a body for these functions, by the place of each column in the first of them.
+    /// The parameters of a body for these functions, by the place of each column in the first function.
     pub fn parameters(
         &self,
         table: &Table,
@@ -211,7 +212,7 @@ impl ArgumentPlan {
         inst: impl Fn(usize) -> Inst,
     ) -> Vec<body::Parameter> {
         let value = |row: u32, column: usize| {
-            table.value(table.at(row, column)).expect("what differs is a value")
+            table.value(table.at(row, column)).expect("a column that differs holds a value")
         };
         let mut parameters: Vec<body::Parameter> = Vec::new();
         for parameter in &self.passed {
@@ -222,18 +223,18 @@ impl ArgumentPlan {
                     .map(ExtraArgument::ty)
                     .collect(),
                 places: parameter.columns.iter().map(|&column| inst(column)).collect(),
-                choices: Vec::new(),
+                dispatches: Vec::new(),
             });
         }
-        for choice in &self.choices {
-            let bits = |row: u32, case: usize| match choice.by {
+        for dispatch in &self.dispatches {
+            let bits = |row: u32, case: usize| match dispatch.by {
                 None => case as u64,
                 Some(by) => match value(row, by) {
                     Value::Constant { ty: _, bits } => *bits as u64,
-                    other => unreachable!("no number: {other:?}"),
+                    other => unreachable!("not a number: {other:?}"),
                 },
             };
-            let firsts = choice.firsts();
+            let firsts = dispatch.firsts();
             let cases = |column: usize| {
                 let case = |(case, &first): (usize, &usize)| match value(rows[first], column) {
                     Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ } => Case {
@@ -241,19 +242,19 @@ impl ArgumentPlan {
                         symbol: symbol.clone(),
                         signature: signature.clone(),
                     },
-                    other => unreachable!("no callee: {other:?}"),
+                    other => unreachable!("not a callee: {other:?}"),
                 };
                 firsts.iter().enumerate().map(case).collect::<Vec<Case>>()
             };
-            let columns = choice.callees.iter().flat_map(|callee| &callee.columns);
-            let choices = columns.map(|&column| (inst(column), cases(column))).collect();
-            let passed = |parameter: &Parameter| Some(parameter.columns[0]) == choice.by;
+            let columns = dispatch.callees.iter().flat_map(|callee| &callee.columns);
+            let dispatches = columns.map(|&column| (inst(column), cases(column))).collect();
+            let passed = |parameter: &Parameter| Some(parameter.columns[0]) == dispatch.by;
             match self.passed.iter().position(passed) {
-                Some(by) => parameters[by].choices.extend::<Vec<_>>(choices),
+                Some(by) => parameters[by].dispatches.extend::<Vec<_>>(dispatches),
                 None => parameters.push(body::Parameter {
                     types: alloc::vec![types::I32],
                     places: Vec::new(),
-                    choices,
+                    dispatches,
                 }),
             }
         }

@@ -1,13 +1,13 @@
-//! The body that does for several similar functions.
+//! The parameterised body of several similar functions.
 //!
-//! Made of the body of one of them: it gets further parameters behind its own, and where the functions
-//! differ it uses these in place of what stands there. It decides nothing: what becomes a parameter is
-//! given.
+//! It is made from the body of one of them: it gets further parameters behind its own, and at each place where the
+//! functions differ it uses a parameter instead of the constant or reference. This module decides nothing: the
+//! caller says what becomes a parameter.
 
 use super::dispatch::{self, Case};
 use crate::apply::user_name;
 use crate::canon::known;
-use crate::extra_argument::{call_sites, called, push_arguments};
+use crate::extra_argument::{called, extra_parameter, push_arguments};
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::fault_injection;
 use alloc::vec::Vec;
@@ -25,12 +25,12 @@ pub(crate) struct Parameter {
     pub types: Vec<Type>,
     /// The instructions that use it, each once.
     pub places: Vec<Inst>,
-    /// Calls that choose whom they call by it, each once, and whom.
-    pub choices: Vec<(Inst, Vec<Case>)>,
+    /// Calls whose callee is dispatched by this parameter, each once, with the cases.
+    pub dispatches: Vec<(Inst, Vec<Case>)>,
 }
 
-/// Makes the branches of `func` jumps that always go the same way, as they do in the canonical walk: what
-/// their conditions follow from may become parameters. Linear in the size of `func`.
+/// Replaces the branches of `func` that always go the same way by jumps, as the canonical walk does: the operands
+/// of their conditions may become parameters. Linear in the size of `func`.
 pub(super) fn fold_branches(func: &mut Function) {
     let Some(entry) = func.layout.entry_block() else {
         return;
@@ -58,8 +58,8 @@ pub(super) fn fold_branches(func: &mut Function) {
     }
 }
 
-/// Makes `func` the body under `symbol` that takes these parameters. `recursive` are its direct calls of
-/// itself, which pass on what it was told.
+/// Turns `func` into the parameterised body under `symbol`, with these parameters. `recursive` are its direct calls
+/// of itself, which pass on the extra arguments that it received.
 pub(super) fn parameterise(
     func: &mut Function,
     symbol: &UserExternalName,
@@ -73,14 +73,14 @@ pub(super) fn parameterise(
         let first = values.len();
         for &ty in &parameter.types {
             let others = func.signature.params.len();
-            func.signature.params.push(call_sites(ty, others));
+            func.signature.params.push(extra_parameter(ty, others));
             values.push(func.dfg.append_block_param(entry, ty));
         }
         for &place in &parameter.places {
             put(func, place, &values[first..]);
         }
-        for (call, cases) in &parameter.choices {
-            dispatch::choose(func, *call, values[first], cases);
+        for (call, cases) in &parameter.dispatches {
+            dispatch::insert_dispatch(func, *call, values[first], cases);
         }
     }
     let mut own: Vec<(FuncRef, FuncRef)> = Vec::new();
@@ -101,7 +101,7 @@ pub(super) fn parameterise(
     }
 }
 
-/// A reference to the new function, called as `before` is.
+/// A reference to the new function, with the same kind of call as `before`.
 fn import(func: &mut Function, before: FuncRef, symbol: &UserExternalName) -> FuncRef {
     let ExtFuncData { name: _, signature, colocated, patchable } =
         func.dfg.ext_funcs[before].clone();
@@ -113,7 +113,7 @@ fn import(func: &mut Function, before: FuncRef, symbol: &UserExternalName) -> Fu
     func.import_function(ExtFuncData { name, signature, colocated, patchable })
 }
 
-/// Has an instruction use the first of `values`, or the first two, in place of what stands there.
+/// Makes an instruction use the first of `values`, or the first two, instead of its constant or reference.
 fn put(func: &mut Function, place: Inst, values: &[Value]) {
     use InstructionData as I;
     let location = func.srcloc(place);
@@ -162,7 +162,7 @@ fn put(func: &mut Function, place: Inst, values: &[Value]) {
     }
 }
 
-/// Has the result of an instruction be what the parameter says.
+/// Replaces the result of an instruction by the value of the parameter.
 fn put_value(func: &mut Function, place: Inst, values: &[Value]) {
     let result = func.dfg.first_result(place);
     let ty = func.dfg.value_type(result);

@@ -1,9 +1,8 @@
-//! Bytes: of bodies, of passing arguments, of thunks, each as the back end compiles it.
+//! Sizes in bytes: of bodies, of passing arguments, of thunks, each as the back end compiles it.
 //!
-//! Bodies are compiled as they would be emitted. What a call takes to pass further arguments is the
-//! difference between a function that calls with them and one that calls without; it depends on the
-//! signature, and for each argument on what it takes to compute it, so little has to be compiled. Nothing
-//! is decided here.
+//! Bodies are compiled as they would be emitted. The cost of passing extra arguments at a call is the difference
+//! between a function that calls with them and one that calls without. It depends on the signature, and for each
+//! argument on the cost of computing it, so little has to be compiled. This module decides nothing.
 
 use crate::apply::call_thunk;
 use crate::extra_argument::ExtraArgument;
@@ -15,33 +14,36 @@ use cranelift_codegen::isa::CallConv;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// What has been compiled in order to know how large it is.
+/// The sizes that were compiled so far.
 pub(super) struct Costs<'a> {
     options: &'a Options<'a>,
-    /// What a call with zeros behind the arguments takes more than one without: by the signature of the
+    /// The bytes by which a call with zeros as extra arguments is larger than one without: by the signature of the
     /// function, and the types of the zeros.
     calls: HashMap<(Signature, Vec<Type>), Option<u32>, FxBuildHasher>,
     /// The size of a function that passes an argument.
     arguments: HashMap<ExtraArgument, Option<u32>, FxBuildHasher>,
-    /// The size of a function that calls one of this signature and passes on what it is passed.
+    /// The size of a function that calls a function of this signature and passes on its own arguments.
     plain: HashMap<Signature, Option<u32>, FxBuildHasher>,
     /// The size of a thunk that calls, as it is emitted.
     thunks: HashMap<(Signature, Vec<ExtraArgument>), Option<u32>, FxBuildHasher>,
-    /// How often something was compiled.
+    /// How many probes were compiled.
     pub probes: usize,
 }
 
-/// An argument that takes as many bytes to compute on every target: what counts is which half-words of a
-/// constant are zero or all ones, and its sign.
-fn like(argument: &ExtraArgument) -> ExtraArgument {
+/// An argument that takes as many bytes to compute on every target: what counts is which half-words of a constant
+/// are zero or all ones, and its sign.
+fn with_equal_cost(argument: &ExtraArgument) -> ExtraArgument {
     match argument {
         ExtraArgument::Constant { ty, bits } => {
             let half = |at: u32| match bits >> at & 0xffff {
                 plain @ (0 | 0xffff) => plain << at,
                 other => (other & 0x8000 | 0x1235) << at,
             };
-            let like = half(0) | half(16) | half(32) | half(48);
-            ExtraArgument::Constant { ty: *ty, bits: like & (u64::MAX >> (64 - ty.bits())) }
+            let representative = half(0) | half(16) | half(32) | half(48);
+            ExtraArgument::Constant {
+                ty: *ty,
+                bits: representative & (u64::MAX >> (64 - ty.bits())),
+            }
         }
         ExtraArgument::Function { ty, symbol: _, signature: _, colocated } => {
             ExtraArgument::Address {
@@ -60,7 +62,7 @@ fn like(argument: &ExtraArgument) -> ExtraArgument {
     }
 }
 
-/// Whom a probe calls. Probes are never emitted.
+/// The probe callee: the function that probes call. Probes are never emitted.
 fn probe_callee() -> UserExternalName {
     UserExternalName::new(u32::MAX, u32::MAX)
 }
@@ -77,13 +79,13 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// Bytes of a function that passes what it is passed, and these arguments, to another.
+    /// Bytes of a function that passes its own arguments, and these extra arguments, to another.
     fn probe(
         bodies: &mut dyn Bodies,
         signature: &Signature,
         arguments: &[ExtraArgument],
     ) -> Option<u32> {
-        // No tail call: what is asked for is what a call takes.
+        // No tail call: the probe measures an ordinary call.
         let options = CallThunks { tail_calls: false, colocated: true };
         let name = UserFuncName::default();
         bodies.candidate_size(
@@ -102,9 +104,9 @@ impl<'a> Costs<'a> {
         size
     }
 
-    /// Bytes of a function that passes one argument, which is like this one.
+    /// Bytes of a function that passes one argument, which costs as much to compute as this one.
     fn computing(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<u32> {
-        let argument = like(argument);
+        let argument = with_equal_cost(argument);
         if let Some(&known) = self.arguments.get(&argument) {
             return known;
         }
@@ -144,8 +146,8 @@ impl<'a> Costs<'a> {
         size
     }
 
-    /// What it takes to pass these arguments at a call of a function of this signature, in bytes. `None` if
-    /// it cannot be compiled.
+    /// The bytes that it takes to pass these arguments at a call of a function of this signature. `None` if such a
+    /// call cannot be compiled.
     pub fn passing(
         &mut self,
         bodies: &mut dyn Bodies,
@@ -176,8 +178,8 @@ impl<'a> Costs<'a> {
         if observes_its_frame || grows {
             return None;
         }
-        // Compiled as it is emitted: whether it needs a frame, which arguments go on the stack and which are the
-        // same depends on all of them.
+        // Compiled as it is emitted: whether it needs a frame, which arguments go on the stack and which are equal
+        // depends on all of them.
         let key = (signature.clone(), arguments.to_vec());
         if let Some(&known) = self.thunks.get(&key) {
             return known;

@@ -1,8 +1,8 @@
-//! Calls that choose whom they call.
+//! Callee dispatch: one of several direct calls, selected by a case number.
 //!
-//! Where similar functions call different ones, their body can be told which of them it is to be, and
-//! compare: a direct call for each, one after another in a chain of branches, which all go on at the same
-//! place. It decides nothing: who can be called, and when, is given.
+//! Where similar functions call different callees, their parameterised body can receive a case number and compare
+//! it: one direct call for each callee, in a chain of branches, which all continue at the same place. This module
+//! decides nothing: the caller gives the callees and their case numbers.
 
 use crate::apply::user_name;
 use crate::extra_argument::{called, push_arguments};
@@ -17,48 +17,48 @@ use cranelift_codegen::ir::{
     Value,
 };
 
-/// A function that a call can choose.
+/// One case of a callee dispatch.
 pub(crate) struct Case {
-    /// What the number is that tells so.
+    /// The case number that selects it.
     pub bits: u64,
     pub symbol: UserExternalName,
     pub signature: Arc<Signature>,
 }
 
-/// Has a direct call of `func` choose among these functions, by the number `by`. The first is the one that
-/// it calls now. Linear in the number of cases and of what comes behind the call in its block.
-pub(super) fn choose(func: &mut Function, call: Inst, by: Value, cases: &[Case]) {
+/// Replaces a direct call of `func` by a dispatch among these cases, by the number `by`. The first case is the
+/// present callee. Linear in the number of cases and of the instructions behind the call in its block.
+pub(super) fn insert_dispatch(func: &mut Function, call: Inst, by: Value, cases: &[Case]) {
     let location = func.srcloc(call);
     let block = func.layout.inst_block(call).expect("in the layout");
     let behind = match func.dfg.insts[call].opcode() {
-        Opcode::Call => Some(go_on_behind(func, call)),
+        Opcode::Call => Some(split_behind(func, call)),
         // These end a block.
         _ => None,
     };
     let mut calls = alloc::vec![call];
     for case in &cases[1..] {
-        calls.push(call_another(func, call, case));
+        calls.push(clone_call(func, call, case));
     }
     func.layout.remove_inst(call);
     let mut last = block;
-    let mut place = |func: &mut Function, call: Inst| {
-        let alone = func.dfg.make_block();
-        func.layout.insert_block_after(alone, last);
-        last = alone;
-        func.layout.append_inst(call, alone);
+    let mut insert = |func: &mut Function, call: Inst| {
+        let own_block = func.dfg.make_block();
+        func.layout.insert_block_after(own_block, last);
+        last = own_block;
+        func.layout.append_inst(call, own_block);
         func.set_srcloc(call, location);
         if let Some(behind) = behind {
             let results: Vec<BlockArg> =
                 func.dfg.inst_results(call).iter().map(|&result| result.into()).collect();
-            let mut cursor = FuncCursor::new(func).at_bottom(alone).with_srcloc(location);
+            let mut cursor = FuncCursor::new(func).at_bottom(own_block).with_srcloc(location);
             cursor.ins().jump(behind, &results);
         }
-        alone
+        own_block
     };
-    let mut otherwise = place(func, calls[0]);
-    // From the last to the first, so that each knows where to go if it is not that one.
+    let mut otherwise = insert(func, calls[0]);
+    // From the last to the first, so that the block to go to when the number does not match is known.
     for case in (1..cases.len()).rev() {
-        let then = place(func, calls[case]);
+        let then = insert(func, calls[case]);
         let at = match case {
             1 => block,
             _ => {
@@ -81,8 +81,8 @@ pub(super) fn choose(func: &mut Function, call: Inst, by: Value, cases: &[Case])
     }
 }
 
-/// Has what comes behind a call be a block of its own, to which the results are passed.
-fn go_on_behind(func: &mut Function, call: Inst) -> Block {
+/// Splits the block behind the call: the rest becomes a block of its own, which receives the results of the call.
+fn split_behind(func: &mut Function, call: Inst) -> Block {
     let behind = func.dfg.make_block();
     let next = func.layout.next_inst(call).expect("a call does not end a block");
     func.layout.split_block(behind, next);
@@ -90,15 +90,15 @@ fn go_on_behind(func: &mut Function, call: Inst) -> Block {
     let ctrl = func.dfg.ctrl_typevar(call);
     func.dfg.detach_inst_results(call);
     for &result in &results {
-        // It keeps its name, so that nothing behind the call changes.
+        // The result keeps its name, so that nothing behind the call changes.
         func.dfg.attach_block_param(behind, result);
     }
     func.dfg.make_inst_results(call, ctrl);
     behind
 }
 
-/// The same call, of another function.
-fn call_another(func: &mut Function, call: Inst, case: &Case) -> Inst {
+/// The same call, of the callee of a case.
+fn clone_call(func: &mut Function, call: Inst, case: &Case) -> Inst {
     let Case { bits: _, symbol, signature } = case;
     let before = called(func, call).expect("a direct call");
     let ExtFuncData { name: _, signature: known, colocated, patchable } =

@@ -1,20 +1,19 @@
 //! Whether knowing a constant could let the back end leave out code.
 //!
-//! A body that is told what its functions know can be larger than they are: what follows from a constant is
-//! computed when the function is compiled. Where all that happens to a constant is that it is passed on,
-//! stored, compared with something unknown or added to it, that cannot be. Then the size of the body tells
-//! how large the functions are at least, and none of them need be compiled. This module answers that
-//! question and no other; it errs towards "it could".
+//! A parameterised body can be larger than its functions: what follows from a constant is computed when the
+//! function is compiled. That cannot happen where a constant is only passed on, stored, compared with an unknown
+//! value or added to one. Then the size of the body gives a lower bound for the size of the functions, and none of
+//! them need be compiled. This module answers only that question; it errs towards "it could".
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value};
 use cranelift_entity::SecondaryMap;
 
-/// What the functions can save at each use of a value that they know, in bytes, at most.
+/// The bytes that a function can save at each use of a value that it knows, at most.
 const BYTES_PER_USE: i64 = 12;
 
-/// How many bytes fewer a function can take that knows what `func`, which is one of those that do, computes
-/// at these places. `None` if that is not clear. Linear in the size of `func`.
+/// How many bytes smaller a function can be if it knows the values that `func`, which is one of the functions,
+/// computes at these places. `None` if that is not clear. Linear in the size of `func`.
 pub(super) fn known_saves(func: &Function, places: impl Iterator<Item = Inst>) -> Option<i64> {
     let mut known: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut uses = 0;
@@ -45,7 +44,7 @@ pub(super) fn known_saves(func: &Function, places: impl Iterator<Item = Inst>) -
     Some(uses * BYTES_PER_USE)
 }
 
-/// Whether an instruction does what it does whatever these of its operands are.
+/// Whether an instruction compiles to the same code whether or not the marked operands are known.
 fn only_used(func: &Function, inst: Inst, known: &[bool]) -> bool {
     let is_constant = |value: Value| {
         let def = func.dfg.value_def(value).inst();
@@ -63,7 +62,7 @@ fn only_used(func: &Function, inst: Inst, known: &[bool]) -> bool {
         InstructionData::MultiAry { opcode: Opcode::Return, args: _ } => true,
         InstructionData::Binary { opcode: Opcode::Iadd, args }
         | InstructionData::IntCompare { opcode: _, args, cond: _ } => {
-            // With nothing else known it stays an addition or a comparison.
+            // With no other known operand it stays an addition or a comparison.
             !args.iter().zip(known).all(|(&arg, &known)| known || is_constant(arg))
         }
         _ => false,

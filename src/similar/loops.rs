@@ -1,4 +1,4 @@
-//! Which calls are in loops: there, a call through a pointer in place of a direct one is felt.
+//! Which calls are in loops: there, an indirect call in place of a direct one costs time.
 
 use crate::canon::Place;
 use alloc::vec::Vec;

@@ -1,19 +1,23 @@
-//! Similar functions: those that differ only in constants and in what they refer to.
+//! Similar functions: those that differ only in constants and references.
 //!
-//! After identical merging, [`merge_similar`] looks at the functions that a plan keeps. The driver reads as
-//! the list of the phases: put functions of one shape together, by the shape stream of the one canonical
-//! walk; go through the shapes from callees to callers, so that callers of what was merged differ in a
-//! constant where they differed in a callee; write functions of one shape as a table of the places where
-//! they can differ (`table`, `value`); divide them into sets that pay (`split`); make one body for each set
-//! (`body`, `dispatch`) in the ways there are to tell it what it has to know (`argument_plan`), compile it, and take it if
-//! it really pays (`cost`). What is identical after all that is merged as ever (`second_pass`).
+//! After identical merging, [`merge_similar`] looks at the functions that a plan keeps. The driver reads as the
+//! list of the phases:
 //!
-//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too;
-//! Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a
-//! group that does not pay as a whole.
+//! * group functions of one shape, by the shape stream of the one canonical walk;
+//! * go through the shapes from callees to callers, so that callers of merged functions differ in a constant where
+//!   they differed in a callee;
+//! * write functions of one shape as a table of the places where they can differ (`table`, `value`);
+//! * divide them into sets that pay (`split`);
+//! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
+//!   `dispatch`), compile it, and accept it if it really pays (`cost`).
 //!
-//! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align
-//! code.
+//! Functions that are identical after that are merged by a second identical pass (`second_pass`).
+//!
+//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
+//! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
+//! pay as a whole.
+//!
+//! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align code.
 
 mod argument_plan;
 pub(crate) mod body;
@@ -51,12 +55,12 @@ use uses::{Uses, callees};
 use value::Symbols;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Merges functions that differ in constants and callees, as `options` say, and writes it into `plan`.
+/// Merges functions that differ in constants and callees, as `options` say, and writes the result into `plan`.
 ///
-/// `bodies` are asked for the sizes of what could be emitted. Walks every kept function that is like another
-/// twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where it
-/// is in doubt whether that makes the unit smaller, it compiles all functions of a set, and in the end whatever
-/// is not as it was; then it may search once more and ask for more.
+/// The sizes of candidate code are requested from `bodies`. Walks every kept function that may share its shape with
+/// another twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where
+/// it is in doubt whether the result makes the unit smaller, it compiles all functions of a set, and in the end all
+/// that differs from the plan before; then it may search once more and demand more of each body.
 pub(crate) fn merge_similar(
     plan: &mut Plan,
     observed: &Observed,
@@ -77,7 +81,7 @@ pub(crate) fn merge_similar(
                 if surely || smaller::is_smaller(&before, plan, bodies, options) {
                     return;
                 }
-                // The symbols are for the next ones, in their order.
+                // Give the unused symbols to the next search, in their order.
                 let symbols = plan.merged.iter().rev();
                 unused =
                     symbols.map(|merged| plan.entry(merged.function).symbol().clone()).collect();
@@ -87,7 +91,7 @@ pub(crate) fn merge_similar(
     }
 }
 
-/// What a body must save.
+/// How much a parameterised body must save.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Demand {
     /// One byte.
@@ -96,12 +100,12 @@ enum Demand {
     Eighth,
 }
 
-/// Bytes by which one more argument at one call can be wrong, at most, for all that is known: what a caller
-/// must keep elsewhere, and for how long, is its own.
+/// The bytes by which the estimate for one more argument at one call can be wrong, at most: which values a caller
+/// must keep elsewhere, and for how long, depends on that caller.
 const CALL_ERROR: i64 = 16;
 
-/// Searches once. `unused` are symbols for new bodies. Tells whether what was merged is surely smaller, even if
-/// all calls take more than is assumed.
+/// Searches once. `unused` are symbols for new bodies. Returns whether the result is surely smaller, even if all
+/// calls take more bytes than is assumed.
 fn search(
     plan: &mut Plan,
     observed: &Observed,
@@ -149,7 +153,7 @@ fn search(
             for &shape in &component {
                 search.shape(&shapes[shape as usize]);
             }
-            // Where functions call each other in a circle, what was merged may make others alike.
+            // In a cycle of the call graph, merged callees may give more functions the same shape.
             if component.len() == 1 || search.plan.merged.len() == before {
                 break;
             }
@@ -175,30 +179,30 @@ struct Search<'a> {
     encoding: Encoding,
     /// What identical merging merged into each function.
     merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
-    /// What earlier units emitted.
+    /// The merge cache of earlier units.
     earlier: Option<&'a MergeCache>,
     /// The number of the next class.
     next_class: u32,
     /// How many more functions may be merged.
     limit: usize,
-    /// Bytes of functions as they are by now.
+    /// Sizes in bytes of functions, as the plan leaves them so far.
     sizes: SecondaryMap<FunctionIndex, Option<i64>>,
-    /// Bytes and instructions of what was compiled so far, and of a little to begin with.
+    /// Bytes and instructions of what was compiled so far, with a small initial value.
     compiled: [i64; 2],
-    /// Symbols that were asked for and are not used yet.
+    /// Symbols that were requested and are not used yet.
     unused: Vec<UserExternalName>,
     demand: Demand,
-    /// Bytes that the bodies save, as far as they were compiled.
+    /// Bytes that the accepted bodies save, as far as they were compiled.
     saved: i64,
-    /// Calls that pass more, and for each how much more.
+    /// The calls that pass extra arguments, counted once for each argument.
     rewritten_calls: i64,
-    /// The circle of functions, calling each other, that a function is in: by number, if calls in it are
-    /// not to become indirect.
+    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
+    /// indirect.
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
 impl Search<'_> {
-    /// Functions that could share a body with another one.
+    /// Whether a function could share a parameterised body with another one.
     fn is_candidate(&self, function: FunctionIndex) -> bool {
         let entry = self.plan.entry(function);
         let Attributes { pinned, no_merge, hot, .. } = entry.attributes;
@@ -212,8 +216,8 @@ impl Search<'_> {
         (symbol.namespace, symbol.index)
     }
 
-    /// Functions of equal shapes, up to collisions of hashes: two or more, in the order of their symbols,
-    /// by the first of them.
+    /// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order of their
+    /// symbols; groups are ordered by their first functions.
     fn shapes(&mut self, observed: &Observed) -> Vec<Vec<FunctionIndex>> {
         let mut buckets: BTreeMap<u64, Vec<FunctionIndex>> = BTreeMap::new();
         for index in 0..self.plan.added() {
@@ -253,7 +257,7 @@ impl Search<'_> {
         shapes
     }
 
-    /// Who calls whom, of the functions of all shapes: numbers of functions in the order of the shapes.
+    /// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
     fn calls(&mut self, shapes: &[Vec<FunctionIndex>]) -> Calls {
         let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
         let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
@@ -268,7 +272,7 @@ impl Search<'_> {
         Calls { functions, callees: callees_of }
     }
 
-    /// Finds which functions call each other in circles: a circle is a loop.
+    /// Finds the cycles of the call graph: a cycle counts as a loop.
     fn find_call_graph_cycles(&mut self, calls: &Calls) {
         let Calls { functions, callees } = calls;
         let components = components(functions.len(), |at| callees[at].iter().copied());
@@ -281,12 +285,12 @@ impl Search<'_> {
         }
     }
 
-    /// A function as the plan leaves it by now.
+    /// A function as the plan leaves it so far.
     fn current(&mut self, function: FunctionIndex) -> Function {
         current(self.plan, self.bodies, function, self.options)
     }
 
-    /// Walks a function as the plan leaves it by now; whether that went well.
+    /// Walks a function as the plan leaves it so far, and returns whether that succeeded.
     fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
         let context = Context {
             policy: self.options.compare,
@@ -325,7 +329,8 @@ impl Search<'_> {
             table.push(function, &body, marks, encoding, &symbols);
         }
         let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
-        // What some of these functions are told of others is decided before it is known what becomes of those.
+        // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
+        // taken.
         for symbol in sets.iter().flat_map(Set::symbols) {
             let key = (symbol.namespace, symbol.index);
             if functions.binary_search_by_key(&key, |&function| self.order(function)).is_ok() {
@@ -337,7 +342,8 @@ impl Search<'_> {
             let found = self.set(set);
             paying.extend(found.into_iter().map(|(rows, candidate)| (set.table, rows, candidate)));
         }
-        // Only now: some may call others, and where constants stand was found in functions as they were.
+        // Accept the sets only now: some may call others, and the places of constants were found in the functions
+        // as they were.
         for (table, rows, candidate) in paying {
             self.accept(table, &rows, candidate);
         }
@@ -347,11 +353,11 @@ impl Search<'_> {
 /// Direct calls among functions.
 struct Calls {
     functions: Vec<FunctionIndex>,
-    /// Whom each of them calls, by number.
+    /// The callees of each function, by number.
     callees: Vec<Vec<u32>>,
 }
 
-/// The shapes by the strongly connected components of who calls whom, callees first.
+/// The shapes by the strongly connected components of the call graph, callees first.
 fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
     let numbers = (0..).zip(shapes);
     let shape_of: Vec<u32> =
@@ -371,8 +377,8 @@ fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
     components
 }
 
-/// A kept function as a plan leaves it so far: its canonical body, rewritten. It is not made canonical
-/// again: it is emitted so, and the checker proves that of what it takes for the canonical body.
+/// A kept function as a plan leaves it so far: its canonical body, rewritten. The result is not canonicalised a
+/// second time: it is emitted in this form, and the checker proves the emitted form against its own canonical body.
 fn current(
     plan: &Plan,
     bodies: &mut dyn Bodies,
@@ -400,7 +406,7 @@ fn merges_left(plan: &Plan, options: &Options<'_>) -> usize {
     (limit as usize).saturating_sub(functions.count() + data.count())
 }
 
-/// Whether a function can tell who called it. Linear in its size.
+/// Whether a function can observe its caller. Linear in its size.
 pub(crate) fn observes_its_frame(func: &Function) -> bool {
     let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     insts.any(|inst| {

@@ -1,13 +1,13 @@
-//! Identical merging once more, after similar functions were merged.
+//! The second identical pass: identical merging once more, after similar functions were merged.
 //!
-//! A body that was made for several functions can be equal to one that was made for others, or to a function
-//! that took as parameters what these are told; then so can be who calls them. So the unit as the plan leaves
-//! it is planned again by the same [`Merger`], without similar merging, and what that finds is written
-//! into the plan.
+//! A parameterised body can be equal to another one, or to a function that already took as parameters what the body
+//! takes as extra arguments. Then the callers of the two can be equal, too. So the unit as the plan leaves it is
+//! planned once more by the same [`Merger`], without similar merging, and the result is written into the plan.
 //!
-//! What it does *not* do: a function of the unit is not weakened a second time; one that would have to be
-//! equals only itself here, as does a body of which others are told where it is, if it were that of a function
-//! that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan rewrites them.
+//! What it does *not* do: a function of the unit is not weakened a second time. A function that would have to be
+//! weakened equals only itself here. So does a parameterised body whose address is an extra argument, if it equals
+//! a function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
+//! rewrites them.
 
 use super::{Search, current};
 use crate::apply::weaken;
@@ -28,7 +28,7 @@ struct Rewritten<'a> {
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
-    /// Those that are kept.
+    /// The functions that are kept.
     functions: Vec<FunctionIndex>,
     body: Function,
 }
@@ -55,61 +55,66 @@ impl Bodies for Rewritten<'_> {
     }
 }
 
-/// How often the unit is planned before all is left as it is.
+/// How often the unit is planned before the second pass gives up.
 const MAX_ROUNDS: usize = 3;
 
 impl Search<'_> {
-    /// Merges what is equal by now. Rewrites and walks all that is kept, a few times at most.
+    /// Merges functions that are equal now. Rewrites and walks all that is kept, a few times at most.
     pub(super) fn second_identical_pass(&mut self, observed: &Observed) {
         if self.plan.merged.is_empty() || self.limit == 0 {
             return;
         }
-        let mut apart: EntitySet<FunctionIndex> = EntitySet::new();
+        let mut kept_apart: EntitySet<FunctionIndex> = EntitySet::new();
         for _ in 0..MAX_ROUNDS {
-            let (functions, found) = self.plan_second_pass(observed, &apart);
-            let stay: Vec<FunctionIndex> = found
+            let (functions, found) = self.plan_second_pass(observed, &kept_apart);
+            let rejected: Vec<FunctionIndex> = found
                 .entries()
-                .filter(|&found| self.must_stay(&functions, found))
+                .filter(|&found| self.cannot_merge(&functions, found))
                 .map(|(at, _)| functions[at.index()])
                 .collect();
-            if stay.is_empty() {
+            if rejected.is_empty() {
                 self.merge_in_second_pass(&functions, &found);
                 return;
             }
-            for function in stay {
-                apart.insert(function);
+            for function in rejected {
+                kept_apart.insert(function);
             }
         }
     }
 
     /// Whether what was found for a function cannot be written into the plan.
-    fn must_stay(&self, functions: &[FunctionIndex], (at, found): (FunctionIndex, &Entry)) -> bool {
+    fn cannot_merge(
+        &self,
+        functions: &[FunctionIndex],
+        (at, found): (FunctionIndex, &Entry),
+    ) -> bool {
         let function = functions[at.index()];
         if self.plan.parameterised_body(function).is_none() {
-            // Who calls what it is equal to may call it only with fewer promises than it makes.
+            // Callers of an equal function may call this one only if it has fewer facts.
             return found.weakened.is_some();
         }
-        // Others are told its address, and that of a function that others see is not always its own.
+        // Extra arguments hold its address, and the address of an externally visible function is not always its
+        // own.
         let Some(to) = found.disposition().representative() else {
             return false;
         };
         let linkage = self.plan.entry(functions[to.index()]).attributes.linkage;
-        let extra = self.uses.survives(self.plan, function).is_some();
-        extra && !matches!(linkage, Linkage::Local | Linkage::Hidden)
+        let is_passed = self.uses.must_keep_symbol(self.plan, function).is_some();
+        is_passed && !matches!(linkage, Linkage::Local | Linkage::Hidden)
     }
 
-    /// Plans what is kept, by number, with these functions equal to themselves only.
+    /// Plans the kept functions, by number; the given functions equal only themselves.
     fn plan_second_pass(
         &mut self,
         observed: &Observed,
-        apart: &EntitySet<FunctionIndex>,
+        kept_apart: &EntitySet<FunctionIndex>,
     ) -> (Vec<FunctionIndex>, Plan) {
         let options = Options {
             similar: Similar::OFF,
             merge_limit: u32::try_from(self.limit)
                 .ok()
                 .filter(|_| self.options.merge_limit.is_some()),
-            // What was rewritten has gaps in its tables, so counts tell nothing.
+            // Rewritten functions have gaps in their tables, so table sizes do not say whether two may be equal.
             prebucket: Prebucket::WalkAll,
             // They are canonical bodies already.
             canonicalize: Canonicalize::None,
@@ -127,11 +132,11 @@ impl Search<'_> {
             let malformed = entry.reason() == Reason::Malformed;
             let attributes = Attributes {
                 pinned: entry.attributes.pinned || observed.points_inside(entry.symbol()),
-                no_merge: entry.attributes.no_merge || malformed || apart.contains(function),
-                // What is told to others is not seen in the bodies. It can be the address of another one
-                // instead of that of a body of the plan.
+                no_merge: entry.attributes.no_merge || malformed || kept_apart.contains(function),
+                // Extra arguments of calls are not visible in the bodies. They can hold the address of another
+                // function instead of that of a body of the plan.
                 externally_called: self.plan.parameterised_body(function).is_none()
-                    && self.uses.survives(self.plan, function).is_some(),
+                    && self.uses.must_keep_symbol(self.plan, function).is_some(),
                 ..entry.attributes
             };
             if merger.add(entry.symbol().clone(), &body, attributes).is_ok() {
@@ -146,7 +151,7 @@ impl Search<'_> {
         (rewritten.functions, found)
     }
 
-    /// Writes into the plan what was found.
+    /// Writes the result of the second pass into the plan.
     fn merge_in_second_pass(&mut self, functions: &[FunctionIndex], found: &Plan) {
         // By the bodies as they were planned.
         for (at, entry) in found.entries() {
@@ -168,7 +173,7 @@ impl Search<'_> {
             let entry = &mut self.plan.entries[function];
             (entry.disposition, entry.reason) = (member.disposition().map(|_| to), member.reason());
             let mut alignment = entry.alignment;
-            // What was merged into it is merged into its representative, and tells it the same.
+            // Functions that were merged into it are merged into its representative, with the same extra arguments.
             for follower in core::mem::take(&mut followers[function]) {
                 let entry = &mut self.plan.entries[follower];
                 entry.disposition = entry.disposition.map(|_| to);
@@ -185,13 +190,13 @@ impl Search<'_> {
             self.plan.entry(merged.function).disposition() != Disposition::Keep
         };
         if self.plan.parameterised_bodies().iter().any(is_eliminated) {
-            self.leave_bodies();
+            self.remove_references_to_bodies();
             self.plan.remove_parameterised_bodies();
         }
     }
 
-    /// Has nothing refer to bodies that are merged away: their symbols will not be known any more.
-    fn leave_bodies(&mut self) {
+    /// Removes every reference to parameterised bodies that were merged away: their symbols will not be defined.
+    fn remove_references_to_bodies(&mut self) {
         let plan = &*self.plan;
         let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
         let redirected = |entry: &Entry| -> Arc<[ExtraArgument]> {
@@ -212,7 +217,7 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves a body only the promises that hold for all that it does for.
+    /// Weakens a parameterised body to the facts that all functions that it replaces share.
     fn weaken_body(&mut self, function: FunctionIndex, facts: &[Fact]) {
         let mut body = self.current(function);
         weaken(&mut body, self.plan.entry(function).attributes.key, facts, self.options);

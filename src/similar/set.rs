@@ -1,8 +1,8 @@
-//! One set of functions that differ only where parameters can stand: divided, given bodies, or left alone.
+//! One set of functions that differ only where parameters can stand: divided, given bodies, or kept unmerged.
 //!
-//! Here it is decided what becomes of each function. What it takes is found out as exactly as needed: what
-//! is passed and jumped is known from probes; the body is compiled; and if that leaves a doubt, so is one of
-//! the functions.
+//! This module decides the disposition of each function of the set. Costs are determined as exactly as needed: the
+//! cost of passing arguments and of thunks is known from probes; the body is compiled; and if that leaves a doubt,
+//! so is one of the functions.
 
 use super::argument_plan::{ArgumentPlan, CASE, CalleeStrategies};
 use super::fold::known_saves;
@@ -28,18 +28,18 @@ use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
 
 /// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
 /// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
-const MOST_PARAMETERS: usize = 1000;
+const MAX_PARAMETERS: usize = 1000;
 
-/// No body is so many times smaller than one is that has as many instructions, in the mean.
+/// A body is assumed to take at least a quarter of its predicted size.
 const MAX_SIZE_ERROR: i64 = 4;
 
-/// What becomes of each function of a set that shares a body, and what that takes.
+/// The disposition of each function of a set that shares a body, and its cost.
 struct Outcomes {
-    /// What the body is told.
+    /// The extra arguments of each function.
     arguments: Vec<Arc<[ExtraArgument]>>,
-    /// Whether the function becomes a thunk.
+    /// Whether each function becomes a thunk.
     thunks: Vec<bool>,
-    /// Bytes of thunks, and of passing arguments at calls.
+    /// Bytes of thunks, and of passing extra arguments at calls.
     cost: i64,
 }
 
@@ -54,14 +54,14 @@ pub(super) struct Candidate {
 /// Whether a set shares a body.
 enum Verdict {
     Pays(Box<Candidate>),
-    /// At most so many bytes would be saved; `None` if there is no such body.
+    /// At most this many bytes would be saved; `None` if there is no such body.
     DoesNot(Option<i64>),
     /// One of them must keep its symbol, and there is no thunk for it.
     NoThunk,
 }
 
 impl Verdict {
-    /// Whether it pays, and how many bytes are saved: what is better is greater.
+    /// Whether it pays, and how many bytes are saved, as a key: the better verdict is greater.
     fn saved(&self) -> (bool, Option<i64>) {
         match self {
             Verdict::Pays(candidate) => (true, Some(candidate.saved)),
@@ -72,8 +72,8 @@ impl Verdict {
 }
 
 impl Search<'_> {
-    /// Divides functions that differ only where parameters can stand into those that are to share a body:
-    /// rows of the table. Says of the others why not.
+    /// Divides functions that differ only where parameters can stand into sets of rows that are to share a body.
+    /// Gives the other functions the reason why they do not.
     pub(super) fn set(&mut self, set: &Set<'_>) -> Vec<(Vec<u32>, Candidate)> {
         let mut paying = Vec::new();
         let direct = self.stay_direct(set);
@@ -103,26 +103,26 @@ impl Search<'_> {
                         self.limit = 0;
                         let Candidate { symbol, saved, .. } = *candidate;
                         self.unused.push(symbol);
-                        self.leave(table, &rows, Reason::MergeLimit, Some(saved));
+                        self.keep_unmerged(table, &rows, Reason::MergeLimit, Some(saved));
                     }
                 },
                 // Smaller parts may pay.
                 Verdict::DoesNot(_) | Verdict::NoThunk if !must => parts.push((part, true)),
                 Verdict::DoesNot(saved) => {
-                    self.leave(table, &rows, Reason::SimilarNotSmaller, saved);
+                    self.keep_unmerged(table, &rows, Reason::SimilarNotSmaller, saved);
                 }
-                Verdict::NoThunk => self.leave(table, &rows, Reason::NoThunk, None),
+                Verdict::NoThunk => self.keep_unmerged(table, &rows, Reason::NoThunk, None),
             }
         }
-        // What was divided from all others.
+        // Rows that were divided from all others.
         for &row in set {
             self.give_reason(table.function(row), Reason::SimilarNotSmaller);
         }
         paying
     }
 
-    /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions
-    /// that call each other in circles, unless only size counts.
+    /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions in one
+    /// cycle of the call graph, unless only size counts.
     fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
         let Set { table, rows: set, parameters: _ } = set;
         match self.options.similar.policy {
@@ -152,7 +152,7 @@ impl Search<'_> {
         direct
     }
 
-    /// What splitting a set must know. `None` if its functions cannot be told something.
+    /// The input for splitting a set. `None` if its functions cannot receive extra arguments.
     fn problem(&mut self, set: &Set<'_>, direct: &[usize]) -> Option<Problem> {
         let Set { table, rows: set, parameters } = set;
         let function = table.function(set[0]);
@@ -161,7 +161,7 @@ impl Search<'_> {
             let function = table.function(row);
             Row {
                 calls: self.uses.calls(function).into(),
-                thunk: self.uses.survives(self.plan, function).is_some(),
+                thunk: self.uses.must_keep_symbol(self.plan, function).is_some(),
             }
         });
         let rows: Vec<Row> = rows.collect();
@@ -205,15 +205,15 @@ impl Search<'_> {
         Some(size.into())
     }
 
-    /// Finds out whether a body for some rows of a table pays, and how it is best told what it has to know,
-    /// compiling no more than is needed.
+    /// Determines whether a body for some rows of a table pays, and which argument plan is best for it, compiling
+    /// no more than is needed.
     fn judge(&mut self, table: &Table, rows: &[u32], direct: &[usize]) -> Verdict {
         let function = table.function(rows[0]);
         let original = self.current(function);
         let call_sites = rows.iter().map(|&row| {
             let function = table.function(row);
-            let survives = self.uses.survives(self.plan, function).is_some();
-            if survives { 1 } else { i64::from(self.uses.calls(function)) }
+            let keeps_symbol = self.uses.must_keep_symbol(self.plan, function).is_some();
+            if keeps_symbol { 1 } else { i64::from(self.uses.calls(function)) }
         });
         let (callees, call_sites) = (self.options.similar.callees, call_sites.sum());
         let strategies = CalleeStrategies { table, rows, direct, callees, call_sites };
@@ -229,14 +229,14 @@ impl Search<'_> {
         best
     }
 
-    /// Keeps the symbol of a body that is not taken for another one.
+    /// Returns the symbol of a rejected body to the unused ones.
     fn give_back(&mut self, verdict: Verdict) {
         if let Verdict::Pays(candidate) = verdict {
             self.unused.push(candidate.symbol);
         }
     }
 
-    /// Finds out whether a body pays that is told of their differences in this way.
+    /// Determines whether a body with this argument plan pays.
     fn judge_argument_plan(
         &mut self,
         table: &Table,
@@ -245,8 +245,8 @@ impl Search<'_> {
         original: &Function,
     ) -> Verdict {
         let function = table.function(rows[0]);
-        if argument_plan.passed.is_empty() && argument_plan.choices.is_empty() {
-            // They are equal, and were left alone nevertheless.
+        if argument_plan.passed.is_empty() && argument_plan.dispatches.is_empty() {
+            // They are equal, and were not merged nevertheless.
             return Verdict::DoesNot(None);
         }
         let outcomes = match self.outcomes(table, rows, argument_plan, original) {
@@ -254,8 +254,8 @@ impl Search<'_> {
             Err(verdict) => return verdict,
         };
         let (count, cost) = (rows.len() as i64, outcomes.cost);
-        // The body is hardly smaller than one that is told nothing. If it is not clear that it pays, the
-        // size of that one is needed.
+        // The body is hardly smaller than the original function. If it is not clear that the body pays, the size of
+        // the original is needed.
         if (count - 1) * self.estimate(function, original) <= 2 * cost {
             let Some(own) = self.size_of(function, original) else {
                 return Verdict::DoesNot(None);
@@ -277,7 +277,7 @@ impl Search<'_> {
             self.unused.push(symbol);
             return Verdict::DoesNot(None);
         };
-        // So many bytes the functions take at least; if that is enough, none of them need be compiled.
+        // A lower bound for the size of each function; if that is enough, none of them need be compiled.
         let least = known_saves.map(|known_saves| size - known_saves).filter(|&least| {
             let enough = self.is_enough(count * least - cost - size, count * least);
             enough && 2 * least > size && self.sizes[function].is_none()
@@ -287,8 +287,8 @@ impl Search<'_> {
             None => self.size_of(function, original),
         };
         let mut saved = own.map(|own| count * own - cost - size);
-        // The others can be smaller than the first of them, and a body for which there are not enough registers
-        // larger than is assumed.
+        // The other functions can be smaller than the first, and a body for which there are not enough registers can
+        // be larger than is assumed.
         if let (Some(own), Some(first)) = (own, saved)
             && self.options.similar.policy == Policy::Size
             && self.is_enough(first, count * own)
@@ -307,7 +307,7 @@ impl Search<'_> {
         }
     }
 
-    /// Bytes of the functions of some rows of a table, as they are by now.
+    /// Bytes of the functions of some rows of a table, as the plan leaves them so far.
     fn all_sizes(&mut self, table: &Table, rows: &[u32]) -> Option<i64> {
         let mut all = 0;
         for &row in rows {
@@ -324,8 +324,8 @@ impl Search<'_> {
         Some(all)
     }
 
-    /// How many bytes a body saves at least, if that is enough however small it is, and compiling it only in
-    /// order to know would be in vain.
+    /// How many bytes a body saves at least, if that is enough however small the body is, so that it need not be
+    /// compiled only to know its size.
     fn surely_saves(
         &self,
         body: &Function,
@@ -342,7 +342,7 @@ impl Search<'_> {
         (2 * own > least && self.is_enough(saved, count * own)).then_some(saved)
     }
 
-    /// What becomes of each of these functions: whatever takes fewer bytes. Fails if one of them needs a
+    /// The disposition of each of these functions: the one that takes fewer bytes. Fails if one of them needs a
     /// thunk and there is none, if there can be no such call, or if a body would have too many parameters.
     fn outcomes(
         &mut self,
@@ -354,31 +354,32 @@ impl Search<'_> {
         let observes = observes_its_frame(original);
         let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
         for (at, &row) in rows.iter().enumerate() {
-            let own = argument_plan.arguments(table, row, at);
+            let extra_arguments = argument_plan.arguments(table, row, at);
             let function = table.function(row);
             let signature = &original.signature;
-            if signature.params.len() + own.len() > MOST_PARAMETERS {
+            if signature.params.len() + extra_arguments.len() > MAX_PARAMETERS {
                 return Err(Verdict::DoesNot(None));
             }
-            let Some(passing) = self.costs.passing(self.bodies, signature, &own) else {
+            let Some(passing) = self.costs.passing(self.bodies, signature, &extra_arguments) else {
                 return Err(Verdict::DoesNot(None));
             };
             let calls = i64::from(passing) * i64::from(self.uses.calls(function));
-            let thunk = self.costs.thunk(self.bodies, signature, &own, observes).map(i64::from);
-            let survives = self.uses.survives(self.plan, function).is_some();
-            let by_thunk = survives || thunk.is_some_and(|thunk| thunk < calls);
+            let thunk =
+                self.costs.thunk(self.bodies, signature, &extra_arguments, observes).map(i64::from);
+            let keeps_symbol = self.uses.must_keep_symbol(self.plan, function).is_some();
+            let by_thunk = keeps_symbol || thunk.is_some_and(|thunk| thunk < calls);
             outcomes.cost += match by_thunk {
                 true => thunk.ok_or(Verdict::NoThunk)?,
                 false => calls,
             };
             outcomes.thunks.push(by_thunk);
-            outcomes.arguments.push(own.into());
+            outcomes.arguments.push(extra_arguments.into());
         }
         Ok(outcomes)
     }
 
-    /// The body under `symbol` for some rows of a table, and how many bytes fewer a function could take
-    /// that is told nothing, if that is clear.
+    /// The body under `symbol` for some rows of a table, and how many bytes smaller a function without extra
+    /// arguments could be, if that is clear.
     fn body(
         &mut self,
         table: &Table,
@@ -392,7 +393,7 @@ impl Search<'_> {
         let places = table::columns(&self.scratch.marks, &self.encoding);
         let inst = |column: usize| match places[column] {
             Place::Inst(inst) => inst,
-            place => unreachable!("nothing else has a value: {place:?}"),
+            place => unreachable!("a place without a value: {place:?}"),
         };
         let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
         let parameters = argument_plan.parameters(table, rows, inst);
@@ -409,13 +410,14 @@ impl Search<'_> {
             body::fold_branches(&mut body);
         }
         let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
-        // A function that need not choose is smaller, too.
-        let known_saves = known_saves(&body, places).filter(|_| argument_plan.choices.is_empty());
+        // A function without callee dispatch is smaller, too.
+        let known_saves =
+            known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
         body::parameterise(&mut body, symbol, &parameters, &recursive);
         (body, known_saves)
     }
 
-    /// Bytes of a function as it is by now.
+    /// Bytes of a function as the plan leaves it so far.
     fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
         if self.sizes[function].is_none() {
             self.sizes[function] = self.size(body);
@@ -423,12 +425,12 @@ impl Search<'_> {
         self.sizes[function]
     }
 
-    /// Bytes of a function, known or guessed: for deciding what to look at more closely.
+    /// Bytes of a function, known or estimated: for deciding what to examine more closely.
     fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
         self.sizes[function].unwrap_or_else(|| self.guess(body))
     }
 
-    /// Bytes of a body that has as many for each instruction as what was compiled before.
+    /// The estimated bytes of a body, at the mean bytes per instruction of what was compiled before.
     fn guess(&self, body: &Function) -> i64 {
         let [bytes, instructions] = self.compiled;
         (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions
@@ -448,7 +450,7 @@ impl Search<'_> {
         self.unused.pop().or_else(|| self.bodies.fresh_symbol())
     }
 
-    /// Whether it is enough to save so many of so many bytes.
+    /// Whether it is enough to save `saved` of `before` bytes.
     fn is_enough(&self, saved: i64, before: i64) -> bool {
         match self.demand {
             Demand::Anything => saved > 0,
@@ -456,7 +458,7 @@ impl Search<'_> {
         }
     }
 
-    /// Has some rows of a table share a body.
+    /// Makes some rows of a table share a body.
     pub(super) fn accept(&mut self, table: &Table, rows: &[u32], candidate: Candidate) {
         let Candidate { symbol, body, outcomes, saved } = candidate;
         let Outcomes { arguments, thunks, cost: _ } = outcomes;
@@ -469,7 +471,7 @@ impl Search<'_> {
         }
         #[cfg(feature = "fuzzing")]
         let arguments = fault_injection::extra(arguments);
-        let promised: Arc<[Fact]> = table.common_facts(rows).into();
+        let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {
             linkage: Linkage::Local,
@@ -486,7 +488,7 @@ impl Search<'_> {
             alignment: 1,
             weakened: None,
             arguments: Arc::default(),
-            promised: None,
+            body_facts: None,
             has_equals: false,
         });
         self.next_class += 1;
@@ -496,17 +498,17 @@ impl Search<'_> {
             for symbol in arguments.iter().filter_map(ExtraArgument::symbol) {
                 self.uses.add_address(self.plan, symbol);
             }
-            let reason = self.uses.survives(self.plan, function);
+            let reason = self.uses.must_keep_symbol(self.plan, function);
             let entry = &mut self.plan.entries[function];
             entry.arguments = arguments;
-            entry.promised = Some(promised.clone());
+            entry.body_facts = Some(common_facts.clone());
             (entry.disposition, entry.reason) = match thunk {
                 true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
                 false => (Disposition::Redirect { to }, Reason::Similar),
             };
             self.follow(function, to);
             if !thunk {
-                // It has no place of its own any more.
+                // It has no address of its own any more.
                 let alignment = self.plan.entry(function).alignment;
                 let body = &mut self.plan.entries[to].alignment;
                 *body = alignment.max(*body);
@@ -518,7 +520,7 @@ impl Search<'_> {
         self.plan.stats.similar_merged += rows.len();
     }
 
-    /// Has what was merged into a function follow it, if nothing is left there.
+    /// Redirects what was merged into a function to `to`, if the function itself is redirected.
     fn follow(&mut self, function: FunctionIndex, to: FunctionIndex) {
         let Entry { disposition, arguments, .. } = self.plan.entry(function).clone();
         if let Disposition::Redirect { to: _ } = disposition {
@@ -530,15 +532,15 @@ impl Search<'_> {
         }
     }
 
-    /// Says of functions why they are not merged.
-    fn leave(&mut self, table: &Table, rows: &[u32], reason: Reason, saved: Option<i64>) {
+    /// Gives functions the reason why they are not merged.
+    fn keep_unmerged(&mut self, table: &Table, rows: &[u32], reason: Reason, saved: Option<i64>) {
         self.record(table, rows, None, saved);
         for &row in rows {
             self.give_reason(table.function(row), reason);
         }
     }
 
-    /// Says why a function is kept, if that was only that it equals no other.
+    /// Gives a function this reason to be kept, if its reason so far was only that it equals no other.
     fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
         let entry = &mut self.plan.entries[function];
         if let Reason::Prefiltered | Reason::Different | Reason::ReferencesDiffer = entry.reason {

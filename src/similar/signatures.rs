@@ -1,8 +1,8 @@
-//! Signatures by number, and which functions are referred to as if they had another one.
+//! Signatures by number, and which functions are referred to by a mismatched signature.
 //!
-//! Cranelift's verifier does not see whether a function is called as what it is. Such a call does something
-//! all the same, and must go on doing it. This module finds the functions; it does *not* say what that means
-//! for them.
+//! Cranelift's verifier does not see whether a function is called by its own signature. A mismatched call has an
+//! effect all the same, and must keep it. This module finds the functions; it does *not* decide what follows for
+//! them.
 
 #[cfg(feature = "fuzzing")]
 use crate::fuzzing::fault_injection;
@@ -18,7 +18,7 @@ use rustc_hash::FxBuildHasher;
 pub(super) struct Numbers(HashMap<Signature, u32, FxBuildHasher>);
 
 impl Numbers {
-    /// The number of a signature, in the order in which they come.
+    /// The number of a signature, in the order of first occurrence.
     pub fn of(&mut self, signature: &Signature) -> u32 {
         let Numbers(numbers) = self;
         #[cfg(feature = "fuzzing")]
@@ -39,7 +39,7 @@ impl Numbers {
 pub(super) struct References {
     numbers: Numbers,
     own: SecondaryMap<FunctionIndex, Option<u32>>,
-    /// As often as there are references.
+    /// One entry for each reference.
     referred: Vec<(FunctionIndex, u32)>,
 }
 
@@ -49,13 +49,12 @@ impl References {
         self.own[function] = Some(self.numbers.of(signature));
     }
 
-    /// Somebody refers to a function by this signature.
+    /// Records a reference to a function by this signature.
     pub fn refer(&mut self, function: FunctionIndex, signature: &Signature) {
         self.referred.push((function, self.numbers.of(signature)));
     }
 
-    /// The functions to which somebody refers by another signature than they have. Linear in the number of
-    /// references.
+    /// The functions that are referred to by another signature than their own. Linear in the number of references.
     pub fn mismatched(self) -> impl Iterator<Item = FunctionIndex> {
         let References { numbers: _, own, referred } = self;
         let mismatched = move |&(function, number): &(FunctionIndex, u32)| {

@@ -1,8 +1,8 @@
-//! Whether a plan makes a unit smaller: by compiling whatever it leaves otherwise than another plan does.
+//! Whether a plan makes a unit smaller: compiles every function that it leaves different from another plan.
 //!
-//! What a body saves is known but for what its callers take to pass more: that depends on all else that each of
-//! them does. Where that could outweigh what is saved, both plans are carried out and all that differs is
-//! compiled. This module adds up and decides nothing else.
+//! The bytes that a body saves are known except for the cost of extra arguments at its call sites, which depends on
+//! all else that each caller does. Where that could outweigh the savings, both plans are applied and all functions
+//! that differ are compiled. This module adds up sizes and decides nothing else.
 
 use crate::apply::call_thunk;
 use crate::options::Options;
@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_entity::EntityRef;
 
-/// Whether the functions of a unit, new ones included, take no more bytes after `plan` than after `before`. What
-/// cannot be compiled counts on neither side.
+/// Whether the functions of a unit, new ones included, take no more bytes after `plan` than after `before`. A
+/// function that cannot be compiled counts on neither side.
 pub(super) fn is_smaller(
     before: &Plan,
     plan: &Plan,
@@ -47,7 +47,7 @@ pub(super) fn is_smaller(
 #[derive(PartialEq)]
 enum Left {
     Nothing,
-    /// Raw bytes, so many.
+    /// This many raw bytes.
     Bytes(u32),
     Code(Box<Function>),
 }

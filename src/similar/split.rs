@@ -1,27 +1,27 @@
 //! Splitting: which of the functions of one shape should share a body.
 //!
-//! A body for all of them has a parameter for each place at which any two differ, and every call pays for
-//! all of these. So it can be better to have several bodies, each for functions that differ in less. Sets
-//! are divided by the values of one parameter at a time, where the parts save more than the whole; a part
-//! that does not pay is divided further, never dropped as a whole. What a set saves is estimated here, from
-//! sizes that were measured; whether a part really pays is found out by compiling its body, elsewhere.
+//! A body for all of them has a parameter for each place at which any two differ, and every call pays for all of
+//! these. So it can be better to have several bodies, each for functions that differ in less. Sets are divided by
+//! the values of one parameter at a time, where the parts save more than the whole; a part that does not pay is
+//! divided further, never dropped as a whole. The savings of a set are estimated here, from sizes that were
+//! measured; whether a part really pays is determined by compiling its body, elsewhere.
 //!
-//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at
-//! most 2p sets on its way.
+//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at most
+//! 2p sets during the division.
 
 use alloc::vec::Vec;
 
-/// By how many parameters a set is divided in order to choose one.
-const CHOICES: usize = 6;
+/// How many parameters are compared as divisors of a set, in order to choose one.
+const MAX_DIVISORS: usize = 6;
 
-/// How many parameters are tried until so many are found that divide a set.
-const TRIED: usize = 64;
+/// How many parameters are tried until that many are found that divide a set.
+const MAX_TRIED_COLUMNS: usize = 64;
 
-/// What splitting must know, in bytes.
+/// The input of splitting, sizes in bytes.
 pub(super) struct Problem {
-    /// Of one body.
+    /// Bytes of one body.
     pub body: i64,
-    /// Of a thunk, without what it passes.
+    /// Bytes of a thunk, without the arguments that it passes.
     pub jump: i64,
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
@@ -40,11 +40,11 @@ pub(super) struct Row {
 pub(super) struct Column {
     /// The number of the value that each row has, in the order of `cost`.
     pub cells: Vec<u32>,
-    /// What it takes to pass each value.
+    /// The bytes that it takes to pass each value.
     pub cost: Vec<i64>,
-    /// What the body takes to have it as a parameter, roughly.
+    /// The bytes that the parameter itself takes in the body, roughly.
     pub overhead: i64,
-    /// What the body takes for each further value, roughly.
+    /// The bytes that each further value takes in the body, roughly.
     pub case: i64,
     /// Whether it must not be a parameter.
     pub forbidden: bool,
@@ -55,7 +55,7 @@ pub(super) struct Column {
 pub(super) struct Part {
     /// Ascending, two or more.
     pub rows: Vec<u32>,
-    /// Columns by which nothing is left to be divided.
+    /// Columns by which this part cannot be divided any more.
     done: Vec<usize>,
 }
 
@@ -124,8 +124,8 @@ impl Problem {
         values.len() as i64
     }
 
-    /// Divides a set, if its parts are better than the whole, or in any case if they `must` be. Parts of
-    /// one row are left out.
+    /// Divides a set, if its parts are better than the whole, or in any case if it `must` be divided. Parts of one
+    /// row are left out.
     pub fn divide(&self, part: &Part, must: bool) -> Option<Vec<Part>> {
         let Part { rows, done } = part;
         let whole = if must { i64::MIN / 2 } else { self.profit(rows) };
@@ -142,10 +142,12 @@ impl Problem {
             by_bytes.push((if forbidden { i64::MIN } else { -bytes }, column));
         }
         by_bytes.sort_unstable();
-        let strategies =
-            by_bytes.iter().take(TRIED).filter_map(|&(_, column)| self.by(part, column));
+        let strategies = by_bytes
+            .iter()
+            .take(MAX_TRIED_COLUMNS)
+            .filter_map(|&(_, column)| self.by(part, column));
         let mut best: Option<(i64, Vec<Part>)> = None;
-        for (saved, parts) in strategies.take(CHOICES) {
+        for (saved, parts) in strategies.take(MAX_DIVISORS) {
             if best.as_ref().is_none_or(|(best, _)| saved > *best) {
                 best = Some((saved, parts));
             }
@@ -155,8 +157,8 @@ impl Problem {
         (saved > whole || whole <= 0).then_some(parts)
     }
 
-    /// The parts by the values of a column, and what they save: those that pay alone, and the rest. `None`
-    /// if that is all of it.
+    /// The parts by the values of a column, and what they save: those that pay alone, and the rest. `None` if the
+    /// whole set is one part.
     fn by(&self, part: &Part, column: usize) -> Option<(i64, Vec<Part>)> {
         let cells = &self.columns[column].cells;
         let mut sorted = part.rows.clone();

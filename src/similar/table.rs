@@ -1,9 +1,9 @@
-//! Functions of one shape as a table: a row for each function, a column for each place at which it has a
-//! constant or a reference.
+//! Functions of one shape as a table: a row for each function, a column for each place at which it has a constant
+//! or a reference.
 //!
-//! Functions with equal shape streams are one walk: the same instructions over the same operands. What is
-//! left stands at places that the shape fixes. A column with one value says nothing; columns with the same
-//! values in every row are one parameter; all others are parameters of their own. This module compares; it
+//! Functions with equal shape streams are one walk: the same instructions over the same operands. Their constants
+//! and references are at places that the shape fixes. A column with one value carries no information; columns with
+//! the same values in every row are one parameter; all others are parameters of their own. This module compares; it
 //! does *not* know what pays.
 
 use super::signatures::Numbers;
@@ -24,7 +24,7 @@ use rustc_hash::FxBuildHasher;
 /// A number for each distinct content of a cell.
 pub(super) type Cell = u32;
 
-/// The function calls itself here: every function of the table may.
+/// A call of the function itself: the same content for every function of the table.
 const ITSELF: Cell = 0;
 
 /// Functions of one shape.
@@ -33,17 +33,17 @@ pub(super) struct Table {
     functions: Vec<FunctionIndex>,
     /// Row by row.
     cells: Vec<Cell>,
-    /// What a cell is; `None` if nothing else could stand there.
+    /// The value of each cell; `None` if it cannot become a parameter.
     values: Vec<Option<Value>>,
     number: HashMap<Vec<u8>, Cell, FxBuildHasher>,
     signatures: Numbers,
-    /// For each row its facts, of which most rows have the same.
+    /// The number of each row's facts, which are mostly the same.
     facts: Vec<u32>,
     distinct_facts: Vec<Vec<Fact>>,
     facts_number: BTreeMap<Vec<Fact>, u32>,
 }
 
-/// Columns in which some rows have different values, and each row has the same in all.
+/// Columns in which some rows have different values, and each row has the same value in all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     /// Their numbers, ascending.
@@ -97,12 +97,12 @@ impl Table {
         &self.cells[row as usize * self.width..][..self.width]
     }
 
-    /// What a row has in a column, by number.
+    /// The cell of a row in a column.
     pub fn at(&self, row: u32, column: usize) -> Cell {
         self.row(row)[column]
     }
 
-    /// What a cell is, if something else could stand in its place.
+    /// The value of a cell, if it can become a parameter.
     pub fn value(&self, cell: Cell) -> Option<&Value> {
         self.values[cell as usize].as_ref()
     }
@@ -113,7 +113,7 @@ impl Table {
         cells.filter(|&(_, &cell)| cell == ITSELF).map(|(column, _)| column)
     }
 
-    /// Adds a function of the shape of the table, which was walked. Linear in the number of its places.
+    /// Adds a function of the shape of the table, which was just walked. Linear in the number of its places.
     pub fn push(
         &mut self,
         function: FunctionIndex,
@@ -123,7 +123,7 @@ impl Table {
         symbols: &Symbols<'_>,
     ) {
         let entry = symbols.plan.entry(function);
-        // Who calls a preemptible function, be it itself, calls whoever takes its place.
+        // A call of a preemptible function, also by itself, goes to the definition that takes its symbol.
         let own = (entry.attributes.linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
@@ -142,13 +142,14 @@ impl Table {
                     key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
                     key.extend_from_slice(&bytes.to_le_bytes());
                 }
-                // Nobody knows what a call of itself as something else would have to pass on.
+                // A mismatched self-call is an ordinary callee: it is not known which arguments it would have to
+                // pass on.
                 Some(Value::Callee { symbol, signature, .. })
                     if Some(symbol) == own && **signature == body.signature =>
                 {
                     key.push(0);
                 }
-                // By symbol. Equal functions that both stay need not promise the same.
+                // By symbol: equal functions that both stay need not have the same facts.
                 Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
                     key.push(4);
                     push_symbol(&mut key, symbol);
@@ -192,8 +193,8 @@ impl Table {
         self.facts.push(number);
     }
 
-    /// Rows that have everything in common that cannot become a parameter: each set ascending, and the sets
-    /// in the order of their first rows.
+    /// Sets of rows that agree in everything that cannot become a parameter: each set ascending, and the sets in
+    /// the order of their first rows.
     pub fn sets(&self) -> Vec<Vec<u32>> {
         let mut number: HashMap<Vec<(usize, Cell)>, usize, FxBuildHasher> = HashMap::default();
         let mut sets: Vec<Vec<u32>> = Vec::new();
@@ -209,8 +210,8 @@ impl Table {
         sets
     }
 
-    /// The columns in which `rows` differ, those with the same values together, in the order of the walk.
-    /// Linear in their sizes.
+    /// The columns in which `rows` differ, grouped by equal values, in the order of the walk. Linear in their
+    /// sizes.
     pub fn parameters(&self, rows: &[u32]) -> Vec<Parameter> {
         let mut parameters: Vec<Parameter> = Vec::new();
         let mut known: HashMap<Vec<Cell>, usize, FxBuildHasher> = HashMap::default();
@@ -231,7 +232,7 @@ impl Table {
         parameters
     }
 
-    /// What all of these rows promise, as the first of them says it.
+    /// The facts that all of these rows share, as the first of them states them.
     pub fn common_facts(&self, rows: &[u32]) -> Vec<Fact> {
         let mut distinct: Vec<u32> =
             rows[1..].iter().map(|&row| self.facts[row as usize]).collect();
@@ -250,11 +251,11 @@ impl<'a> Set<'a> {
     pub fn of(table: &'a Table) -> impl Iterator<Item = Set<'a>> {
         let sets = table.sets().into_iter().filter(|rows| rows.len() > 1);
         let sets = sets.map(move |rows| Set { table, parameters: table.parameters(&rows), rows });
-        // Equal functions that were left alone.
+        // Without equal functions that were not merged.
         sets.filter(|set| !set.parameters.is_empty())
     }
 
-    /// The symbols that could be told: those in which functions differ.
+    /// The symbols that could become extra arguments: those in which functions differ.
     pub fn symbols(&self) -> impl Iterator<Item = &'a UserExternalName> {
         let Set { table, rows, parameters } = self;
         let cells = parameters
@@ -269,7 +270,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// The parts of the streams that a place wrote.
+/// The parts of the streams that were written at a place.
 struct Ranges<'a> {
     constants: &'a [u8],
     references: &'a [u8],

@@ -1,5 +1,5 @@
-//! Who refers to the functions that a plan keeps: how often they are called, and whether more than calls
-//! needs their symbols.
+//! The uses of the functions that a plan keeps: how often they are called, and whether more than calls needs their
+//! symbols.
 
 use super::signatures::References;
 use crate::apply::user_symbol;
@@ -22,10 +22,10 @@ struct Use {
     calls: u32,
     address: bool,
     patchable: bool,
-    /// Something calls it as if it had another signature.
+    /// It is called with a mismatched signature.
     mismatched: bool,
-    /// A thunk jumps to it, or it has another name.
-    led_to: bool,
+    /// It is the target of a thunk or an alias.
+    thunk_target: bool,
 }
 
 /// The uses of the functions of a unit after a plan.
@@ -49,7 +49,7 @@ impl Uses {
             match entry.disposition() {
                 Disposition::Keep => {}
                 Disposition::Alias { to } | Disposition::Thunk { to } => {
-                    uses.of[to].led_to = true;
+                    uses.of[to].thunk_target = true;
                     continue;
                 }
                 Disposition::Redirect { to: _ } => continue,
@@ -114,7 +114,7 @@ impl Uses {
         }
     }
 
-    /// The address of a symbol is used.
+    /// Records that the address of a symbol is used.
     pub fn add_address(&mut self, plan: &Plan, symbol: &UserExternalName) {
         if let Some(function) = plan.function(plan.address_symbol(symbol)) {
             self.of[function].address = true;
@@ -126,11 +126,11 @@ impl Uses {
         self.of[function].calls
     }
 
-    /// Why the symbol of a function must stay, if it must.
-    pub fn survives(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
+    /// The reason why the symbol of a function must be kept, if it must.
+    pub fn must_keep_symbol(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
         let kept = || self.keep_symbols.then_some(Reason::ExternallyCalled);
         let attributes = &plan.entry(function).attributes;
-        let Use { calls: _, address, patchable, mismatched, led_to } = self.of[function];
+        let Use { calls: _, address, patchable, mismatched, thunk_target } = self.of[function];
         #[cfg(feature = "fuzzing")]
         let address = address && !fault_injection::is(Fault::PassedAddressEliminated);
         match attributes.linkage {
@@ -138,8 +138,8 @@ impl Uses {
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),
             Linkage::Local if patchable => Some(Reason::PatchableCalls),
             Linkage::Local if address => Some(Reason::AddressTaken),
-            // Who misuses it: nobody knows behind which arguments to tell a body something.
-            Linkage::Local if led_to || mismatched || attributes.externally_called => {
+            // For a mismatched call it is not known behind which arguments the extra arguments would go.
+            Linkage::Local if thunk_target || mismatched || attributes.externally_called => {
                 Some(Reason::ExternallyCalled)
             }
             Linkage::Local => kept(),

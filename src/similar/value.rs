@@ -1,7 +1,7 @@
-//! What stands at a place of a function, where similar functions may have something else.
+//! The content of a place of a function where similar functions may differ.
 //!
-//! The only code of this stage that looks at instructions in order to tell what could be a parameter. It
-//! does *not* decide what becomes one.
+//! This is the only code of this stage that looks at instructions to find out what could be a parameter. It does
+//! *not* decide what becomes one.
 
 use crate::apply::user_symbol;
 use crate::canon::Place;
@@ -19,14 +19,14 @@ use cranelift_codegen::ir::{
     UserExternalName, types,
 };
 
-/// What a function has at a place.
+/// The content of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// A constant of a type of up to 128 bits; the bits that the type does not have are 0.
     Constant { ty: Type, bits: u128 },
-    /// What is added to an address of this type, in bytes.
+    /// An offset that is added to an address of this type, in bytes.
     Offset { ty: Type, bytes: i32 },
-    /// A function that is called directly, and must be if `direct`.
+    /// A function that is called directly. If `direct`, the call must stay direct.
     Callee {
         ty: Type,
         symbol: UserExternalName,
@@ -36,14 +36,14 @@ pub(super) enum Value {
     },
     /// The address of a function.
     Function { ty: Type, symbol: UserExternalName, signature: Arc<Signature>, colocated: bool },
-    /// An address so many bytes behind that of a symbol.
+    /// An address that is this many bytes behind that of a symbol.
     Address { ty: Type, symbol: UserExternalName, offset: i64, colocated: bool },
 }
 
 impl Value {
-    /// The same, `colocated` only if no other definition can take the symbol's place when libraries are linked: a
-    /// call of what others see as well goes to the unit's own definition where it is near, or where the plan
-    /// redirected it, and its address is whatever the linker finds.
+    /// The same value, with `colocated` only if no other definition can take the symbol's place when libraries are
+    /// linked: a near or redirected call of an externally visible function goes to the unit's own definition, while
+    /// its address is whatever the linker finds.
     fn near(mut self, symbols: &Symbols<'_>) -> Value {
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
@@ -62,7 +62,7 @@ impl Value {
         self
     }
 
-    /// What is passed for it: one argument, or two for more than 64 bits.
+    /// The extra arguments for it: one, or two for more than 64 bits.
     pub fn arguments(&self) -> Vec<ExtraArgument> {
         let constant = |ty: Type, bits: u64| ExtraArgument::Constant { ty, bits };
         match self {
@@ -99,7 +99,7 @@ impl Value {
     }
 }
 
-/// What symbols mean where functions are compared.
+/// The symbols of the plan and of earlier units, where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
     /// What earlier units emitted.
@@ -122,14 +122,14 @@ impl Symbols<'_> {
             || self.earlier.is_some_and(|earlier| earlier.had(symbol))
     }
 
-    /// What stands at a place, as [`value_at`] says, if something else could stand there.
+    /// The value at a place, as [`value_at`] returns it, if it can become a parameter.
     pub fn value_at(&self, func: &Function, place: Place, addressed: &[Block]) -> Option<Value> {
         Some(value_at(func, place, &self.options.target, addressed)?.near(self))
     }
 }
 
-/// The blocks of which the address of a handler is taken, ascending: it is that of the one call at the end, so
-/// the calls of these blocks stay what and where they are.
+/// The blocks of which the address of a handler is taken, ascending: the address belongs to the one call at the end
+/// of the block, so the calls of these blocks stay what and where they are.
 pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     let blocks = insts.filter_map(|inst| match func.dfg.insts[inst] {
@@ -141,8 +141,8 @@ pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
     blocks
 }
 
-/// What stands at a place, if something else could stand there. `addressed` is what
-/// [`blocks_with_addresses`] finds. The function may be one that the verifier refuses.
+/// The value at a place, if it can become a parameter. `addressed` is the result of [`blocks_with_addresses`]. The
+/// function may be one that the verifier refuses.
 fn value_at(func: &Function, place: Place, target: &Target, addressed: &[Block]) -> Option<Value> {
     use InstructionData as I;
     let Place::Inst(inst) = place else {
@@ -241,7 +241,8 @@ fn offset_of(ty: Type, bytes: i32) -> Option<Value> {
     matches!(ty, types::I32 | types::I64).then_some(Value::Offset { ty, bytes })
 }
 
-/// Whoever patches a call means this function, and what Cranelift provides has no address.
+/// The callee of a call, if it can become a parameter: a patchable call means this very function, and a function
+/// that Cranelift provides has no address.
 fn callee(func: &Function, func_ref: FuncRef) -> Option<(UserExternalName, Arc<Signature>, bool)> {
     let callee = func.dfg.ext_funcs.get(func_ref)?;
     let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?.clone();

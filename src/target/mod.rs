@@ -1,8 +1,8 @@
 //! The only module that names an architecture.
 //!
-//! It says what the plan must know of a target: whether one jump can stand for a whole function,
-//! how many bytes that takes and how they are written, what the smallest function is, and the
-//! native byte order. It makes no decision and generates no code beyond those bytes.
+//! It holds the properties of a target that the plan needs: whether one jump can replace a whole function, how many
+//! bytes the jump takes and how they are written, what the smallest function is, and the native byte order. It
+//! makes no decision and generates no code beyond those bytes.
 
 mod registers;
 
@@ -19,41 +19,40 @@ use cranelift_codegen::isa::TargetIsa;
 pub struct Target {
     /// The jump thunk, where the target has one.
     pub jump_thunk: Option<JumpThunk>,
-    /// The byte order of loads and stores that do not say theirs; `None` if it is not known, and
-    /// then such an access equals only another one that does not say.
+    /// The byte order of loads and stores that do not specify one; `None` if it is not known, and then such an
+    /// access equals only another one that does not specify it.
     pub endianness: Option<Endianness>,
-    /// Every stack slot is aligned to so many bytes, whatever it asks for: a power of two, 4 if it is
-    /// not known.
+    /// Every stack slot is aligned to this many bytes, whatever it requests: a power of two, 4 if it is not known.
     pub slot_alignment: u32,
     /// The type of an address, if it is known: without, no function can be passed as an argument.
     pub pointer_type: Option<Type>,
-    /// How code comes to the address of a symbol that may be far away.
+    /// How code gets the address of a symbol that may be far away.
     pub far: Far,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
 }
 
-/// How code comes to the address of a symbol that may be far away, or that another library may define.
+/// How code gets the address of a symbol that may be far away, or that another library may define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Far {
     /// It is not known: no thunk in raw bytes passes such an address.
     Unknown,
-    /// It has the address in it (`is_pic=false`).
+    /// The address is in the code (`is_pic=false`).
     Absolute,
-    /// It loads it from the global offset table (`is_pic=true`).
+    /// It is loaded from the global offset table (`is_pic=true`).
     Table,
 }
 
-/// One jump that stands for a whole function.
+/// One jump that replaces a whole function.
 ///
-/// Both functions have the same signature and calling convention, so whatever the caller left in
-/// registers and on the stack is where the other function expects it: stack arguments,
-/// `StructArgument`, struct return, several results and tail calls need no special case.
+/// Both functions have the same signature and calling convention, so all values that the caller left in registers
+/// and on the stack are where the other function expects them: stack arguments, `StructArgument`, struct return,
+/// several results and tail calls need no special case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JumpThunk {
     bytes: [u8; 8],
     length: u8,
-    /// What the back end reserves beside the code, in bytes.
+    /// The bytes that the back end reserves in addition to the code.
     veneer: u32,
     /// The relocation that makes the jump reach its function.
     pub relocation: Reloc,
@@ -76,7 +75,7 @@ impl JumpThunk {
 }
 
 impl CallThunks {
-    /// How thunks are made that call in code that `isa` compiles, all of it near.
+    /// How call thunks are made in code that `isa` compiles, all of it near.
     pub fn of(isa: &dyn TargetIsa) -> CallThunks {
         // On x86-64 the back end can make tail calls with frame pointers only.
         let tail_calls = isa.name() != "x64" || isa.flags().preserve_frame_pointers();
@@ -85,8 +84,7 @@ impl CallThunks {
 }
 
 impl Target {
-    /// A target of which nothing is known. It has no jump thunks, so a function that would need
-    /// one is left alone.
+    /// A target of which nothing is known. It has no jump thunks, so a function that would need one is not merged.
     pub const fn generic() -> Target {
         Target {
             jump_thunk: None,
@@ -177,8 +175,8 @@ impl Target {
         self
     }
 
-    /// Whether a jump thunk is smaller than a body, of which is known how many instructions of the
-    /// IR it has, `nop` and unreachable ones left out. `None` if the size of the body decides.
+    /// Whether a jump thunk is smaller than a body with this many instructions of the IR, `nop` and unreachable
+    /// ones left out. `None` if the size of the body decides.
     ///
     /// On x86-64 every body is larger (9 bytes at least). On aarch64 no body is smaller than the
     /// 4-byte jump, and one of a single instruction (`return`, `trap`, a `jump` to itself) can be

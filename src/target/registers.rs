@@ -1,8 +1,8 @@
-//! Thunks that pass further arguments in registers: `mov reg, imm` for each, then the jump.
+//! Thunks that pass extra arguments in registers: `mov reg, imm` for each, then the jump.
 //!
-//! Nothing else of the caller's arguments moves: the further ones come last, and this is only done where
-//! all of them land in registers that the function itself does not get arguments in. Where that is not so,
-//! there is no such thunk (a function of the IR that calls does the same).
+//! No other argument of the caller moves: the extra ones come last, and such a thunk is only made where all of them
+//! are in registers in which the function itself gets no arguments. Elsewhere there is no such thunk (a call thunk
+//! in IR has the same effect).
 
 use super::{Far, JumpThunk, Target};
 use crate::extra_argument::ExtraArgument;
@@ -20,7 +20,7 @@ pub struct ThunkCode {
     pub bytes: Vec<u8>,
     /// What is to be relocated, ascending.
     pub relocations: Vec<ThunkReloc>,
-    /// What the back end reserves beside the code, in bytes.
+    /// The bytes that the back end reserves in addition to the code.
     veneer: u32,
 }
 
@@ -54,8 +54,8 @@ impl ThunkCode {
 }
 
 impl Target {
-    /// A thunk to `to` in raw bytes: for functions of this signature, and with these arguments behind
-    /// theirs. `None` if there is none for this target or for these arguments.
+    /// A thunk to `to` in raw bytes: for functions of this signature, with these extra arguments. `None` if there
+    /// is none for this target or for these arguments.
     pub fn thunk_code(
         &self,
         signature: &Signature,
@@ -92,7 +92,7 @@ impl Target {
 }
 
 impl JumpThunk {
-    /// What comes before the jump: on both targets the last four bytes are relocated.
+    /// The code before the jump: on both targets the last four bytes are relocated.
     fn landing_pad(&self) -> &[u8] {
         &self.code()[..self.code().len() - self.jump().len()]
     }
@@ -106,11 +106,11 @@ impl JumpThunk {
     }
 }
 
-/// How many registers for integers, and for all others, the parameters of a function take. `None` if that
-/// is not simply one for each, `struct_return` for the place of a returned structure.
+/// How many registers for integers, and for all others, the parameters of a function take. `None` if that is not
+/// simply one for each. `struct_return` is the number for the address of a returned structure.
 fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
     let simple = |ty: Type| ty.bits() <= 64 || ty.is_vector() && ty.bits() == 128;
-    // With more results there may be a hidden parameter for their place.
+    // With more results there may be a hidden parameter for their address.
     let few = signature.returns.len() <= 2;
     if !few || !signature.returns.iter().all(|result| simple(result.value_type)) {
         return None;
@@ -130,7 +130,7 @@ fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
     Some(taken)
 }
 
-/// Whether an entry of the global offset table has the address itself: nothing is added to what is loaded from there.
+/// Whether an entry of the global offset table has the address itself: no offset is added to the loaded address.
 fn is_entry(offset: i64) -> bool {
     #[cfg(feature = "fuzzing")]
     if fault_injection::is(Fault::TableOffset) {
@@ -139,7 +139,7 @@ fn is_entry(offset: i64) -> bool {
     offset == 0
 }
 
-/// The registers of further integers: rdi, rsi, rdx, rcx, r8, r9.
+/// The registers of extra integers: rdi, rsi, rdx, rcx, r8, r9.
 fn x86_64_registers(signature: &Signature, arguments: &[ExtraArgument]) -> Option<Vec<u8>> {
     const ORDER: [u8; 6] = [7, 6, 2, 1, 8, 9];
     match signature.call_conv {
@@ -150,14 +150,14 @@ fn x86_64_registers(signature: &Signature, arguments: &[ExtraArgument]) -> Optio
     Some(ORDER.get(first..first + arguments.len())?.to_vec())
 }
 
-/// The registers of further integers: x0 to x7, of which two are not for arguments in tail calls.
+/// The registers of extra integers: x0 to x7, of which two are not for arguments in tail calls.
 fn aarch64_registers(signature: &Signature, arguments: &[ExtraArgument]) -> Option<Vec<u8>> {
     let reserved = match signature.call_conv {
         CallConv::SystemV | CallConv::Fast | CallConv::AppleAarch64 => 0,
         CallConv::Tail => 2,
         _ => return None,
     };
-    // The place of a returned structure comes in x8. What is no integer takes other registers.
+    // The address of a returned structure comes in x8. Other types take other registers.
     let [integers, _] = taken(signature, 0)?;
     let first = reserved + integers;
     let end = first + arguments.len();
@@ -205,8 +205,8 @@ fn x86_64_argument(
     Some(())
 }
 
-/// `lea reg, [rip + symbol]`, which reaches what is near; for what may be far, the back end's own ways:
-/// `mov reg, [rip + symbol@GOTPCREL]` in position-independent code, else `mov reg, symbol`.
+/// `lea reg, [rip + symbol]`, which reaches a near symbol; for one that may be far, the back end's own ways: `mov
+/// reg, [rip + symbol@GOTPCREL]` in position-independent code, else `mov reg, symbol`.
 fn x86_64_address(
     code: &mut ThunkCode,
     [low, high]: [u8; 2],
@@ -277,7 +277,7 @@ fn aarch64_constant(code: &mut ThunkCode, register: u32, wide: bool, bits: u64) 
     }
 }
 
-/// `adrp` and `add`, which reach what is near; `adrp` and `ldr`, for what may be far, of position-independent
+/// `adrp` and `add`, which reach a near symbol; `adrp` and `ldr`, for one that may be far, of position-independent
 /// code. Other code has the address between instructions, which a thunk does not.
 fn aarch64_address(
     code: &mut ThunkCode,

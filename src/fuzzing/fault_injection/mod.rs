@@ -356,7 +356,8 @@ pub(crate) fn shared(
         Some(Fault::FactsOfTheFirst) => (of_the_first.to_vec(), recursive, parameters),
         Some(Fault::SelfCallForgotten) => (facts, Vec::new(), parameters),
         Some(Fault::CasesExchanged) => {
-            for (_, cases) in parameters.iter_mut().flat_map(|parameter| &mut parameter.choices) {
+            for (_, cases) in parameters.iter_mut().flat_map(|parameter| &mut parameter.dispatches)
+            {
                 let [first, second, ..] = &mut cases[..] else {
                     unreachable!("one of two or more");
                 };

@@ -1,9 +1,8 @@
-//! Calls that choose whom they call by what the kept code is told.
+//! Callee dispatch in the kept code.
 //!
-//! Where the original has one direct call, the kept code may branch on values that are known, make the call
-//! in a block of its own, and go on behind it in another block, with the results. In a claim it is known
-//! which way that goes, so the kept code is walked alone along it, as if all were one block. No other way
-//! may lead into these blocks.
+//! Where the original has one direct call, the kept code may branch on known values, make the call in a block of
+//! its own, and continue in another block, with the results. In a claim it is known which way the branch goes, so
+//! the kept code is walked alone along it, as if all were one block. No other control flow may reach these blocks.
 
 use super::Claim;
 use super::refutation::Mismatch;
@@ -12,13 +11,14 @@ use super::terms::Term;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Inst, InstructionData};
 
 impl Simulation<'_> {
-    /// Where the kept code goes on alone, if its next instruction has no counterpart because it chooses a
-    /// call, or comes back from one that was chosen. `chose` is whether one was chosen in this block.
-    pub(super) fn goes_on_alone(
+    /// The block in which the kept code continues alone, if its next instruction has no counterpart because it
+    /// dispatches a call or returns from a dispatched one. `dispatched` is whether a call was dispatched in this
+    /// block.
+    pub(super) fn continue_alone(
         &mut self,
         kept: Inst,
         original: Inst,
-        chose: &mut bool,
+        dispatched: &mut bool,
     ) -> Result<Option<Block>, Mismatch> {
         use InstructionData as I;
         let Claim { kept: a, original: b, extra, .. } = *self.claim;
@@ -29,19 +29,19 @@ impl Simulation<'_> {
                 let Some(&Term::Bits(_, bits)) = self.terms[0].get(a, arg) else {
                     return Ok(None);
                 };
-                *chose = true;
-                self.alone(if bits != 0 { then } else { otherwise }).map(Some)
+                *dispatched = true;
+                self.enter_alone(if bits != 0 { then } else { otherwise }).map(Some)
             }
-            I::Jump { opcode: _, destination } if *chose => {
-                *chose = false;
-                self.alone(destination).map(Some)
+            I::Jump { opcode: _, destination } if *dispatched => {
+                *dispatched = false;
+                self.enter_alone(destination).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// Follows a branch of the kept code.
-    fn alone(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
+    fn enter_alone(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
         let a = self.claim.kept;
         let block = way.block(&a.dfg.value_lists);
         self.follow_alone(block)?;
@@ -52,9 +52,9 @@ impl Simulation<'_> {
                 return Err(Mismatch::Target);
             };
             let term = self.terms[0].behind(a, value).ok_or(Mismatch::Undefined)?;
-            let same = term.ty() == a.dfg.value_type(param);
-            require(same, Mismatch::BlockParams)?;
-            // The parameter is another name for what is passed.
+            let same_type = term.ty() == a.dfg.value_type(param);
+            require(same_type, Mismatch::BlockParams)?;
+            // The parameter is an alias of the value that is passed.
             self.terms[0].set(param, term);
         }
         Ok(block)
