@@ -165,7 +165,7 @@ const OCCURS: [&str; 31] = [
     "functions defined by bytes",
     "interposed functions",
     "interposed data objects",
-    "modules of which nothing is known",
+    "modules of an unknown kind",
     "uses of data objects",
     "uses of memory",
     "kept",

@@ -94,7 +94,7 @@ pub fn import_signature(k: u32) -> Signature {
     };
     signature.params = params.iter().copied().map(AbiParam::new).collect();
     signature.returns = returns.iter().copied().map(AbiParam::new).collect();
-    // Whoever implements them in another language gets what that language expects.
+    // Imports that are implemented in another language get what that language expects.
     for param in signature.params.iter_mut().chain(&mut signature.returns) {
         if param.value_type.is_int() && param.value_type.bits() < 32 {
             let signed = k == 7;

@@ -140,12 +140,12 @@ impl Text<'_> {
         }
     }
 
-    /// Lets a statement change the number.
+    /// Makes a statement change the number.
     fn change(&mut self, operation: &str, value: &str) {
         self.current = self.let_(&format!("{operation} {}, {value}", self.current));
     }
 
-    /// Lets the number depend on a value such that the same value again makes another difference.
+    /// Makes the number depend on a value such that the same value makes another difference the next time.
     fn absorb(&mut self, value: &str) {
         let three = self.constant(3);
         self.change("imul", &three);
@@ -336,7 +336,7 @@ impl Text<'_> {
         format!("ss{number}")
     }
 
-    /// Whether references to something take it to be near. That must be the same in all functions.
+    /// Whether references to a part are colocated. That must be the same in all functions.
     fn is_near(&self, part: Part, address: bool) -> bool {
         let linkage = match part {
             Part::Function(function) => self.program.functions[function].declared,
@@ -346,7 +346,7 @@ impl Text<'_> {
         self.program.colocated
             && match (linkage, final_) {
                 (Linkage::Import | Linkage::Preemptible, _) => false,
-                // A shared library must ask the loader where those are that others see.
+                // A shared library must ask the loader for the addresses of exported symbols.
                 (_, Linkage::Export) => !address,
                 (_, Linkage::Local | Linkage::Hidden) => true,
                 (_, Linkage::Import | Linkage::Preemptible) => false,
