@@ -116,7 +116,7 @@ kinds! {
 /// The opcode that does the same with numbers of the other signedness.
 fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
-    const TWINS: [(Opcode, Opcode); 19] = [
+    const COUNTERPARTS: [(Opcode, Opcode); 19] = [
         (Udiv, Sdiv),
         (Urem, Srem),
         (Ushr, Sshr),
@@ -137,7 +137,7 @@ fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
         (UaddOverflow, SaddOverflow),
         (UsubOverflow, SsubOverflow),
     ];
-    TWINS.iter().find_map(|&(one, other)| match opcode {
+    COUNTERPARTS.iter().find_map(|&(one, other)| match opcode {
         _ if opcode == one => Some(other),
         _ if opcode == other => Some(one),
         _ => None,
