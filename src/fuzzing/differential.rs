@@ -438,7 +438,7 @@ fn random_lane(ty: Type, rng: &mut Rng) -> u128 {
     bits & mask
 }
 
-/// A program, how a function of it was called, and what came of it.
+/// A program, how a function of it was called, and the outcome.
 type Side<'a> = (&'a Program, &'a Invocation, &'a Outcome);
 
 /// The text that says how the outcomes of two programs, unmerged and merged, differ.

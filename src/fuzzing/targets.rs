@@ -31,7 +31,7 @@ struct Known {
     unit: Unit,
     relation: Box<dyn Fn(usize, usize) -> Relation>,
     /// Whether two functions may do the same: the checker accepts that one may replace the other if their
-    /// addresses cannot be told apart, though the walk compares these by name.
+    /// addresses cannot be distinguished, though the walk compares these by name.
     same: Box<dyn Fn(usize, usize) -> bool>,
 }
 

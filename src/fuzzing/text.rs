@@ -38,7 +38,7 @@ const DIRECTIVES: [&str; 28] = [
     "; keep: representative",
 ];
 
-/// What takes the place of a number.
+/// What replaces a number.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -62,7 +62,7 @@ const NUMBERS: [&str; 20] = [
     "0x1_0000_0000_0000_0000",
 ];
 
-/// What takes the place of a word, beside words of the text.
+/// What replaces a word, besides words of the text.
 const WORDS: [&str; 40] = [
     "function",
     "{",

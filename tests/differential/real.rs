@@ -1,11 +1,11 @@
-//! Real units, a function at a time: what was merged away and what takes its place get the same
-//! arguments in the same surroundings, and must do the same to them.
+//! Real units, a function at a time: a function that was merged away and the code that replaces it get the same
+//! arguments in the same surroundings, and must have the same effect on them.
 //!
-//! The units come from WebAssembly (Wasmtime's CLIF), so all that a function sees of its world is
-//! behind one pointer, and here that leads into pseudo-random memory: small numbers, and pointers
-//! into that memory. Many invocations end in a trap soon, and many do not. Functions of the unit
-//! call each other as they do; what they import is a stub, and so is whatever they call through a
-//! pointer. Fuel, taken on both sides after merging, ends every loop.
+//! The units come from WebAssembly (Wasmtime's CLIF), so a function reaches all of its context through one
+//! pointer, which here points into pseudo-random memory: small numbers, and pointers into that memory. Many
+//! invocations end in a trap soon, and many do not. Functions of the unit call each other as they do; what they
+//! import is a stub, and so is whatever they call through a pointer. Fuel, taken on both sides after merging, ends
+//! every loop.
 
 #[path = "../../benches/units/mod.rs"]
 mod units;
@@ -50,7 +50,7 @@ fn real_units() {
             .into_iter()
             .enumerate()
             .map(|(at, mut body)| {
-                // Before merging: bodies with parameters call through pointers of their own.
+                // Before merging: parameterised bodies call through pointers that are extra arguments.
                 world.detach(&mut body);
                 Member { attributes: attributes(at), body }
             })
@@ -137,7 +137,7 @@ fn shares_a_body(unit: &Parts<'_>, plan: &Plan) -> HashSet<UserExternalName> {
     shares
 }
 
-/// Pointers where there are pointers in these units, and small numbers.
+/// Pointers for parameters that are pointers in these units, and small numbers.
 fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<ExtraArgument> {
     let params = signature.params.iter();
     params
@@ -166,7 +166,7 @@ const POINTERS: u32 = 0x7000_0000;
 const INDIRECT: u32 = 0x7000_0001;
 
 impl World {
-    /// Has calls through pointers go to stubs, and the pointers written into the trace.
+    /// Redirects calls through pointers to stubs, which write the pointers into the trace.
     fn detach(&mut self, func: &mut Function) {
         let calls: Vec<_> = func
             .layout

@@ -160,7 +160,7 @@ impl Unit {
     /// The greatest relation, by striking out pairs until nothing changes.
     fn equal(&self) -> Vec<Vec<bool>> {
         let n = self.nodes.len();
-        let alike = |a: &Node, b: &Node| {
+        let equal_nodes = |a: &Node, b: &Node| {
             // Data that cannot merge is not compared.
             let compared = !a.is_data || a.by_class() && b.by_class();
             compared
@@ -168,7 +168,9 @@ impl Unit {
                     == (b.is_data, b.kind, b.targets.len(), b.attributes.key)
         };
         let mut equal: Vec<Vec<bool>> = (0..n)
-            .map(|a| (0..n).map(|b| a == b || alike(&self.nodes[a], &self.nodes[b])).collect())
+            .map(|a| {
+                (0..n).map(|b| a == b || equal_nodes(&self.nodes[a], &self.nodes[b])).collect()
+            })
             .collect();
         loop {
             let stands = |a: usize, b: usize| {

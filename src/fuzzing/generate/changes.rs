@@ -144,7 +144,7 @@ fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     })
 }
 
-/// The opcode that does something else with the same operands.
+/// The opcode of another operation on the same operands.
 fn other_opcode(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
     const RINGS: [&[Opcode]; 9] = [

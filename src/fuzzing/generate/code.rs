@@ -492,7 +492,7 @@ impl Builder<'_, '_, '_> {
         self.known.push(Known { value, ty: types::I64, constant: false });
     }
 
-    /// A load of what a table holds beside pointers.
+    /// A load of what a table holds besides pointers.
     pub fn load_constant(&mut self, table: u32, offset: usize) {
         let base = self.address(DATA, table, 0);
         let flags = MemFlagsData::new().with_notrap().with_readonly().with_can_move();

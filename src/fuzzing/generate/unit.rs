@@ -41,12 +41,12 @@ pub enum Origin {
     NearMiss {
         /// The instruction and the change.
         what: String,
-        /// Whether it certainly means something else.
+        /// Whether its meaning certainly differs.
         certain: bool,
     },
 }
 
-/// What is known of a function of a unit beside its code.
+/// What is known of a function of a unit besides its code.
 #[derive(Clone, Debug)]
 pub struct About {
     /// Its group: functions of one group have one signature and can be called instead of each other.

@@ -39,7 +39,7 @@ pub fn weaken(func: &mut Function, rng: &mut Rng) {
         if let Some(endianness) = old.explicit_endianness() {
             new.set_endianness(endianness);
         }
-        let mut keep = |promised: bool| promised && (keep_flags || rng.one_in(2));
+        let mut keep = |is_set: bool| is_set && (keep_flags || rng.one_in(2));
         if keep(old.aligned()) {
             new.set_aligned();
         }

@@ -8,7 +8,7 @@
 //! * `program` is what a program consists of; `text` is its CLIF;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
 //!   with `statements`, `echo` and `calls`;
-//! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
+//! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.

@@ -151,7 +151,7 @@ impl Drawn {
                 return Ok(Statement::Call { call, passes, in_loop, entries });
             }
         }
-        let choice = self.callee_of(false, u)?.expect("somebody");
+        let choice = self.callee_of(false, u)?.expect("a callee");
         let shape = self.shape_of(choice, &own.shape);
         let passes = self.passes(own, &shape, u)?;
         choices.push(choice);
