@@ -6,7 +6,7 @@
 
 use arbitrary::{Result, Unstructured};
 
-/// Directive lines; `%` stands for a name of the text.
+/// Directive lines; `%` is replaced by a name of the text.
 const DIRECTIVES: [&str; 28] = [
     ";@ defaults linkage=local addresses=insignificant",
     ";@ defaults linkage=preemptible data-addresses=insignificant",
