@@ -1,4 +1,4 @@
-//! The phases of the pass beside a bare visit of every instruction and beside compiling.
+//! The phases of the pass, compared with a bare visit of every instruction and with compiling.
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every
 //! `.clif` file in it. All functions local, addresses insignificant. Compare the figures of one run

@@ -6,7 +6,7 @@
 //! cargo run --example aot --features object -- FILE     # a program in the language of lang/mod.rs
 //! ```
 //!
-//! What it takes to merge is in `with_merging`: another module, and nothing else. It needs a C
+//! The change that merging needs is in `with_merging`: another module, and nothing else. The example needs a C
 //! compiler called `cc`, and works in a temporary directory.
 
 mod lang;
@@ -23,8 +23,8 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Functions that are generic over a type `T` of numbers, as a compiler of generics instantiates
-/// them. They differ where the addition of the type does, and in nothing else.
+/// Functions that are generic over a type `T` of numbers, as a compiler of generics instantiates them. They differ
+/// only where the addition of the type does.
 const GENERIC: &str = "
 fn multiple_T(x, n) = if n == 0 then 0 else add_T(multiple_T(x, n - 1), x)
 fn scale_T(x, n) = x * n
@@ -36,7 +36,7 @@ fn is_odd_T(n) = if n == 0 then 0 else is_even_T(n - 1)
 multiple_T(5, 7); power_T(2, 10); clamp_T(99, 3, 40); sum_T(100); is_even_T(30);
 ";
 
-/// The types, and what their addition is.
+/// The types, and their additions.
 const TYPES: [(&str, &str); 6] = [
     ("Metres", "a + b"),
     ("Seconds", "b + a"),
@@ -71,9 +71,9 @@ fn without_merging(functions: &[Function]) -> Result<ObjectProduct, Box<dyn Erro
 
 fn with_merging(functions: &[Function]) -> Result<(ObjectProduct, ModuleStats), Box<dyn Error>> {
     let options = ModuleOptions {
-        // Nobody compares addresses of functions here, so two symbols may have the same one.
+        // This program compares no addresses of functions, so two symbols may have the same one.
         functions: Addresses::Insignificant,
-        // For `flush`, after which there is nothing more to come. `finish` knows both.
+        // For `flush`, after which no more definitions follow. `finish` sets the back end itself.
         back_end: BackEnd::Object,
         remember: false,
         ..ModuleOptions::default()
@@ -146,7 +146,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let ModuleStats { functions, compiled, redirects, aliases, thunks, .. } = stats;
     println!("{functions} functions: {compiled} compiled,");
-    println!("  {redirects} gone, {aliases} aliases, {thunks} thunks");
+    println!("  {redirects} eliminated, {aliases} aliases, {thunks} thunks");
     println!("                without   with merging");
     println!("code bytes    {:9} {:14}", plain.code_bytes, merged.code_bytes);
     println!("object bytes  {:9} {:14}", plain.object_bytes, merged.object_bytes);

@@ -1,7 +1,7 @@
 //! An embedder that owns `ir::Function`s under symbols of its own and uses no `cranelift-module`.
 //!
-//! Two functions do the same; the third calls both. After merging, one of them is gone and the
-//! third calls the other one twice.
+//! Two functions do the same; the third calls both. After merging, one of them is eliminated and the third calls
+//! the other one twice.
 
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{Attributes, Disposition, Linkage, Merger, Options};
@@ -24,7 +24,7 @@ fn main() {
     let options = Options::default();
     let mut merger = Merger::new(options);
     for func in &functions {
-        // Here nothing but the third function can be seen from outside.
+        // Here only the third function is visible from outside.
         let visible = symbol(func).index == 3;
         let linkage = if visible { Linkage::Export } else { Linkage::Local };
         let attributes = Attributes { linkage, ..Attributes::default() };
@@ -40,7 +40,12 @@ fn main() {
                 println!("{func}");
             }
             eliminated => {
-                println!("; {} is gone: {}, {}\n", func.name, eliminated.name(), entry.reason())
+                println!(
+                    "; {} is eliminated: {}, {}\n",
+                    func.name,
+                    eliminated.name(),
+                    entry.reason()
+                )
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A runtime that compiles functions as they arrive, and merges what does the same thing into what
-//! is there already, also long after that was compiled.
+//! A runtime that compiles functions as they arrive, and merges equal ones into functions that are compiled
+//! already, even if those were compiled long before.
 //!
 //! ```text
 //! cargo run --example jit --features jit -- --demo      # a session to look at
@@ -7,11 +7,11 @@
 //! cargo run --example jit --features jit                # lines of standard input, or a prompt
 //! ```
 //!
-//! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints
-//! what code there is and which functions it stands for, as `perf` reads it.
+//! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints the code and
+//! the functions that it implements, in the format that `perf` reads.
 //!
-//! What it takes to merge is the type of [`Session::module`]. All else is what any user of
-//! `JITModule` writes. A function that never comes back overflows the stack, as native code does.
+//! The change that merging needs is the type of [`Session::module`]. The rest is what any user of `JITModule`
+//! writes. A function that never returns overflows the stack, as native code does.
 
 mod lang;
 
@@ -22,8 +22,8 @@ use lang::{Compiler, Error, Place};
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Twins that come later are merged into what was compiled before: functions that call themselves or
-/// each other, too, and expressions that were evaluated before.
+/// Later duplicates are merged into functions that were compiled before: functions that call themselves or each
+/// other, too, and expressions that were evaluated before.
 const DEMO: &str = "\
 fn square(x) = x * x
 fn area(side) = side * side
@@ -52,12 +52,12 @@ impl Session {
     fn new() -> Result<Self, ModuleError> {
         let builder = JITBuilder::with_flags(&[("opt_level", "speed")], default_libcall_names())?;
         let module = MergingModule::new(JITModule::new(builder));
-        // Expressions are local, so that one that was evaluated before is nothing but a name.
+        // Expressions are local, so that a second evaluation only adds a name.
         let compiler = Compiler::new(Linkage::Local);
         Ok(Session { module, compiler, failed: false })
     }
 
-    /// Runs all lines, each when it comes.
+    /// Runs all lines, each as it comes.
     fn run(&mut self, lines: impl BufRead, prompt: &str, echo: bool) -> std::io::Result<()> {
         let mut lines = lines.lines();
         for number in 1.. {
@@ -76,7 +76,7 @@ impl Session {
                 self.failed = true;
             }
         }
-        // What follows begins on a line of its own.
+        // The next output begins on a line of its own.
         if !prompt.is_empty() {
             println!();
         }
@@ -86,7 +86,7 @@ impl Session {
     fn line(&mut self, line: &str, number: usize) -> Result<(), Error> {
         let functions = lang::parse(line, number)?;
         let ids = self.compiler.define(&mut self.module, &functions)?;
-        // This is when what arrived is merged and compiled.
+        // The definitions of the line are merged and compiled here.
         self.module.finalize_definitions().map_err(|error| {
             Error::new(Place { line: number, column: 1 }, format!("cannot be compiled: {error}"))
         })?;
@@ -101,11 +101,11 @@ impl Session {
     /// Calls the function of an expression.
     #[expect(unsafe_code, reason = "there is no other way to call compiled code")]
     fn evaluate(&self, expression: FuncId) -> i64 {
-        // It has an address even if it was merged away: that of the code that runs in its place.
+        // It has an address even if it was merged away: that of the code that replaces it.
         let address = self.module.get_finalized_function(expression);
-        // SAFETY: the function was declared with no parameters, one 64-bit integer as its result and
-        // the calling convention of the host, and so was whatever it was merged into. Its code was
-        // finalized by now and is never freed.
+        // SAFETY: the function was declared with no parameters, one 64-bit integer as its result and the calling
+        // convention of the host, and so was the function that it was merged into. Its code was finalized by now
+        // and is never freed.
         let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn() -> i64>(address) };
         function()
     }

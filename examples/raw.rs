@@ -1,14 +1,14 @@
 //! An embedder that drives `cranelift-codegen` itself and has no `cranelift-module`: it numbers its
-//! functions, compiles each by `Context::compile`, lays the code out in one buffer, and resolves the
-//! calls in it. Two units are compiled, one after the other; what equals something of the first is
-//! merged into that when the second comes.
+//! functions, compiles each by `Context::compile`, lays the code out in one buffer, and resolves the calls in it.
+//! Two units are compiled, one after the other; functions of the second unit that equal functions of the first are
+//! merged into those.
 //!
 //! ```text
 //! cargo run --example raw
 //! ```
 //!
-//! Nothing is run, so code is made for x86-64 and for aarch64 wherever this runs. Of every call it
-//! is checked that it leads to code which stands for the function that the front end meant.
+//! Nothing is run, so code is made for x86-64 and for aarch64 wherever this runs. Every call is checked to lead to
+//! the code of a function that equals the one that the front end meant.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
@@ -23,7 +23,7 @@ use cranelift_mergefunc::{
 use std::collections::HashMap;
 use std::error::Error;
 
-/// What the embedder knows of its functions; the number of a function is its place in this list.
+/// The attributes that the embedder gives its functions; the number of a function is its place in this list.
 const FUNCTIONS: [(&str, Linkage, Addresses); 12] = [
     ("norm", Linkage::Export, Addresses::Significant),
     ("dot", Linkage::Local, Addresses::Significant),
@@ -76,7 +76,7 @@ function u0:8(i64, i64) -> i64 {
     fn1 = colocated u0:6(i64) -> i64
 block0(v0: i64, v1: i64): v2 = call fn0(v0, v1)  v3 = call fn1(v2)  return v3 }
 ",
-    // The first equals those of the unit before, and so the second equals `sum`; the third is new.
+    // The first equals functions of the unit before, and so the second equals `sum`; the third is new.
     "
 function u0:9(i64, i64) -> i64 {
 block0(v0: i64, v1: i64): v2 = imul v0, v0  v3 = imul v1, v1  v4 = iadd v2, v3  return v4 }
@@ -111,7 +111,7 @@ struct Compiled {
     calls: Vec<Call>,
 }
 
-/// A place in code from where a function is reached.
+/// A place in code from where a function is called.
 struct Call {
     /// In bytes, from the beginning of the code.
     at: usize,
@@ -142,26 +142,26 @@ fn compile(func: &Function, isa: &dyn TargetIsa) -> Result<Compiled, Box<dyn Err
     Ok(Compiled { code: compiled.code_buffer().to_vec(), alignment, calls })
 }
 
-/// All code there is, and what is known of it.
+/// All code, and what is known of it.
 struct Image<'a> {
     isa: &'a dyn TargetIsa,
     code: Vec<u8>,
     /// Where the functions are: bodies, thunks and aliases.
     starts: HashMap<UserExternalName, usize>,
-    /// What was emitted, so that functions of later units are merged into it.
+    /// The merge cache, so that functions of later units are merged into emitted ones.
     cache: MergeCache,
     map: MergeMap,
     calls_checked: usize,
 }
 
 impl Image<'_> {
-    /// Merges and compiles a unit, and puts it behind what is there. Tells how many bytes the unit
-    /// takes without merging.
+    /// Merges and compiles a unit, and appends its code to the image. Returns how many bytes the unit takes
+    /// without merging.
     fn add_unit(&mut self, mut functions: Vec<Function>) -> Result<usize, Box<dyn Error>> {
         let options = Options {
-            // Which jumps there are.
+            // The thunks that the target supports.
             target: Target::of(self.isa),
-            // Two functions may get one address here.
+            // Two functions may have one address here.
             aliases: true,
             ..Options::default()
         };
@@ -176,7 +176,7 @@ impl Image<'_> {
         let mut bytes_before = 0;
         let mut calls = Vec::new();
         let mut aliases = Vec::new();
-        // The entries of the functions that were added come first, in the same order. Others are for
+        // The entries of the functions that were added come first, in the same order. The other entries are for
         // bodies of earlier units; there is nothing to do for them.
         for ((function, entry), func) in plan.entries().zip(&mut functions) {
             let symbol = entry.symbol();
@@ -184,7 +184,7 @@ impl Image<'_> {
             bytes_before += before.code.len();
             match entry.disposition() {
                 Disposition::Keep => {
-                    // This, and compiling, can be done by many threads: the plan does not change.
+                    // Applying the plan and compiling can be done by many threads: the plan does not change.
                     plan.apply(function, func, &options);
                     let mut after = compile(func, self.isa)?;
                     after.alignment = after.alignment.max(entry.alignment());
@@ -202,7 +202,7 @@ impl Image<'_> {
                     calls.push((call, symbol.clone()));
                 }
                 Disposition::Alias { to } => aliases.push((symbol, plan.entry(to).symbol())),
-                // Nobody refers to it any more.
+                // Nothing refers to it any more.
                 Disposition::Redirect { .. } => {}
             }
         }
@@ -216,12 +216,12 @@ impl Image<'_> {
             self.resolve(call)?;
             self.check(call, meant)?;
         }
-        // Only now, because nothing may be merged into what could not be compiled.
+        // The cache is extended only now, because no function may be merged into one that could not be compiled.
         self.cache.extend(&plan);
         Ok(bytes_before)
     }
 
-    /// Puts code behind what is there, and tells where it is.
+    /// Appends code to the image, and returns its offset.
     fn place(&mut self, symbol: &UserExternalName, alignment: u32, code: &[u8]) -> usize {
         let start = self.code.len().next_multiple_of(alignment as usize);
         self.code.resize(start, 0);
@@ -235,7 +235,7 @@ impl Image<'_> {
         *self.code[at..].first_chunk().expect("a relocation is in the code")
     }
 
-    /// Lets a call reach its function.
+    /// Makes a call reach its function.
     fn resolve(&mut self, call: &Call) -> Result<(), Box<dyn Error>> {
         let Some(&target) = self.starts.get(&call.callee) else {
             return Err(format!("{} was never placed", call.callee).into());
@@ -254,8 +254,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// Reads a call in the code as the processor does, and looks whether the function that was meant
-    /// is where it leads.
+    /// Reads a call in the code as the processor does, and checks that it leads to the function that was meant.
     fn check(&mut self, call: &Call, meant: &UserExternalName) -> Result<(), Box<dyn Error>> {
         let word = i32::from_le_bytes(self.word(call.at));
         let reached = match call.kind {

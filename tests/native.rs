@@ -1,5 +1,5 @@
-//! Merged units as native code: linked by real linkers, called by real C, and compared with what the
-//! same unit does without merging.
+//! Merged units as native code: linked by real linkers, called by real C, and compared with the same unit without
+//! merging.
 //!
 //! The cases are a table (`native/cases.rs`): every pair of linkages in every calling convention,
 //! with functions that pass values in every way (`native/shapes.rs`). All of them are one unit, so

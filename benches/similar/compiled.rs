@@ -12,17 +12,17 @@ use cranelift_mergefunc::{
 use cranelift_module::{FuncId, Linkage, Module as _};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is done to a unit.
+/// How a unit is merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// Nothing.
+    /// Not at all.
     Unmerged,
-    /// What is identical is merged, and what this says.
+    /// Identical functions are merged, and similar ones with this policy and these callees.
     Merged(Policy, Callees),
 }
 
 impl Variant {
-    /// The first is what the others are compared with.
+    /// The others are compared with the first.
     pub const ALL: [Variant; 5] = [
         Variant::Unmerged,
         Variant::Merged(Policy::Off, Callees::None),
@@ -64,7 +64,7 @@ pub struct Compiled {
     pub stats: ModuleStats,
 }
 
-/// Room for the code of one variant, all of it within reach of all of it.
+/// Room for the code of one variant. All of its code can reach all of it by a near call.
 const ARENA_BYTES: usize = 64 << 20;
 
 /// The namespace of the functions of a WebAssembly module. Wasmtime's own have others.
@@ -76,7 +76,7 @@ impl Compiled {
         let mut module = MergingModule::with_options(jit(), variant.options());
         let ids = declare(&mut module, functions);
         for (_, function, _) in &image.elements {
-            // By the table of the host.
+            // The address is in the table of the host.
             module.attributes(ids[&(FUNCTIONS, *function)]).address_taken = true;
         }
         for func in functions {
@@ -145,11 +145,11 @@ fn declare(module: &mut MergingModule<JITModule>, functions: &[Function]) -> Ids
     ids
 }
 
-/// Puts the identifiers of the module in place of the numbers in the unit.
+/// Replaces the numbers in the unit by the identifiers of the module.
 fn refer_to_ids(func: &mut Function, ids: &Ids) {
     let names: Vec<_> =
         func.params.user_named_funcs().iter().map(|(at, n)| (at, n.clone())).collect();
-    // First to what nobody is called: one's old name can be another one's new one.
+    // First to unused numbers: the old name of one function can be the new name of another.
     for (at, _) in &names {
         let aside = UserExternalName::new(u32::MAX, at.as_u32());
         func.params.reset_user_func_name(*at, aside);
@@ -164,7 +164,7 @@ fn define(module: &mut MergingModule<JITModule>, id: FuncId, func: Function) {
     module.define_function(id, &mut Context::for_function(func)).expect("can be defined");
 }
 
-/// What the host calls to run a program.
+/// The function that the host calls to run a program.
 fn enter(module: &mut MergingModule<JITModule>, name: &str, program: FuncId) -> FuncId {
     let text = format!(
         "function u0:0(i64 vmctx, i32) -> i64 system_v {{

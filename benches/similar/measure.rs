@@ -31,7 +31,7 @@ pub fn all() {
         false => 1,
     };
     let mut rows = Vec::new();
-    println!("| unit | policy | functions | merged | bodies told | bytes of code |");
+    println!("| unit | policy | functions | merged | parameterised bodies | bytes of code |");
     println!("|---|---|---|---|---|---|");
     for path in units() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -132,7 +132,7 @@ fn measure_program<const N: usize>(
     let Program { name, checksum, .. } = program;
     for (world, entry) in worlds.iter_mut().zip(entries) {
         world.reset();
-        assert_eq!(world.run(entry, 1), *checksum, "{name} computes something else");
+        assert_eq!(world.run(entry, 1), *checksum, "{name} computes another result");
     }
     let mut n = 1;
     while run(&mut worlds[0], entries[0], n).0 < ENOUGH {
@@ -144,14 +144,14 @@ fn measure_program<const N: usize>(
         for turn in 0..N {
             let variant = (round + turn) % N;
             let (seconds, sum) = run(&mut worlds[variant], entries[variant], n);
-            assert_eq!(sum, expected, "{name} computes something else");
+            assert_eq!(sum, expected, "{name} computes another result");
             best[variant] = best[variant].min(seconds);
         }
     }
     best
 }
 
-/// Runs a program in a world that it has not seen, a little to warm up, and then for the time.
+/// Runs a program in a fresh world, a little to warm up, and then for the time.
 fn run(world: &mut World<'_>, entry: *const u8, n: u32) -> (f64, u64) {
     world.reset();
     world.run(entry, n.div_ceil(8));
@@ -160,11 +160,11 @@ fn run(world: &mut World<'_>, entry: *const u8, n: u32) -> (f64, u64) {
     (thread_seconds() - start, sum)
 }
 
-/// How long this thread was running, in seconds: not what others took.
-#[expect(unsafe_code, reason = "the standard library does not tell")]
+/// The CPU time of this thread, in seconds: other threads do not count.
+#[expect(unsafe_code, reason = "the standard library does not report it")]
 fn thread_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes to what it is given.
+    // SAFETY: it writes to the pointer that it gets.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(result, 0, "no clock");
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64

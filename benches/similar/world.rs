@@ -1,5 +1,4 @@
-//! What a translated program finds around itself: memory, table, and the context that leads to
-//! them.
+//! The environment of a translated program: memory, table, and the context that points to them.
 //!
 //! The layout is that of Wasmtime 48 for a module with one memory, one table and one global that
 //! matters. There are no checks that it is: a program of another shape computes nonsense.
@@ -12,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Program {
     pub name: String,
     pub function: u32,
-    /// What Wasmtime computed with it, told to do its work once.
+    /// The result that Wasmtime computed, called with 1.
     pub checksum: u64,
 }
 
@@ -57,7 +56,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(digits).collect()
 }
 
-/// The memory of a unit: one for all variants, so that none has the better pages.
+/// The memory of a unit: one for all variants, so that no variant has better pages.
 pub struct Memory {
     base: *mut u8,
     len: usize,
@@ -83,7 +82,7 @@ impl Memory {
         Memory { base, len }
     }
 
-    /// As it was before the program ran.
+    /// Restores the memory to its state before the program ran.
     fn reset(&self, image: &Image) {
         // SAFETY: mapped, writable and as large, and no code is running.
         let memory = unsafe { std::slice::from_raw_parts_mut(self.base, self.len) };
@@ -96,7 +95,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and what points there is gone.
+        // SAFETY: mapped in `new`, and no pointers into it are left.
         unsafe { libc::munmap(self.base.cast(), RESERVED) };
     }
 }
@@ -110,7 +109,7 @@ struct FunctionRef {
     context: u64,
 }
 
-/// In the words of `VMContext`, where what is.
+/// The layout of `VMContext`, in words.
 const STORE: usize = 1;
 const BUILTINS: usize = 2;
 const TYPES: usize = 5;
@@ -125,11 +124,11 @@ pub struct World<'a> {
     image: &'a Image,
     memory: &'a Memory,
     context: Vec<u64>,
-    /// Kept for as long.
+    /// Kept alive as long as the context.
     _behind: Behind,
 }
 
-/// What the context points to.
+/// Memory that the context points to.
 struct Behind {
     _store: Vec<u64>,
     _builtins: Vec<u64>,
@@ -159,8 +158,8 @@ impl<'a> World<'a> {
                 context: context.as_mut_ptr() as u64,
             })
             .collect();
-        // The lowest bit says that there is nothing to be done about an element. What no program
-        // calls is null, and a call of it would trap.
+        // The lowest bit says that an element is initialised. An element that no program calls is null, and a call
+        // of it would trap.
         let mut table = vec![1; image.table];
         for ((index, ..), function) in image.elements.iter().zip(&functions) {
             table[*index] = std::ptr::from_ref(function) as u64 | 1;
@@ -182,7 +181,7 @@ impl<'a> World<'a> {
         World { image, memory, context, _behind }
     }
 
-    /// As it was before a program ran.
+    /// Restores the state before a program ran.
     pub fn reset(&mut self) {
         self.context[STACK_POINTER] = u64::from(self.image.stack_pointer);
         self.memory.reset(self.image);
@@ -190,8 +189,8 @@ impl<'a> World<'a> {
 
     /// Runs a program: the code at an address of `(context, how much) -> checksum`.
     pub fn run(&mut self, entry: *const u8, n: u32) -> u64 {
-        // SAFETY: the entry was declared with this signature, and its code is never freed. What the
-        // program reads and writes is in its memory and in this context, or makes it trap.
+        // SAFETY: the entry was declared with this signature, and its code is never freed. The program accesses
+        // only its memory and this context, or traps.
         let entry =
             unsafe { std::mem::transmute::<*const u8, extern "C" fn(*mut u64, u32) -> u64>(entry) };
         entry(self.context.as_mut_ptr(), n)
@@ -211,7 +210,7 @@ extern "C" fn fill(_: *mut u64, to: *mut u8, byte: u32, len: usize) {
 }
 
 extern "C" fn no_such_builtin() {
-    // There is nothing of the host to unwind to.
-    eprintln!("a program calls something of Wasmtime's that is not there");
+    // There is no frame of the host to unwind to.
+    eprintln!("a program calls a Wasmtime builtin that is not provided");
     std::process::abort();
 }

@@ -11,8 +11,8 @@
 //! does the end of a line where it can end. An expression is a function without parameters to which
 //! the source gives no name.
 //!
-//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in
-//! any `cranelift_module::Module`. Nothing in here knows of merging.
+//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in any
+//! `cranelift_module::Module`. Nothing in here depends on merging.
 
 mod parse;
 mod translate;

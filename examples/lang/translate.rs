@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// Defines functions in a module, and remembers which there are.
 pub struct Compiler {
     functions: HashMap<String, Callable>,
-    /// Who can see expressions. Functions are local.
+    /// The linkage of expressions. Functions are local.
     expressions: Linkage,
     context: Context,
     builder: FunctionBuilderContext,
@@ -67,8 +67,10 @@ impl Compiler {
 
     fn check(&self, functions: &[Function]) -> Result<(), Error> {
         for (index, Function { name, calls, .. }) in functions.iter().enumerate() {
-            let is_twin = |other: &Function| other.name.text == name.text;
-            if self.functions.contains_key(&name.text) || functions[..index].iter().any(is_twin) {
+            let is_duplicate = |other: &Function| other.name.text == name.text;
+            if self.functions.contains_key(&name.text)
+                || functions[..index].iter().any(is_duplicate)
+            {
                 return Err(Error::new(name.place, format!("there is a `{}` already", name.text)));
             }
             for (callee, arguments) in calls {

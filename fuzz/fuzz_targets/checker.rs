@@ -1,4 +1,4 @@
-//! The independent checker: right plans are proved, planted wrong merges refused.
+//! The independent checker: right plans are proved, wrong merges from injected faults refused.
 #![cfg_attr(fuzzing, no_main)]
 
 mod shared;

@@ -1,10 +1,10 @@
-//! A unit beside what merging makes of it.
+//! Augmented units: a unit together with what merging makes of it.
 //!
-//! Random functions are hardly ever equal to what merging writes: to a body that takes as parameters what
-//! others are told, to a caller that tells it, to a thunk. Here a unit has all of these as functions of its
-//! own, next to those that they were made of.
+//! Random functions are hardly ever equal to what merging writes: a parameterised body, a caller that passes
+//! extra arguments to it, or a thunk. An augmented unit has all of these as functions of its own, next to the
+//! functions that they were made from.
 //!
-//! It does *not* say who is equal to whom: that is for oracles that need not be told.
+//! This module does *not* say which functions are equal. It is for oracles that find that out on their own.
 
 use crate::Plan;
 use crate::fuzzing::generate::weaken::weaken;
@@ -14,11 +14,11 @@ use crate::fuzzing::support::{Rng, free};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use std::collections::HashMap;
 
-/// The functions of `unit`, called `u0:N`, and what is emitted of them after `plan`, called `u0:N` as well,
-/// further up. Both have the same data objects. Some functions promise less than they did.
+/// The functions of `unit`, named `u0:N`, and the functions that are emitted after `plan`, also named `u0:N`
+/// with higher numbers. Both have the same data objects. Some functions have fewer facts than before.
 ///
-/// What is new in the merged unit takes addresses and offsets as parameters, so only functions of
-/// `unit` may be called with anything: those at the places for which the second result has `true`.
+/// A parameterised body takes addresses and offsets as parameters, so only functions of `unit` may be called
+/// with arbitrary arguments: those at the places for which the second result is `true`.
 pub fn augmented_with_merged(unit: &Unit, plan: &Plan, seed: u64) -> (Unit, Vec<bool>) {
     let mut rng = Rng::new(seed);
     let program = Program::merged(&Parts::from(unit), plan);
@@ -54,7 +54,7 @@ pub fn augmented_with_merged(unit: &Unit, plan: &Plan, seed: u64) -> (Unit, Vec<
             params.reset_user_func_name(at, name);
         }
     }
-    // Either may promise more than the other.
+    // Either may have more facts than the other.
     let weakened = rng.below(4);
     for (at, member) in functions.iter_mut().enumerate() {
         if weakened == usize::from(at < first) || weakened == 2 {

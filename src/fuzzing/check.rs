@@ -2,9 +2,9 @@
 //! share it.
 //!
 //! [`check_unit`] plans a unit, has the independent checker prove it, applies the plan as a back end
-//! would, and looks at what came out ([`check_plan`]): nothing observable is lost, every kept function
-//! passes the verifier, every reference goes to something that still exists and is equal to what it
-//! went to before.
+//! would, and checks the result ([`check_plan`]): nothing observable is lost, every kept function passes the
+//! verifier, and every reference goes to something that still exists and is equal to what the reference named
+//! before.
 
 use crate::fuzzing::recipes::Unit;
 use crate::fuzzing::support::verify;
@@ -33,8 +33,8 @@ pub fn check_unit(unit: &Unit) -> Applied {
     check_plan(unit, plan)
 }
 
-/// Applies a plan that was made for `unit`, and panics if anything about it is wrong. The checker is
-/// not asked.
+/// Applies a plan that was made for `unit`, and panics if anything about it is wrong. Does not run the
+/// checker.
 pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     let bodies = unit.bodies();
     check_dispositions(unit, &plan);
@@ -59,7 +59,8 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     Applied { plan, kept }
 }
 
-/// The body behind a function: its own, that of another if it is a shared one, or a new one.
+/// The body that a function has after merging: its own, that of another function for a private copy, or a new
+/// one.
 fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) -> &'a Function {
     if let Some(merged) =
         plan.parameterised_bodies().iter().find(|merged| merged.function == function)
@@ -70,7 +71,7 @@ fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) 
     &bodies[shared.map_or(function, |shared| shared.body_of).as_u32() as usize]
 }
 
-/// What functions of the unit observe of each other's symbols.
+/// Which symbols of the unit are referred to within the unit in a way that can be observed.
 #[derive(Default)]
 struct Observed {
     addresses: HashSet<UserExternalName>,
@@ -128,15 +129,15 @@ fn symbol_of(func: &Function, data: &GlobalValueData) -> Option<UserExternalName
     }
 }
 
-/// No observable name or address is lost, and every representative is fit to be one.
+/// No observable name or address is lost, and every representative may be one.
 fn check_dispositions(unit: &Unit, plan: &Plan) {
     let observed = Observed::of(unit);
     for (function, entry) in plan.entries() {
         let Some(member) = unit.functions.get(function.as_u32() as usize) else {
-            let shared = plan.private_copies().iter().any(|shared| shared.function == function);
-            let merged =
-                plan.parameterised_bodies().iter().any(|merged| merged.function == function);
-            assert!(shared || merged, "{function} is neither of the unit nor new");
+            let private_copy = plan.private_copies().iter().any(|copy| copy.function == function);
+            let parameterised =
+                plan.parameterised_bodies().iter().any(|body| body.function == function);
+            assert!(private_copy || parameterised, "{function} is neither of the unit nor new");
             assert_eq!(entry.disposition(), Disposition::Keep);
             continue;
         };
@@ -162,7 +163,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
                 assert!(!patchable, "{symbol} is called by calls that can be patched");
                 assert!(!externally_called, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
-                // What takes its address within the unit may be gone, and names are looked at.
+                // A function of the unit that takes the address may be eliminated; names are checked below.
                 let extra = !entry.arguments().is_empty();
                 assert!(!(extra && address_taken), "address of {symbol}");
             }
@@ -177,18 +178,18 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
             }
             Disposition::Thunk { to: _ } => assert!(unit.options.target.jump_thunk.is_some()),
         }
-        assert!(!pinned && !no_merge, "{symbol} must be left alone");
+        assert!(!pinned && !no_merge, "{symbol} must not be merged");
         let to = entry.disposition().representative().expect("is not kept");
         let representative = plan.entry(to);
         if !entry.arguments().is_empty() {
             assert_eq!(representative.disposition(), Disposition::Keep);
-            // The body, or a function of the unit that it equals.
+            // The parameterised body, or a function of the unit that equals it.
             let new = unit.functions.get(to.as_u32() as usize).is_none();
             let reason = if new { Reason::ParameterisedBody } else { Reason::Representative };
             assert_eq!(representative.reason(), reason);
             continue;
         }
-        // A thunk that tells another body something is as good as one.
+        // A thunk that passes extra arguments to another body may be a representative.
         let thunk = matches!(representative.disposition(), Disposition::Thunk { to: _ });
         if !thunk || representative.arguments().is_empty() {
             assert_eq!(representative.disposition(), Disposition::Keep);
@@ -214,23 +215,23 @@ fn exists(plan: &Plan, function: FunctionIndex) -> bool {
     }
 }
 
-/// An applied function names nothing that is gone, not even where it is not used.
+/// An applied function names no eliminated symbol, not even in an unused import or global value.
 fn check_names(plan: &Plan, after: &Function) {
     let all = after.dfg.ext_funcs.keys().filter_map(|func_ref| callee(after, func_ref));
     let globals = after.global_values.values().filter_map(|data| symbol_of(after, data));
     for symbol in all.chain(globals) {
         if let Some(function) = plan.function(&symbol) {
-            assert!(exists(plan, function), "{symbol} is gone, but named in\n{after}");
+            assert!(exists(plan, function), "{symbol} is eliminated, but named in\n{after}");
         }
         if let Some(data) = plan.data(&symbol) {
             let eliminated =
                 matches!(plan.data_entry(data).disposition(), Disposition::Redirect { .. });
-            assert!(!eliminated, "{symbol} is gone, but named in\n{after}");
+            assert!(!eliminated, "{symbol} is eliminated, but named in\n{after}");
         }
     }
 }
 
-/// Each reference of an applied function goes to what it named, or to an equal of it.
+/// Each reference of an applied function goes to what it named before, or to an equal function or object.
 fn check_references(plan: &Plan, before: &Function, after: &Function) {
     let blocks = before.layout.blocks();
     for inst in blocks.flat_map(|block| before.layout.block_insts(block)) {
@@ -271,7 +272,7 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
     }
 }
 
-/// How many further arguments a call to one function passes to another.
+/// How many extra arguments a call passes that named one function and now names another.
 fn extra(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) -> usize {
     match old.filter(|_| new.is_some()).and_then(|old| plan.function(&old)) {
         Some(function) if plan.call_target(function) != function => {
@@ -281,8 +282,8 @@ fn extra(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalNam
     }
 }
 
-/// Everything about an import but its name and so many further parameters stays, and no promise about
-/// it is made up.
+/// Everything about an import stays except its name and this many extra parameters, and no fact about it is
+/// added.
 fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef, extra: usize) {
     let (old, new) = (&before.dfg.ext_funcs[old], &after.dfg.ext_funcs[new]);
     let mut signature = after.dfg.signatures[new.signature].clone();
@@ -292,7 +293,7 @@ fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef,
     assert!(old.colocated || !new.colocated, "a callee became colocated");
 }
 
-/// A call goes where it went, or to the representative if that is allowed to stand for the callee.
+/// A call goes where it went, or to the representative if that may replace the callee.
 fn check_call(
     plan: &Plan,
     old: Option<UserExternalName>,
@@ -305,12 +306,13 @@ fn check_call(
     let (old, new) = (old.expect("was a user's symbol"), new.expect("is a user's symbol"));
     let function = plan.function(&old).expect("only symbols of the unit are redirected");
     assert!(!patchable, "{old}: a call that can be patched was redirected");
-    // Whoever takes the place of a preemptible function must get the calls; its thunk has them.
+    // Calls of a preemptible function must reach the definition that preempts it, so only its thunk may jump
+    // elsewhere.
     assert_eq!(plan.call_target(function), plan.function(&new).expect("of the unit"));
     assert_eq!(plan.entry(function).disposition().representative(), plan.function(&new));
 }
 
-/// An address stays, unless the function or data object that had it is gone.
+/// An address stays, unless the function or data object at that address was eliminated.
 fn check_address(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) {
     if old == new {
         return;

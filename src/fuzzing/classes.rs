@@ -1,13 +1,13 @@
 //! The classes of a unit from the definition, by brute force.
 //!
-//! Two functions are equal if their texts are, with promises left out and every symbol blanked, and
-//! if their i-th symbols are the same or stand for equal functions. The greatest relation that says
-//! so is found by starting from "all texts that are equal" and striking out pairs until nothing
+//! Two functions are equal if their texts are, with facts left out and every symbol blanked, and if each pair
+//! of i-th symbols is one symbol or names equal functions that may replace each other. The greatest relation
+//! that satisfies this is found by starting from "all equal texts" and striking out pairs until nothing
 //! changes: O(n²) pairs a round, at most n² rounds.
 //!
-//! It works on Cranelift's own rendering of the functions and shares nothing with the library. It
-//! sees no equality through renumbering, through the order of operands, or where a branch goes only
-//! one way, so it must be asked about units as they were drawn, not about their permuted forms.
+//! It works on Cranelift's own rendering of the functions and shares no code with the library. It finds no
+//! equality through renumbering, through the order of operands, or where a branch goes only one way, so it
+//! must be given units as they were drawn, not their permuted forms.
 
 use crate::fuzzing::recipes::{DataMember, Unit};
 use crate::{Addresses, DataObject, DataReloc, Linkage};
@@ -32,7 +32,7 @@ struct Reference {
     called: bool,
     address_taken: bool,
     patchable: bool,
-    /// What is taken is an address behind that of the symbol.
+    /// The address that is taken is not that of the symbol but of a place behind it.
     inside: bool,
 }
 
@@ -63,7 +63,7 @@ pub fn classes(unit: &Unit) -> Oracle {
             .filter(|&(a, b)| equal[a][b])
             .filter(|&(a, b)| {
                 let pairs = blanked[a].references.iter().zip(&blanked[b].references);
-                !pairs.into_iter().all(|(x, y)| alike(unit, x, y, &equal))
+                !pairs.into_iter().all(|(x, y)| may_replace(unit, x, y, &equal))
             })
             .collect();
         if struck.is_empty() {
@@ -75,8 +75,8 @@ pub fn classes(unit: &Unit) -> Oracle {
     }
 }
 
-/// Whether one reference may stand for the other, as far as `equal` is right.
-fn alike(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool {
+/// Whether one reference may replace the other, if `equal` is right.
+fn may_replace(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool {
     if x.symbol == y.symbol {
         return true;
     }
@@ -96,7 +96,7 @@ fn alike(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool
                 && attributes.addresses == Addresses::Insignificant;
         };
         let attributes = member.attributes;
-        // Another definition may take its place, or it must stay distinguishable.
+        // Another definition may preempt the function, or it must stay distinguishable.
         let replaceable = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
         let own_address = attributes.addresses == Addresses::Significant;
         replaceable
@@ -106,7 +106,7 @@ fn alike(unit: &Unit, x: &Reference, y: &Reference, equal: &[Vec<bool>]) -> bool
     }) && equal[a][b]
 }
 
-/// A data object as text, and what it points to, which is a use of an address.
+/// A data object as text, and its pointers, which use addresses.
 fn blank_data(member: &DataMember) -> Blanked {
     let DataObject { contents, relocations, section } = &member.object;
     let places: Vec<(u32, i64)> =
@@ -129,15 +129,15 @@ fn blank(func: &Function) -> Blanked {
     let mut text = String::new();
     let mut references: Vec<Reference> = Vec::new();
     for line in rendered.lines() {
-        // A promise about a symbol.
+        // A fact about a symbol.
         let words = line.split_whitespace().filter(|&word| word != "colocated");
         let mut words: Vec<&str> = words.collect();
         match words[..] {
-            // The name stands before the parenthesis.
+            // The name comes before the parenthesis.
             ["function", ..] => {
                 text.push_str(line.split_once('(').expect("has parameters").1);
             }
-            // Regions are promises.
+            // Regions are facts.
             [name, "=", ..] if name.starts_with("region") => continue,
             [_, "=", "symbol", symbol] => {
                 let (symbol, offset) = symbol.split_once('+').unwrap_or((symbol, ""));
@@ -198,7 +198,7 @@ mod tests {
     use crate::fuzzing::support::parse_one;
 
     #[test]
-    fn blanking_leaves_out_symbols_and_promises_only() {
+    fn blanking_leaves_out_symbols_and_facts_only() {
         let parse = |number: u32, region: &str, callee: &str, facts: &str, cold: &str| {
             parse_one(&format!(
                 "function u0:{number}(i64) -> i64 tail {{

@@ -1,5 +1,5 @@
-//! The oracle that runs what was merged: a unit and the merged unit get the same inputs, and must do
-//! the same.
+//! The oracle that runs merged code: a unit and the merged unit get the same inputs, and must have the same
+//! observable behaviour.
 //!
 //! It compares what a caller can see: results bit for bit (NaNs too), the code of a trap, the tag of
 //! an exception, which imported functions were called with which arguments, and the memory
@@ -26,7 +26,7 @@ pub struct Invocation {
     /// How it is called.
     pub signature: Signature,
     /// One for each parameter.
-    pub arguments: Vec<ExtraArgument>,
+    pub arguments: Vec<Argument>,
     /// What the memory is filled from.
     pub memory_seed: u64,
     /// How many times functions may take from the fuel.
@@ -35,7 +35,7 @@ pub struct Invocation {
 
 /// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtraArgument {
+pub enum Argument {
     /// The bits of a value; those beyond its type are zero.
     Bits(u128),
     /// The address of a place in the memory, in bytes from its start.
@@ -44,8 +44,8 @@ pub enum ExtraArgument {
     Surroundings(u32),
 }
 
-/// What came of an invocation. There are no addresses in it: a host replaces those that point into
-/// the memory by [`address_in_memory`], all others by [`SOME_ADDRESS`].
+/// What an invocation did. It contains no addresses: a host replaces those that point into the memory by
+/// [`address_in_memory`], all others by [`SOME_ADDRESS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
@@ -63,9 +63,10 @@ pub enum End {
     Returned(Vec<u128>),
     /// An instruction that may trap did.
     Trapped(TrapCode),
-    /// An instruction failed that promises not to, with this signal of the operating system.
+    /// An instruction failed that has a fact saying that it does not, with this signal of the operating
+    /// system.
     Signal(i32),
-    /// Nobody caught the exception with this tag.
+    /// No function caught the exception with this tag.
     Uncaught(u32),
     /// The host gave up: more calls of imports than it records, or no stack left.
     GaveUp,
@@ -80,10 +81,10 @@ pub struct Call {
     pub arguments: Vec<u128>,
 }
 
-/// What stands for an address outside of the memory.
+/// What a host records instead of an address outside of the memory.
 pub const SOME_ADDRESS: u128 = 0xadd4_e55e_0000_0000_0000_0000_0000_0000;
 
-/// What stands for the address of a place in the memory.
+/// What a host records instead of the address of a place in the memory.
 pub fn address_in_memory(offset: u64) -> u128 {
     SOME_ADDRESS + 1 + u128::from(offset)
 }
@@ -104,10 +105,10 @@ pub fn memory_digest(memory: &[u8]) -> u64 {
 /// The size of the surroundings in bytes.
 pub const SURROUNDINGS_BYTES: usize = 64 << 10;
 
-/// What the surroundings hold before an invocation, if they are at the address `start`: memory for
-/// functions that were not made to be run and take a pointer to their world as an argument. Half of
-/// the words point into the lower half, the others are small, or anything. The lower half of
-/// `start` is zero, so that half a pointer is an offset that is small as well.
+/// What the surroundings hold before an invocation, if they are at the address `start`. Surroundings are
+/// memory for functions that were not generated to be run and take a pointer to their context as an argument.
+/// Half of the words point into the lower half, the others are small or arbitrary. The lower half of `start`
+/// is zero, so that half a pointer is a small offset as well.
 pub fn surroundings_before(seed: u64, start: u64) -> Vec<u8> {
     assert_eq!(start as u32, 0, "half a pointer is an offset");
     let mut rng = Rng::new(seed);
@@ -115,7 +116,7 @@ pub fn surroundings_before(seed: u64, start: u64) -> Vec<u8> {
     for at in 0..SURROUNDINGS_BYTES / 8 {
         let word = rng.word();
         let pointer = start + (word >> 16) % (SURROUNDINGS_BYTES as u64 / 2) / 8 * 8;
-        // What functions are given a pointer to holds pointers in the first place.
+        // Memory that functions receive a pointer to holds mostly pointers.
         let word = match word % 16 {
             _ if at < SURROUNDINGS_BYTES / 64 => pointer,
             0..8 => pointer,
@@ -151,7 +152,7 @@ fn mixed(digest: u64, word: u64) -> u64 {
     (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(17)
 }
 
-/// Runs a program: one outcome for each invocation, which know nothing of each other.
+/// Runs a program: one outcome for each invocation. Invocations are independent of each other.
 pub type Host<'a> = dyn FnMut(&Program, &[Invocation]) -> Vec<Outcome> + 'a;
 
 /// How much is tried.
@@ -188,9 +189,9 @@ pub struct Tally {
     pub trapped: usize,
     /// Those that ended in a signal without a trap code.
     pub signals: usize,
-    /// Those that threw an exception that nobody caught.
+    /// Those that threw an exception that no function caught.
     pub uncaught: usize,
-    /// Those that the host gave up.
+    /// Those on which the host gave up.
     pub gave_up: usize,
     /// Calls of imported functions.
     pub calls: usize,
@@ -307,7 +308,7 @@ impl Comparison {
         (merged > 0).then(|| Comparison { merged, ..Comparison::of(programs(), seed, effort) })
     }
 
-    /// Two programs, of which nobody knows how one became the other.
+    /// Compares two programs of unknown relation: no merged functions are counted.
     pub fn of(programs: [Program; 2], seed: u64, effort: Effort) -> Comparison {
         let invocations = [0, 1].map(|side| invocations(&programs[side].entries, seed, effort));
         Comparison { programs, invocations, merged: 0 }
@@ -326,7 +327,7 @@ impl Comparison {
         }
     }
 
-    /// Runs both.
+    /// Runs both programs.
     ///
     /// # Errors
     ///
@@ -337,7 +338,7 @@ impl Comparison {
         self.judge([&before, &after])
     }
 
-    /// Compares what came of both.
+    /// Compares the outcomes of both.
     ///
     /// # Errors
     ///
@@ -354,7 +355,7 @@ impl Comparison {
         let functions = self.programs[0].entries.len();
         let mut tally = Tally { units: 1, functions, merged: self.merged, ..Tally::default() };
         for (at, (expected, found)) in before.iter().zip(after).enumerate() {
-            // How far it came where the host gives up is not the program's doing.
+            // How far a program comes before the host gives up is not a property of the program.
             let undecided = expected.end == End::GaveUp || found.end == End::GaveUp;
             if expected != found && !undecided {
                 let [before, after] = &self.programs;
@@ -385,19 +386,19 @@ pub fn invocations(entries: &[Entry], seed: u64, effort: Effort) -> Vec<Invocati
     all
 }
 
-/// An argument for each parameter: places in the memory for what must be an address, which a
+/// An argument for each parameter: places in the memory for parameters that must be addresses, which a
 /// context need not be.
-fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<ExtraArgument> {
+fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
     let mut next = 1024;
     let mut arguments = Vec::with_capacity(signature.params.len());
     for param in &signature.params {
         arguments.push(match param.purpose {
             ArgumentPurpose::Normal | ArgumentPurpose::VMContext => {
-                ExtraArgument::Bits(random_bits(param.value_type, rng))
+                Argument::Bits(random_bits(param.value_type, rng))
             }
             ArgumentPurpose::StructArgument(_) | ArgumentPurpose::StructReturn => {
                 next += 512;
-                ExtraArgument::Memory(next)
+                Argument::Memory(next)
             }
         });
     }
@@ -437,7 +438,7 @@ fn random_lane(ty: Type, rng: &mut Rng) -> u128 {
     bits & mask
 }
 
-/// A program, how a function of it was called, and what came of it.
+/// A program, how a function of it was called, and the outcome.
 type Side<'a> = (&'a Program, &'a Invocation, &'a Outcome);
 
 /// The text that says how the outcomes of two programs, unmerged and merged, differ.

@@ -1,9 +1,9 @@
-//! Fuel for functions that were not made to be run: everything ends.
+//! Fuel for functions that were not generated to be run, so that every call ends.
 //!
-//! The first block, and every block that control can come back to, takes one from the fuel at the start
-//! of the imported memory, and traps when there is none. Functions of equal control flow take equally
-//! much, whatever their layout is, and so does a body that chooses what it calls, so this can be done
-//! before or after merging.
+//! The first block, and every block that control can return to, takes one unit from the fuel at the start of
+//! the imported memory, and traps when there is none. Functions of equal control flow take equally much,
+//! whatever their layout, and so does a body with a callee dispatch, so fuel can be added before or after
+//! merging.
 
 use crate::fuzzing::program::MEMORY;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -17,10 +17,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::SecondaryMap;
 
-/// With what a function traps that has no fuel.
+/// The trap code of a function that runs out of fuel.
 pub const OUT_OF_FUEL: TrapCode = TrapCode::unwrap_user(42);
 
-/// The blocks of which one is on every endless path: in a depth-first search, edges lead back to them.
+/// A set of blocks of which every endless path contains one: the targets of back edges of a depth-first
+/// search.
 fn heads(func: &Function) -> Vec<Block> {
     let flow = ControlFlowGraph::with_function(func);
     let dominators = DominatorTree::with_function(func, &flow);
@@ -36,7 +37,7 @@ fn heads(func: &Function) -> Vec<Block> {
     func.layout.blocks().filter(is_head).collect()
 }
 
-/// Lets a function take from the fuel. Linear in its edges.
+/// Makes a function take from the fuel. Linear in its edges.
 pub fn limit(func: &mut Function) {
     let name = func.params.ensure_user_func_name(UserExternalName::new(MEMORY, 0));
     let fuel = func.create_global_value(GlobalValueData::Symbol {

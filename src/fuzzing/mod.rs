@@ -1,5 +1,4 @@
-//! Input made to order, and oracles that know the right answer: for property tests, fuzz targets
-//! and benches.
+//! Generated input, and oracles that know the right answer: for property tests, fuzz targets and benches.
 //!
 //! * `recipes` draws units of functions that refer to each other; `permute` gives a function
 //!   another form with the same meaning; `mutate` gives it another meaning by a single change.

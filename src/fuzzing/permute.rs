@@ -25,12 +25,12 @@ use cranelift_entity::EntityRef;
 use cranelift_entity::packed_option::ReservedValue;
 use std::collections::BTreeMap;
 
-/// What becomes of promises that only enable optimisation.
+/// What permuting does to facts, which only enable optimisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Facts {
     /// They stay as they are.
     Keep,
-    /// They are drawn anew: the function still computes the same.
+    /// They are drawn anew: the function still computes the same results.
     Change,
 }
 
@@ -85,7 +85,7 @@ struct Map {
     immediates: BTreeMap<Immediate, Immediate>,
     blocks: BTreeMap<Block, Block>,
     insts: BTreeMap<Inst, Inst>,
-    /// A value that is no alias, and the values that stand for it: itself and its aliases.
+    /// A value that is no alias, and the values that may be used for it: itself and its aliases.
     values: BTreeMap<Value, Vec<Value>>,
 }
 
@@ -384,7 +384,7 @@ impl Copy<'_> {
         }
     }
 
-    /// The same trap code and byte order, other promises.
+    /// The same trap code and byte order, other facts.
     fn other_facts(&mut self, old: MemFlags, opcode: Opcode) -> MemFlagsData {
         let old = self.new.dfg.mem_flags[old];
         let mut new = MemFlagsData::new().with_trap_code(old.trap_code());
@@ -442,7 +442,7 @@ impl Copy<'_> {
         }
     }
 
-    /// A block that nobody jumps to, but that may jump to others.
+    /// A block to which no branch leads, but which may branch to others.
     fn unreachable_block(&mut self, block: Block) {
         self.new.layout.append_block(block);
         let imm = (self.rng.word() as i64).into();
@@ -452,14 +452,14 @@ impl Copy<'_> {
         self.new.layout.append_inst(constant, block);
         let callees: Vec<FuncRef> = self.map.callees.values().copied().collect();
         if !callees.is_empty() && self.rng.one_in(2) {
-            // Nobody runs it, but what it refers to must exist.
+            // It is never executed, but what it refers to must exist.
             let func_ref = self.rng.choose(&callees);
             let address = InstructionData::FuncAddr { opcode: Opcode::FuncAddr, func_ref };
             let address = self.new.dfg.make_inst(address);
             self.new.dfg.make_inst_results(address, types::I64);
             self.new.layout.append_inst(address, block);
         }
-        // Nobody jumps to the entry block, and the arguments for others would have to be made.
+        // No branch leads to the entry block, and arguments for other blocks would have to be made.
         let entry = self.old.layout.entry_block();
         let rest = self.map.blocks.iter().filter(|&(&old, _)| Some(old) != entry);
         let mut targets: Vec<Block> = rest.map(|(_, &new)| new).collect();

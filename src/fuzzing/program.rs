@@ -1,7 +1,7 @@
 //! What a back end would emit for a unit, merged or not: plain data that a host can run.
 //!
-//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides
-//! nothing, compiles nothing, and knows no target: a thunk is said as a jump, and the host writes it.
+//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides nothing,
+//! compiles nothing, and knows no target: a thunk is described as a jump, and the host writes its code.
 //!
 //! # Conventions
 //!
@@ -39,13 +39,14 @@ pub const MEMORY: u32 = 2;
 pub const THROWING: u32 = 3;
 /// The namespace of functions that a plan adds.
 pub const ADDED: u32 = 9;
-/// The namespace of calls of what is left of functions that only their callers can call.
+/// The namespace of wrappers: functions that call the body of an eliminated function with its extra
+/// arguments.
 pub const WRAPPERS: u32 = 10;
 
 /// The size of the imported memory in bytes.
 pub const MEMORY_BYTES: usize = 4096;
 
-/// What a unit consists of, borrowed from whoever made it.
+/// The parts of a unit, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     /// In the order in which they are added.
@@ -54,7 +55,7 @@ pub struct Parts<'a> {
     pub data: &'a [DataMember],
     /// What the unit is planned with.
     pub options: &'a Options<'a>,
-    /// What the caller says of the native size of every function.
+    /// The native size that the caller reports for every function.
     pub code_size: Option<u32>,
 }
 
@@ -63,7 +64,7 @@ pub struct Parts<'a> {
 pub struct DataMember {
     /// The symbol by which functions and other objects refer to it.
     pub symbol: UserExternalName,
-    /// What the caller says of it.
+    /// The attributes that the caller gives it.
     pub attributes: DataAttributes,
     /// The contents.
     pub object: DataObject,
@@ -90,13 +91,13 @@ impl Parts<'_> {
         self.plan_by(Merger::new(*self.options), 0)
     }
 
-    /// The plan for the unit after what was emitted.
+    /// The plan for the unit after the earlier units of `cache`.
     ///
     /// # Panics
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan_after(&self, cache: &MergeCache) -> Plan {
-        // What was emitted has as many symbols for new functions at most as it knows at all.
+        // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
         self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
     }
 
@@ -119,7 +120,7 @@ impl Parts<'_> {
         prove(plan, &mut self.held(), self.options)
     }
 
-    /// The same of a plan that was made after others.
+    /// The same of a plan that was made after earlier units.
     pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
         prove_after(cache, plan, &mut self.held(), self.options)
     }
@@ -153,7 +154,7 @@ impl Bodies for Held<'_> {
     }
 
     fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        // Whatever it would be, what has more instructions takes more.
+        // The size does not matter, as long as a body with more instructions is larger.
         let insts =
             candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
         self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
@@ -179,7 +180,7 @@ pub enum Definition {
 /// A thunk, in whatever form the target has it.
 #[derive(Clone, Debug)]
 pub struct Jump {
-    /// Where it goes.
+    /// Where it jumps to.
     pub to: UserExternalName,
     /// What it passes behind the arguments that it gets.
     pub arguments: Vec<ExtraArgument>,
@@ -268,27 +269,26 @@ impl Program {
             let left = plan.entry(function);
             program.entries.push(match left.disposition() {
                 Disposition::Redirect { to } if !left.arguments().is_empty() => {
-                    // Only callers that know what to tell the body refer to it: here, such a one.
+                    // Only callers that pass the extra arguments refer to the body: here, a wrapper.
                     let wrapper = UserExternalName::new(WRAPPERS, index as u32);
                     let arguments = plan.thunk_arguments(function);
-                    let door_code = thunk(member, arguments, plan.entry(to).symbol(), unit.options);
-                    program.functions.push((wrapper.clone(), door_code));
+                    let wrapper_code =
+                        thunk(member, arguments, plan.entry(to).symbol(), unit.options);
+                    program.functions.push((wrapper.clone(), wrapper_code));
                     entry(member, &wrapper)
                 }
                 _ => entry(member, plan.address_symbol(&own)),
             });
         }
-        for shared in plan.private_copies() {
-            let symbol = plan.entry(shared.function).symbol().clone();
-            let mut func = unit.functions[shared.body_of.index()].body.clone();
+        for copy in plan.private_copies() {
+            let symbol = plan.entry(copy.function).symbol().clone();
+            let mut func = unit.functions[copy.body_of.index()].body.clone();
             func.name = UserFuncName::User(symbol.clone());
-            program.functions.push((symbol, body(unit, plan, shared.function, func)));
+            program.functions.push((symbol, body(unit, plan, copy.function, func)));
         }
-        for merged in plan.parameterised_bodies() {
-            let symbol = plan.entry(merged.function).symbol().clone();
-            program
-                .functions
-                .push((symbol, body(unit, plan, merged.function, merged.body.clone())));
+        for added in plan.parameterised_bodies() {
+            let symbol = plan.entry(added.function).symbol().clone();
+            program.functions.push((symbol, body(unit, plan, added.function, added.body.clone())));
         }
         for (index, member) in unit.data.iter().enumerate() {
             let left = plan.data_entry(DataIndex::new(index));

@@ -1,10 +1,9 @@
 //! Random units of functions that call each other, and a caller's side for them.
 //!
-//! Uniformly random functions are never equal, so a unit is drawn from few recipes: a shape and a
-//! constant each. Two functions of one recipe differ in whom they refer to, in promises, and in
-//! nothing else, so whether they are equal depends on the rest of the unit. Every function has the
-//! signature `(i64, i64) -> i64 tail`, passes the verifier, and is called `u0:0`, `u0:1`, …;
-//! `u1:0` and its like are outside of the unit.
+//! Uniformly random functions are never equal, so a unit is drawn from few recipes: a shape and a constant
+//! each. Two functions of one recipe differ only in their references and in facts, so whether they are equal
+//! depends on the rest of the unit. Every function has the signature `(i64, i64) -> i64 tail`, passes the
+//! verifier, and is named `u0:0`, `u0:1`, …; symbols such as `u1:0` are outside of the unit.
 
 use crate::fuzzing::permute::{Facts, permuted};
 pub use crate::fuzzing::program::DataMember;
@@ -28,11 +27,11 @@ pub struct Unit {
     pub data: Vec<DataMember>,
     /// What the unit is planned with.
     pub options: Options<'static>,
-    /// What the caller says of the native size of every function.
+    /// The native size that the caller reports for every function.
     pub code_size: Option<u32>,
 }
 
-/// What is done about similar functions: nothing, every second time.
+/// What is done with similar functions: nothing, every second time.
 pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
     Ok(Similar {
         policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
@@ -44,7 +43,7 @@ pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
 /// A function of a unit. Its symbol is in `body.name`.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// What the caller says of it.
+    /// The attributes that the caller gives it.
     pub attributes: Attributes,
     /// The function, under its symbol.
     pub body: Function,
@@ -56,7 +55,7 @@ impl Member {
         self.body.name.get_user().expect("named by number").clone()
     }
 
-    /// What is said of it to a unit that comes after others, which refer to `named`.
+    /// Its attributes in a unit that comes after earlier units, which refer to `named`.
     pub fn attributes_after(&self, named: &HashSet<UserExternalName>) -> Attributes {
         let externally_called = self.attributes.externally_called || named.contains(&self.symbol());
         Attributes { externally_called, ..self.attributes }
@@ -73,7 +72,7 @@ impl Member {
 struct Recipe {
     shape: Shape,
     constant: u8,
-    /// The recipes of the functions that it refers to, mostly.
+    /// Mostly, the recipes of the functions that it refers to.
     targets: [usize; 3],
 }
 
@@ -94,7 +93,7 @@ enum Shape {
     CallAndAddress,
 }
 
-/// Some more often than others: without functions that call nobody, few are equal.
+/// Some more often than others: without functions that call no function, few are equal.
 const SHAPES: [Shape; 16] = [
     Shape::Trap,
     Shape::Leaf,
@@ -168,8 +167,8 @@ impl Unit {
         Ok(Unit { functions, data: Vec::new(), options, code_size })
     }
 
-    /// The unit in which every function may go without a trace unless a call to it can be patched,
-    /// without thunks, aliases and limits: a function is redirected or kept.
+    /// The unit in which every function may be eliminated unless a call to it can be patched, without thunks,
+    /// aliases and limits: a function is redirected or kept.
     pub fn redirect_only(mut self) -> Unit {
         for member in &mut self.functions {
             member.attributes = free();
@@ -201,7 +200,7 @@ impl Unit {
         Parts::from(self).plan()
     }
 
-    /// The plan for the unit after what was emitted.
+    /// The plan for the unit after the earlier units of `cache`.
     pub fn plan_after(&self, cache: &MergeCache) -> Plan {
         Parts::from(self).plan_after(cache)
     }
@@ -215,7 +214,7 @@ impl Unit {
         Parts::from(self).prove(plan)
     }
 
-    /// The same of a plan that was made after others.
+    /// The same of a plan that was made after earlier units.
     ///
     /// # Errors
     ///
@@ -238,7 +237,8 @@ impl<'a> Held<'a> {
         Held { bodies, code_size, fresh: 0 }
     }
 
-    /// The same after what was emitted, which has as many symbols for new functions at most as it knows at all.
+    /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
+    /// it knows symbols in all.
     pub fn after(self, cache: &MergeCache) -> Self {
         Held { fresh: cache.len() as u32, ..self }
     }
@@ -301,7 +301,7 @@ fn reference(
     })
 }
 
-/// Promises of a memory access.
+/// Facts of a memory access.
 fn facts(flags: &[&str], u: &mut Unstructured<'_>) -> Result<String> {
     let mut text = String::from("notrap");
     for flag in flags {
@@ -337,8 +337,8 @@ fn text(recipe: Recipe, own: usize, kinds: &[usize], u: &mut Unstructured<'_>) -
     let patchable = matches!(shape, Shape::Patchable);
     for (number, &target) in targets.iter().enumerate().take(shape.callees()) {
         let symbol = reference(target, own, kinds, u)?;
-        // Calls that can be patched return nothing and are colocated; the signature of the callee
-        // itself is of no concern to anybody here.
+        // Calls that can be patched return nothing and are colocated; the signature that the callee itself
+        // has does not matter here.
         let (flags, sig) = match (patchable && number < 2, u.arbitrary()?) {
             (true, _) => ("colocated patchable ", 1),
             (false, true) => ("colocated ", 0),

@@ -36,7 +36,7 @@ pub fn parse_one(text: &str) -> Function {
 }
 
 /// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else, to a function.
-/// Tells whether anything changed.
+/// Returns whether anything changed.
 pub fn apply_rules(func: &mut Function) -> bool {
     canonicalize::apply_rules(func)
 }
@@ -75,12 +75,13 @@ pub fn verify(func: &Function) {
     }
 }
 
-/// Every function is walked, so that what the counts of tables would put aside is compared, too.
+/// Options with which every function is walked, so that functions that would be prefiltered by the counts of
+/// their tables are compared, too.
 pub fn walk_all() -> Options<'static> {
     Options { prebucket: Prebucket::WalkAll, ..Options::default() }
 }
 
-/// A function that may go without a trace: local, and nobody cares for its address.
+/// Attributes of a function that may be eliminated: local, with an insignificant address.
 pub fn free() -> Attributes {
     Attributes {
         linkage: Linkage::Local,
@@ -100,7 +101,7 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
     Encoding::of(func, options).unwrap_or_else(|| panic!("has no encoding:\n{func}"))
 }
 
-/// What the checker remembers of a function, promises apart. `None` for what the verifier refuses.
+/// What the checker remembers of a function, except facts. `None` for what the verifier refuses.
 pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
     crate::checker::trace(func, &walk_all())
 }
@@ -142,8 +143,8 @@ pub fn clif_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Panics unless the two functions are equal by every view that the library has of equality. They may
-/// promise different things.
+/// Panics unless the two functions are equal by every view that the library has of equality. They may have
+/// different facts.
 #[track_caller]
 pub fn assert_equal(a: &Function, b: &Function, what: &str) {
     let options = walk_all();

@@ -26,12 +26,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A unit, and who is equal in it.
+/// A unit, and which of its functions are equal.
 struct Known {
     unit: Unit,
     relation: Box<dyn Fn(usize, usize) -> Relation>,
-    /// Whether two functions may do the same: the checker accepts that one stands for another if nobody can
-    /// tell their addresses apart, though the walk compares these by name.
+    /// Whether two functions may do the same: the checker accepts that one may replace the other if their
+    /// addresses cannot be distinguished, though the walk compares these by name.
     same: Box<dyn Fn(usize, usize) -> bool>,
 }
 
@@ -64,7 +64,7 @@ fn known(u: &mut Unstructured<'_>) -> Result<Known> {
     })
 }
 
-/// Panics unless the classes of a plan are as they must be.
+/// Panics unless the classes of a plan are the right ones.
 fn check_classes(known: &Known, plan: &Plan) {
     let Known { unit, relation, same: _ } = known;
     let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
@@ -81,7 +81,7 @@ fn check_classes(known: &Known, plan: &Plan) {
     }
 }
 
-/// What becomes of each function, by symbol.
+/// The disposition of each function, by symbol.
 fn outcomes(plan: &Plan) -> BTreeMap<(u32, u32), String> {
     let entries = plan.entries().map(|(_, entry)| {
         let UserExternalName { namespace, index } = *entry.symbol();
@@ -108,7 +108,7 @@ pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
     let other_forms = known.unit.permuted(Facts::Change, seed);
     check_unit(&other_forms);
     let same_facts = known.unit.permuted(Facts::Keep, seed);
-    // Code that is never executed may take addresses, so what becomes of a function may change.
+    // Code that is never executed may take addresses, so the disposition of a function may change.
     let class = |plan: &Plan| -> Vec<u32> {
         plan.entries().take(plan.added()).map(|(_, entry)| entry.class()).collect()
     };
@@ -169,8 +169,8 @@ fn sites(func: &Function, blocks: impl Iterator<Item = Block>) -> Vec<(Block, In
     blocks.flat_map(in_block).collect()
 }
 
-/// A function with one change that certainly means something else: where control comes for sure, and
-/// not of a branch, which may be the same jump on another condition that is known.
+/// A function with one change that certainly changes its meaning: the change is at an instruction that is
+/// always executed, and not at a branch, which may jump to the same block on another condition that is known.
 fn another_function(func: &Function, rng: &mut Rng) -> Option<Function> {
     let mut sites = sites(func, func.layout.entry_block().into_iter());
     sites.pop();
@@ -178,8 +178,8 @@ fn another_function(func: &Function, rng: &mut Rng) -> Option<Function> {
     mutant.is_certain().then_some(mutant.func)
 }
 
-/// The independent checker: it proves what is right in every form, and refuses every mutant and
-/// every plan in which something is merged that is not equal, whatever fault led to it.
+/// The independent checker: it proves a right plan in every form, and refuses every mutant and every plan
+/// that merges functions that are not equal, whatever fault led to it.
 pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let mut known = known(u)?;
     let fault = *u.choose(Fault::ALL)?;
@@ -212,7 +212,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         check_unit(&augmented_with_merged(unit, &plan, rng.word()).0);
     }
     if fault == Fault::DigestTrusted {
-        // No plan for the checker: the promises of functions of different shapes cannot be compared.
+        // No plan for the checker: the facts of functions of different shapes cannot be compared.
         return Ok(());
     }
     let wrong = planted(fault, || unit.plan());
@@ -221,7 +221,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         let to = entry.disposition().representative().map(|to| to.as_u32() as usize);
         to.filter(|&to| to < count).is_some_and(|to| !same(at, to))
     });
-    // Where bodies are told things, what is computed from constants alone and used by nobody may differ.
+    // With extra arguments, values that are unused and computed from constants alone may differ.
     let strict = wrong.entries().all(|(_, entry)| entry.arguments().is_empty());
     if is_wrong && strict && planted(fault, || unit.prove(&wrong)).is_ok() {
         panic!("{fault:?} is not noticed");
@@ -238,7 +238,7 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
         return Ok(Tally::default());
     }
     if seed % 8 == 2 {
-        // What runs in place of what was merged is a canonical body.
+        // The code that runs in place of merged functions is a canonical body.
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
     }
     let mut called = vec![true; unit.functions.len()];

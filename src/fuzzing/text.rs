@@ -1,12 +1,12 @@
 //! Texts of units, changed a little.
 //!
-//! Random bytes never get beyond the first line of a reader. So a text that is right is taken, and
-//! lines, words, numbers, names and directives of it are deleted, repeated, exchanged and replaced.
-//! Nothing here knows what a text means.
+//! Random bytes never get beyond the first line of a reader. So a correct text is taken, and lines, words,
+//! numbers, names and directives of it are deleted, repeated, exchanged and replaced. Nothing here knows what
+//! a text means.
 
 use arbitrary::{Result, Unstructured};
 
-/// Directive lines; `%` stands for a name of the text.
+/// Directive lines; `%` is replaced by a name of the text.
 const DIRECTIVES: [&str; 28] = [
     ";@ defaults linkage=local addresses=insignificant",
     ";@ defaults linkage=preemptible data-addresses=insignificant",
@@ -38,7 +38,7 @@ const DIRECTIVES: [&str; 28] = [
     "; keep: representative",
 ];
 
-/// What takes the place of a number.
+/// What replaces a number.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -62,7 +62,7 @@ const NUMBERS: [&str; 20] = [
     "0x1_0000_0000_0000_0000",
 ];
 
-/// What takes the place of a word, beside words of the text.
+/// What replaces a word, besides words of the text.
 const WORDS: [&str; 40] = [
     "function",
     "{",

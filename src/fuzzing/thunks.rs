@@ -1,8 +1,8 @@
-//! Thunks in raw bytes, compared with what the back end makes of thunks of the IR.
+//! Thunks in raw bytes, compared with thunks in IR as the back end compiles them.
 //!
-//! Where a raw thunk takes the address of a symbol that may be far away, it must do that by the relocations by which
-//! the back end does it, in number, kind and addend: a thunk that loads an address from the global offset table and
-//! adds an offset to the place of the entry reads another entry.
+//! Where a raw thunk takes the address of a symbol that may be far away, it must use the relocations that the
+//! back end uses, equal in number, kind and addend: a thunk that loads an address from the global offset
+//! table and adds an offset to the place of the entry reads another entry.
 
 use crate::{CallThunks, ExtraArgument, Target, ThunkCode, call_thunk};
 use cranelift_codegen::binemit::Reloc;
@@ -35,7 +35,7 @@ fn sorted(mut relocations: Vec<Relocated>) -> Vec<Relocated> {
     relocations
 }
 
-/// Those that the back end makes. `None` if it compiles no such thunk.
+/// The relocations that the back end makes. `None` if it compiles no such thunk.
 fn compiled(
     isa: &dyn TargetIsa,
     own: &Signature,

@@ -1,5 +1,5 @@
-//! Laws: what a plan leaves behind is complete, valid and final, and a plan for other functions is
-//! noticed.
+//! Laws: an applied plan is complete, valid and final, and the checker notices when a plan belongs to other
+//! functions.
 
 use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
@@ -39,9 +39,9 @@ fn a_unit_compared_after_optimisation_is_complete_and_valid() {
     });
 }
 
-/// Who asks for the canonical body of a canonical body gets that body, so it does not matter who made it.
+/// The canonical body of a canonical body is that body, so it does not matter how often a body is canonicalized.
 #[test]
-fn a_canonical_body_is_its_own() {
+fn canonicalization_is_idempotent() {
     let encode = |body: &Function| Encoding::of(body, &Options::default());
     random(|u| {
         let (bytes, size) = (u.bytes(u.len() / 2)?, u.len() / 4);
@@ -105,7 +105,6 @@ fn planning_an_applied_unit_merges_nothing_more() {
     });
 }
 
-/// A function of the plan with another one in its class.
 /// The position of a function that is merged away.
 fn some_member(unit: &Unit, plan: &Plan) -> Option<usize> {
     let becomes = |member: &Member| {
@@ -130,8 +129,8 @@ fn the_checker_notices_another_body() {
         };
         let extra = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
         if extra || !plan.private_copies().is_empty() || !plan.parameterised_bodies().is_empty() {
-            // It may be the member whose body is shared. And where functions are told constants, one that
-            // nobody uses may be another one.
+            // The member may be the one whose body became the private copy. And with extra arguments, an unused
+            // constant may differ.
             return Ok(());
         }
         // In another form, it is still the function that was planned.
@@ -187,13 +186,13 @@ fn the_checker_notices_another_callee() {
     assert_eq!(prove_bodies(&plan, &callers(0, 1), &options), Ok(()));
     // The callees are equal, whichever of them is called.
     assert_eq!(prove_bodies(&plan, &callers(1, 1), &options), Ok(()));
-    // What the second calls is not what the first calls; the difference is in the callees.
+    // The second function calls another callee than the first; the difference is in the callees.
     let error = prove_bodies(&plan, &callers(0, 2), &options);
     assert_eq!(error, Err(Mismatch::Immediate));
 }
 
 #[test]
-fn the_checker_notices_another_promise() {
+fn the_checker_notices_another_fact() {
     let options = Options::default();
     let load = |index, flags| {
         parse_one(&format!(
@@ -215,7 +214,7 @@ block0(v0: i64):
         ("", "region0"),
         ("", "region1"),
         ("region0", "region1"),
-        // The second access is in region 0, too: now the two are told apart.
+        // The second access is in region 0, too: without it, the two accesses are in different regions.
         ("region0", ""),
     ] {
         let planned = [load(0, weak), load(1, weak)];
@@ -229,8 +228,8 @@ block0(v0: i64):
     }
 }
 
-/// An alias has the address of another function. Whoever takes it takes that of the other one, also
-/// where nothing of the code that takes it changes.
+/// An alias has the address of another function. A function that takes the alias's address takes that of the other
+/// function, even though its code does not change.
 #[test]
 fn the_checker_notices_that_an_address_is_elsewhere() {
     let takes = |symbol| {
@@ -265,14 +264,14 @@ block0:
     assert_eq!(prove_bodies(&plan, &bodies(1), &options), Err(Mismatch::Reference));
 }
 
-/// What the verifier refuses is left alone, and only its references follow the merges.
+/// A function that the verifier refuses is not merged; only its references follow the merges.
 #[test]
-fn a_malformed_function_that_calls_what_is_gone_is_no_reason_to_refuse_a_plan() {
+fn a_malformed_caller_of_an_eliminated_function_does_not_refute_a_plan() {
     let mut bodies = callers(0, 1);
     let mut malformed = bodies[4].clone();
     let block = malformed.layout.entry_block().unwrap();
     let insts: Vec<_> = malformed.layout.block_insts(block).collect();
-    // The call stands behind the use of its result.
+    // The call comes after the use of its result.
     malformed.layout.remove_inst(insts[0]);
     malformed.layout.append_inst(insts[0], block);
     bodies[4] = malformed;
@@ -282,8 +281,8 @@ fn a_malformed_function_that_calls_what_is_gone_is_no_reason_to_refuse_a_plan() 
     assert_eq!(plan.entry(at(4)).reason(), Reason::Malformed);
 }
 
-/// A body that is shared costs itself once and a thunk for each of those that share it. Code of no known
-/// size counts as the smallest that there is.
+/// A private copy costs its own size once and a thunk for each function that shares it. Code of unknown size
+/// counts as the smallest possible function.
 #[test]
 fn preemptible_functions_share_a_body_if_that_pays() {
     let body = |index: usize| {

@@ -1,4 +1,4 @@
-//! Laws: functions that call, where the target has no jump that stands for a function.
+//! Laws: thunks that are calls, for targets without a jump that can replace a function.
 
 use crate::support::{parse, verify};
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -7,7 +7,7 @@ use cranelift_mergefunc::{
     call_thunk,
 };
 
-/// Functions, and what is known of sizes in bytes.
+/// Functions, and their known sizes in bytes.
 struct Sized {
     functions: Vec<Function>,
     body: Option<u32>,
@@ -31,7 +31,7 @@ impl Bodies for Sized {
 
 const TAIL_CALLS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
-/// Two exported functions with significant addresses that are equal: what the second becomes.
+/// Two equal exported functions with significant addresses: the disposition of the second.
 fn second(
     convention: &str,
     call_thunks: Option<CallThunks>,
@@ -80,7 +80,7 @@ fn there_is_no_call_thunk_unless_it_is_wanted_and_can_be_made() {
 }
 
 #[test]
-fn a_function_that_promises_tail_calls_gets_no_thunk_that_lets_the_stack_grow() {
+fn a_function_with_tail_calls_gets_no_thunk_that_grows_the_stack() {
     let calls = Some(CallThunks { tail_calls: false, ..TAIL_CALLS });
     assert_eq!(second("tail", calls, Some(100), Some(20)), ("keep", Reason::NoThunk));
     assert_eq!(second("fast", calls, Some(100), Some(20)), ("thunk", Reason::VisibleOutside));
@@ -88,9 +88,9 @@ fn a_function_that_promises_tail_calls_gets_no_thunk_that_lets_the_stack_grow() 
     assert_eq!(second("tail", tail_calls, Some(100), Some(20)), ("thunk", Reason::VisibleOutside));
 }
 
-/// Behind a call it would see the frame of the thunk, and the address to which that returns.
+/// After a call it would observe the frame of the thunk, and a return address inside the thunk.
 #[test]
-fn a_function_that_sees_its_frame_gets_no_call_thunk() {
+fn a_function_that_observes_its_frame_gets_no_call_thunk() {
     for instruction in ["get_return_address.i64", "get_frame_pointer.i64", "get_stack_pointer.i64"]
     {
         let text = |number: u32| {
@@ -116,7 +116,7 @@ block0:
             let plan = merger.plan(&mut bodies);
             plan.entry(FunctionIndex::from_u32(1)).disposition().name()
         };
-        // Where its own frame is is nobody's business.
+        // The address of its own frame is not observable.
         let own = instruction == "get_stack_pointer.i64";
         assert_eq!(plan(Target::generic()), if own { "thunk" } else { "keep" }, "{instruction}");
         assert_eq!(plan(Target::x86_64()), "thunk", "{instruction}");

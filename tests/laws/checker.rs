@@ -1,5 +1,5 @@
-//! Laws of the independent checker: it shares nothing with the walk, refuses every change that
-//! matters, and accepts every one that does not.
+//! Laws of the independent checker: it shares no code with the walk, refuses every change that matters, and
+//! accepts every irrelevant one.
 
 use crate::irrelevant::IRRELEVANT;
 use crate::support::{corpus, encode, parse_one, same_class, verify, walk_all};
@@ -15,7 +15,7 @@ use cranelift_mergefunc::{Compare, Mismatch, Options, may_replace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What the pass finds classes with. The checker may use none of it.
+/// The modules with which the pass finds classes. The checker may use none of them.
 const WALK: [&str; 10] = [
     "canon",
     "encoding",
@@ -69,7 +69,7 @@ fn the_checker_refuses_every_mutant() {
         }
     }
     println!("{refused:#?}");
-    // What concerns a whole unit and what no policy compares has no mutant here.
+    // Mismatches that concern a whole unit, or that only a policy compares, have no mutant here.
     let everywhere = Mismatch::ALL.iter().filter(|mismatch| mismatch.is_of_bodies());
     let missing: Vec<_> = everywhere.filter(|mismatch| !refused.contains_key(mismatch)).collect();
     let elsewhere = [
@@ -83,10 +83,10 @@ fn the_checker_refuses_every_mutant() {
     assert_eq!(missing, elsewhere.iter().collect::<Vec<_>>());
 }
 
-/// What is remembered of a function is all that a simulation compares: it is another trace whenever the checker
-/// would refuse one for the other, and the same in every other form.
+/// The trace of a function contains all that a simulation compares: traces differ whenever the checker would
+/// refuse one function for the other, and every other form of a function has the same trace.
 #[test]
-fn the_trace_tells_what_the_checker_tells_and_nothing_else() {
+fn traces_differ_exactly_where_the_checker_refuses() {
     let mut extra = 0;
     for func in corpus() {
         let own = trace(&func).expect("the verifier accepts it");
@@ -123,7 +123,7 @@ fn the_checker_accepts_every_other_form() {
 }
 
 #[test]
-fn the_checker_accepts_what_does_not_count_and_no_promise_that_was_not_made() {
+fn the_checker_accepts_irrelevant_changes_and_no_added_fact() {
     let options = walk_all();
     let mut facts = 0;
     for change in IRRELEVANT {
@@ -138,17 +138,17 @@ fn the_checker_accepts_what_does_not_count_and_no_promise_that_was_not_made() {
                         Err(mismatch) => panic!("{}: {mismatch}\n{func}\n{other}", change.what),
                     }
                 }
-                // A region that one access lacks is a promise that neither makes as the other does.
+                // A region that only one access has is a fact of which neither function has the other's.
                 let one_way = ways.iter().any(Result::is_ok) || change.what.contains("region");
                 assert!(one_way, "{}\n{func}\n{other}", change.what);
             }
         }
     }
-    assert!(facts > 0, "no change adds a promise");
+    assert!(facts > 0, "no change adds a fact");
 }
 
-/// The walk follows conditions a few instructions deep. What it takes for a branch the checker must take
-/// for one, too: behind it there may be a block that is compared in another way if nothing leads to it.
+/// The walk follows conditions a few instructions deep. The checker must treat exactly the same instructions as
+/// branches: a block behind a branch may be compared in another way if it is unreachable.
 #[test]
 fn the_checker_follows_conditions_as_deep_as_the_walk() {
     let text = |depth: u32, end: &str| {
@@ -188,7 +188,7 @@ block4:
 }
 
 #[test]
-fn every_mismatch_is_told_in_words_and_with_its_place() {
+fn every_mismatch_has_a_message_with_its_place() {
     let explanations: BTreeSet<String> = Mismatch::ALL.iter().map(|why| why.to_string()).collect();
     assert_eq!(explanations.len(), Mismatch::ALL.len());
     assert!(explanations.iter().all(|text| text.len() > 10), "{explanations:?}");
@@ -212,7 +212,7 @@ block1:
     }
 }
 
-/// Panics unless the checker finds equal exactly what the walk does, each with each.
+/// Panics unless the checker finds equal exactly the pairs that the walk finds equal.
 #[track_caller]
 fn assert_agree(functions: &[Function], options: &Options<'_>) {
     let mut counts = [0; 2];
@@ -290,7 +290,7 @@ block0(v0: i64):
     assert_agree(&[1, 2, 3].map(located), &options);
 }
 
-/// Global values are followed to their base, whatever they are made of.
+/// Global values are followed to their base, through links of every kind.
 #[test]
 fn the_checker_compares_every_link_of_a_global_value() {
     let limit = |links: &str| {

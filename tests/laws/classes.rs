@@ -36,14 +36,14 @@ fn classes_are_the_greatest_fixpoint() {
         check_classes(&unit, &unit, "every function walked");
         let permuted = unit.permuted(Facts::Change, u.arbitrary()?);
         check_classes(&unit, &permuted, "permuted");
-        // Equal texts have equal counts, so nothing is lost by them here.
+        // Equal texts have equal counts, so prefiltering by counts loses nothing here.
         unit.options.prebucket = Prebucket::Counts;
         check_classes(&unit, &unit, "by counts");
         Ok(())
     });
 }
 
-/// A plan by symbols: what indices mean differs between two orders of the functions.
+/// A plan by symbols, because indices depend on the order of the functions.
 fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
     let symbol = |function| plan.entry(function).symbol().to_string();
     plan.entries()
@@ -118,15 +118,15 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
             for (b, second) in counted.entries() {
                 if first.class() == second.class() {
                     let added = unit.functions.len() as u32;
-                    // Shared bodies are numbered anew in each plan; they have the class of others.
+                    // Private copies get new numbers in each plan; they have the class of their members.
                     if a.as_u32() < added && b.as_u32() < added {
                         assert_eq!(all.entry(a).class(), all.entry(b).class());
                     }
                 }
             }
         }
-        // Whether a shared body pays is decided by other figures than whether a thunk to a
-        // representative does, and with more functions known there may be a representative.
+        // Whether a private copy pays depends on other figures than whether a thunk to a representative does, and
+        // with more functions walked there may be a representative.
         if counted.private_copies().is_empty() {
             assert!(merged(&counted).is_subset(&merged(&all)));
         }
@@ -147,8 +147,8 @@ fn a_limit_performs_the_first_merges_only() {
             let merged = merged(&unit.plan());
             assert!(merged.len() <= limit as usize);
             assert!(merged.is_subset(&all));
-            // A body that several share is made for all or for none, so a limit within such a class
-            // performs fewer merges; otherwise each step adds one.
+            // A private copy is made for all of its members or for none, so a limit within such a class performs
+            // fewer merges; otherwise each step adds one.
             assert!(before.is_subset(&merged), "limit {limit}");
             before = merged;
         }
@@ -177,7 +177,7 @@ fn a_limit_performs_the_first_merges_of_similar_functions_only() {
                 .map(|(function, entry)| (function, entry.arguments().to_vec()))
                 .collect();
             for (function, extra) in &before {
-                // What was merged into an equal function follows it.
+                // A member of an equal function follows it into the parameterised body.
                 assert!(extra.is_empty() || merged[function] == *extra, "{limit}, {function}");
                 assert!(merged.contains_key(function), "{limit}, {function}");
             }

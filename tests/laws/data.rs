@@ -1,4 +1,4 @@
-//! Laws: data objects and functions are equal together, exactly as the greatest fixpoint says.
+//! Laws: classes of data objects and functions together are exactly the greatest fixpoint.
 
 use crate::refused_plans::{data_member, unit};
 use crate::support::{parse_one, random};
@@ -10,7 +10,7 @@ use cranelift_mergefunc::{
 };
 use std::collections::BTreeSet;
 
-/// A function or a data object: a kind, and what it refers to.
+/// A function or a data object: a kind, and the targets of its references.
 #[derive(Clone, Debug)]
 struct Node {
     symbol: UserExternalName,
@@ -22,7 +22,7 @@ struct Node {
 }
 
 impl Node {
-    /// Whether a reference to it equals one to its equal.
+    /// Whether a reference to it equals a reference to an equal object or function.
     fn by_class(&self) -> bool {
         let DataAttributes { linkage, addresses, writable, tls, .. } = self.attributes;
         linkage != Linkage::Preemptible
@@ -160,15 +160,17 @@ impl Unit {
     /// The greatest relation, by striking out pairs until nothing changes.
     fn equal(&self) -> Vec<Vec<bool>> {
         let n = self.nodes.len();
-        let alike = |a: &Node, b: &Node| {
-            // Data that cannot merge is not even compared.
+        let equal_nodes = |a: &Node, b: &Node| {
+            // Data that cannot merge is not compared.
             let compared = !a.is_data || a.by_class() && b.by_class();
             compared
                 && (a.is_data, a.kind, a.targets.len(), a.attributes.key)
                     == (b.is_data, b.kind, b.targets.len(), b.attributes.key)
         };
         let mut equal: Vec<Vec<bool>> = (0..n)
-            .map(|a| (0..n).map(|b| a == b || alike(&self.nodes[a], &self.nodes[b])).collect())
+            .map(|a| {
+                (0..n).map(|b| a == b || equal_nodes(&self.nodes[a], &self.nodes[b])).collect()
+            })
             .collect();
         loop {
             let stands = |a: usize, b: usize| {
@@ -301,8 +303,8 @@ fn the_order_of_pointers_in_a_description_does_not_matter() {
     assert_eq!(plan.stats().plan_merged_data_bytes, 16);
 }
 
-/// The encodings of a bucket are not all kept if that takes too much memory: then hashes come first, and
-/// what has the same hash is compared.
+/// The encodings of a bucket are not all kept if that takes too much memory: then hashes are computed first, and
+/// functions with equal hashes are compared.
 #[test]
 fn a_bucket_that_is_too_large_to_keep_is_grouped_the_same() {
     let insignificant = DataAttributes {

@@ -73,7 +73,7 @@ fn the_nearest_functions_are_those_of_the_class() {
     });
 }
 
-/// Functions over equal tables are equal, and it does not matter how many of each there are.
+/// Functions that refer to equal tables are equal, however many there are of each.
 #[test]
 fn references_to_equal_data_are_no_difference() {
     let insignificant = DataAttributes {
@@ -122,7 +122,7 @@ block0(v0: i64):
         let mut func = parse_one(text);
         let from = RelSourceLoc::new(1);
         let start = |label| ValueLabelStart { from, label: ValueLabel::from_u32(label) };
-        // Of the same values in all, so that only one label differs.
+        // The same values are labelled in all, so that only one label differs.
         let labels = (0..3).map(|at| {
             let label = if at == value { label } else { 0 };
             (Value::from_u32(at), ValueLabelAssignments::Starts(vec![start(label)]))
@@ -153,14 +153,15 @@ block0(v0: i64):
     }
 }
 
-/// What the plan adds has no place among the functions and data objects of the unit, and is told from them.
+/// Functions that the plan adds are not among the functions and data objects of the unit, and are distinguished
+/// from them.
 #[test]
 fn a_private_copy_is_no_data_object() {
     let text = |own: u32| format!("function u0:{own}() tail {{\nblock0:\n    trap user1\n}}\n");
     let mut unit = unit(&(text(0) + &text(1) + &text(2)));
     unit.options.merge_limit = None;
     unit.options.target = Target::x86_64();
-    // Large enough for a shared body to pay.
+    // Large enough for a private copy to pay.
     unit.code_size = Some(1000);
     for member in &mut unit.functions {
         member.attributes.linkage = Linkage::Preemptible;
@@ -195,13 +196,13 @@ block0:
     assert!(!differ(&first, &first) && !differ(&second, &second));
 }
 
-/// The difference as seen from the other side.
+/// The difference as seen from the other function.
 fn mirrored(difference: Difference) -> Difference {
     let Difference { rule, first, second, references } = difference;
     Difference { rule, first: second, second: first, references: references.map(|(a, b)| (b, a)) }
 }
 
-/// A difference says something, and what it says is true.
+/// A difference states something, and what it states is true.
 fn check_difference(difference: &Difference, class: impl Fn(FunctionIndex) -> u32) {
     assert!(difference.first.is_some() || difference.second.is_some(), "{difference:?}");
     if let Some((a, b)) = difference.references {

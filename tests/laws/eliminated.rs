@@ -1,4 +1,4 @@
-//! Laws: what earlier units eliminated is referred to by later ones where it went.
+//! Laws: later units refer to the functions and objects that replaced what earlier units eliminated.
 
 use crate::support::parse_one;
 use cranelift_codegen::ir::{
@@ -166,8 +166,8 @@ fn calls_of(func: &Function) -> Vec<(String, usize)> {
     calls.collect()
 }
 
-/// Calls of functions that an earlier unit redirected with extra arguments stayed as they were: nothing was
-/// passed, to a symbol that is not there.
+/// Once, calls of functions that an earlier unit had redirected with extra arguments stayed as they were: they
+/// passed no extra arguments, to a symbol that was not defined.
 #[test]
 fn a_later_unit_passes_the_extra_arguments() {
     let mut program = Program::new(FOR_SIZE);
@@ -181,7 +181,7 @@ fn a_later_unit_passes_the_extra_arguments() {
         );
         assert_eq!(entry.arguments().len(), 1);
     }
-    // Each passes its own, however many went to one place.
+    // Each call passes its own extra arguments, however many functions were merged into one body.
     for (caller, callee, k) in [(7, 1, 5), (8, 3, 7), (9, 2, 6), (10, 1, 5)] {
         let (later, functions) = program.unit(&[(calls(caller, callee), Attributes::default())]);
         assert_eq!(calls_of(&functions[0]), [("u9:1".to_owned(), 2)]);
@@ -190,9 +190,9 @@ fn a_later_unit_passes_the_extra_arguments() {
     }
 }
 
-/// The same of functions that were merged into an equal one.
+/// The same for functions that were merged into an equal one.
 #[test]
-fn a_later_unit_calls_what_an_earlier_one_redirected_to() {
+fn a_later_unit_calls_the_representative_of_an_eliminated_function() {
     let mut program = Program::new(Similar::OFF);
     program.unit(&[(mixes(1, 5), LOCAL), (mixes(2, 5), LOCAL)]);
     let (plan, functions) = program.unit(&[(calls(7, 2), Attributes::default())]);
@@ -200,7 +200,8 @@ fn a_later_unit_calls_what_an_earlier_one_redirected_to() {
     assert!(plan.late_thunks().is_empty());
 }
 
-/// A function whose address matters and is taken only later has no code: it gets some, once.
+/// A function whose address is significant and first taken in a later unit has no code: it gets a late thunk,
+/// once.
 #[test]
 fn a_function_whose_address_is_taken_later_gets_a_late_thunk() {
     let by_reference: fn(u32, u32) -> String = takes_address;
@@ -227,13 +228,13 @@ fn a_function_whose_address_is_taken_later_gets_a_late_thunk() {
             (takes_address(8, 2), Attributes::default()),
             (calls(9, 2), Attributes::default()),
         ]);
-        assert!(again.late_thunks().is_empty(), "it has code by now");
+        assert!(again.late_thunks().is_empty(), "it has a thunk already");
         let to = if arguments == 0 { "u0:1" } else { "u0:2" };
         assert_eq!(calls_of(&functions[1]), [(to.to_owned(), 1)]);
     }
 }
 
-/// Where the address does not matter, that of what took its place will do.
+/// Where the address is insignificant, the address of the representative is used.
 #[test]
 fn an_insignificant_address_taken_later_is_that_of_the_representative() {
     let free = Attributes { addresses: Addresses::Insignificant, ..LOCAL };
@@ -244,7 +245,7 @@ fn an_insignificant_address_taken_later_is_that_of_the_representative() {
     assert!(functions[0].to_string().contains("u0:1"), "{}", functions[0]);
 }
 
-/// A call through another signature passes its arguments to the function as it was: through a late thunk.
+/// A call with a mismatched signature passes its arguments to the function as it was: through a late thunk.
 #[test]
 fn a_mismatched_call_that_comes_later_goes_to_a_late_thunk() {
     // More parameters, and as many of another kind.
@@ -275,10 +276,10 @@ block0(v0: {ty}):
     }
 }
 
-/// A plan says of what earlier units eliminated how it is aligned: what took its place is aligned for all of it, and a late
-/// thunk as the function was.
+/// A plan states the alignments of functions that earlier units eliminated: the body that replaced them has the
+/// largest of their alignments, and a late thunk has that of its function.
 #[test]
-fn alignments_of_what_was_eliminated_are_known_later() {
+fn alignments_of_eliminated_functions_are_known_later() {
     let aligned = |alignment: u32| Attributes { alignment, ..LOCAL };
     for similar in [Similar::OFF, FOR_SIZE] {
         for alignments in [[64, 1, 16], [1, 16, 64], [16, 64, 1]] {
@@ -312,7 +313,7 @@ fn alignments_of_what_was_eliminated_are_known_later() {
     }
 }
 
-/// What is known is counted: what was emitted, and what was eliminated.
+/// All known functions are counted: emitted ones and eliminated ones.
 #[test]
 fn functions_of_all_units_are_counted() {
     for similar in [Similar::OFF, FOR_SIZE] {
@@ -338,12 +339,12 @@ impl Bodies for Objects {
     }
 }
 
-/// Functions of a later unit that refer to a data object that an earlier one eliminated refer to what took its place,
-/// by whichever name, and the plan knows as what.
+/// Functions of a later unit that refer to a data object that an earlier unit eliminated refer to its
+/// representative, whichever name they use, and the plan has an entry for it.
 #[test]
-fn a_later_unit_refers_to_the_object_that_took_the_place_of_another() {
+fn a_later_unit_refers_to_the_representative_of_an_eliminated_object() {
     let mut program = Program::new(Similar::OFF);
-    // The first one is another.
+    // The first one has other contents.
     let object = |byte| {
         let contents = Contents::Bytes(vec![byte, 2, 3]);
         DataObject { contents, relocations: Vec::new(), section: None }

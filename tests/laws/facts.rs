@@ -1,8 +1,8 @@
-//! Laws: a kept body promises only what every function promises whose place it takes.
+//! Laws: a kept body has only the facts that every function has that it replaces.
 //!
-//! The functions here differ in promises only, so all of one test are equal. What the kept body may
-//! promise is computed from the definition: a flag if all members have it at that place; a region if
-//! all members have that region there, and nobody anywhere tells less apart than the result does.
+//! The functions here differ in facts only, so all functions of one test are equal. The facts that the kept body
+//! may have are computed from the definition: a flag if all members have it at that place; a region if all members
+//! have that region there, and no member distinguishes fewer accesses anywhere than the result does.
 
 use crate::support::{free, parse_one, plan_of, random, test_symbol, verify, walk_all};
 use arbitrary::{Result, Unstructured};
@@ -13,7 +13,7 @@ use cranelift_mergefunc::{Disposition, Merger, Plan, prove};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The promises at one memory access, and of its block.
+/// The facts of one memory access, and of its block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fact {
     aligned: bool,
@@ -36,7 +36,7 @@ struct Access {
 impl Accesses {
     fn random(u: &mut Unstructured<'_>) -> Result<Accesses> {
         let mut accesses = Vec::new();
-        // One in each block that can be cold, so that something is said of each.
+        // One in each block that can be cold, so that each has a fact.
         for block in [1, 2] {
             accesses.push(Access { store: u.arbitrary()?, block });
         }
@@ -63,7 +63,7 @@ impl Accesses {
             .collect()
     }
 
-    /// The function; an access is known by its offset.
+    /// The function; an access is identified by its offset.
     fn build(&self, facts: &[Fact]) -> Function {
         let mut text = String::from("function u0:0(i64, i64) -> i64 tail {\n");
         for number in 0..4 {
@@ -101,7 +101,7 @@ impl Accesses {
             }
             match block {
                 0 => text.push_str("    brif v1, block1, block2\n"),
-                // Different ends, so that the two blocks are never mistaken for each other.
+                // Different ends, so that the two blocks are never equal.
                 1 => text.push_str("    return v0\n"),
                 _ => text.push_str("    return v1\n"),
             }
@@ -111,7 +111,7 @@ impl Accesses {
     }
 }
 
-/// The promises of a function by the offsets of its accesses.
+/// The facts of a function by the offsets of its accesses.
 fn read(func: &Function) -> Vec<Fact> {
     let mut facts = BTreeMap::new();
     for block in func.layout.blocks() {
@@ -134,12 +134,12 @@ fn read(func: &Function) -> Vec<Fact> {
     facts.into_values().collect()
 }
 
-/// What all members promise.
+/// The facts that all members have.
 fn meet(members: &[Vec<Fact>]) -> Vec<Fact> {
     let count = members[0].len();
     let all = |at: usize, fact: fn(&Fact) -> bool| members.iter().all(|member| fact(&member[at]));
-    // Accesses that some member puts into one region must not be told apart. Accesses without a
-    // region are of one kind, too: Cranelift takes loads among them to be apart from all regions.
+    // Accesses that some member puts into one region must not be in different regions. Accesses without a region
+    // count as one region, too: Cranelift assumes that loads among them do not alias any region.
     let mut linked = vec![vec![false; count]; count];
     for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {
         linked[a][b] = members.iter().any(|member| member[a].region == member[b].region);
@@ -166,7 +166,7 @@ fn meet(members: &[Vec<Fact>]) -> Vec<Fact> {
         .collect()
 }
 
-/// What must hold whatever rule is used to find it.
+/// What must hold for any rule that computes the result.
 fn check_sound(result: &[Fact], members: &[Vec<Fact>]) {
     for member in members {
         for (kept, own) in result.iter().zip(member) {
@@ -186,7 +186,7 @@ fn check_sound(result: &[Fact], members: &[Vec<Fact>]) {
 }
 
 #[test]
-fn the_kept_body_promises_what_all_members_promise() {
+fn the_kept_body_has_the_facts_of_all_members() {
     random(|u| {
         let accesses = Accesses::random(u)?;
         let mut members = Vec::new();
@@ -220,8 +220,8 @@ fn the_kept_body_promises_what_all_members_promise() {
     });
 }
 
-/// Equal functions, all of which stay, and one caller of each.
-fn stay_and_are_called(mut bodies: Vec<Function>) -> (Plan, Vec<Function>) {
+/// Equal functions, all of which are pinned, and one caller of each.
+fn pinned_and_called(mut bodies: Vec<Function>) -> (Plan, Vec<Function>) {
     let pinned = cranelift_mergefunc::Attributes { pinned: true, ..free() };
     let count = bodies.len();
     let called = bodies[0].signature.clone();
@@ -240,7 +240,7 @@ fn stay_and_are_called(mut bodies: Vec<Function>) -> (Plan, Vec<Function>) {
 }
 
 #[test]
-fn every_body_that_stays_promises_what_all_members_promise() {
+fn every_pinned_body_has_the_facts_of_all_members() {
     random(|u| {
         let accesses = Accesses::random(u)?;
         let mut members = Vec::new();
@@ -248,7 +248,7 @@ fn every_body_that_stays_promises_what_all_members_promise() {
             members.push(accesses.facts(u)?);
         }
         let bodies = members.iter().map(|facts| accesses.build(facts)).collect();
-        let (plan, bodies) = stay_and_are_called(bodies);
+        let (plan, bodies) = pinned_and_called(bodies);
         for ((function, entry), body) in plan.entries().zip(&bodies).take(members.len()) {
             assert_eq!(entry.disposition(), Disposition::Keep);
             let mut func = body.clone();
@@ -259,17 +259,17 @@ fn every_body_that_stays_promises_what_all_members_promise() {
     });
 }
 
-/// The time for what all promise must not grow with the number of pairs.
+/// The time to compute the common facts must not grow with the number of pairs.
 #[test]
-fn many_bodies_that_stay_and_promise_different_things_take_linear_time() {
+fn many_pinned_bodies_with_different_facts_take_linear_time() {
     const COUNT: u32 = 4_000;
     let bodies = (0..COUNT).map(|member| many_accesses(8, |at| (member * 8 + at, 5))).collect();
-    let (plan, _) = stay_and_are_called(bodies);
+    let (plan, _) = pinned_and_called(bodies);
     assert_eq!(plan.stats().plan_weakened as u32, COUNT);
 }
 
 #[test]
-fn a_function_that_takes_nobodys_place_keeps_its_promises() {
+fn a_function_that_replaces_no_other_keeps_its_facts() {
     let accesses =
         Accesses(vec![Access { store: false, block: 1 }, Access { store: true, block: 2 }]);
     let fact =
@@ -286,10 +286,10 @@ fn a_function_that_takes_nobodys_place_keeps_its_promises() {
     assert_eq!(read(&func), read(&strong));
 }
 
-/// Flags are interned in a table of less than 2^16 entries. The kept body and the other members use
-/// few enough each, but what they all promise would need more than there can be.
+/// Flags are interned in a table of less than 2^16 entries. The kept body and the other members use few enough
+/// each, but their common facts would need more entries than the table can hold.
 #[test]
-fn a_full_table_of_flags_loses_promises_and_nothing_else() {
+fn a_full_table_of_flags_loses_facts_and_nothing_else() {
     const REGIONS: u32 = 12_000;
     const KINDS: u32 = 6;
     let bodies: Vec<Function> = (0..4)
@@ -313,7 +313,7 @@ fn a_full_table_of_flags_loses_promises_and_nothing_else() {
     assert!(result.iter().all(|fact| *fact == nothing));
 }
 
-/// Loads, each with a region and a kind of promise.
+/// Loads, each with a region and a kind of facts.
 fn many_accesses(count: u32, fact: impl Fn(u32) -> (u32, u32)) -> Function {
     let mut func = parse_one("function u0:0(i64) tail {\nblock0(v0: i64):\n    return\n}");
     let block = func.layout.entry_block().expect("has a body");

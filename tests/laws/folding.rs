@@ -1,5 +1,5 @@
-//! Law: a branch on a condition that is known is the jump to the block that it takes, and never the
-//! jump to the other one.
+//! Law: a branch on a known condition equals the jump to the block that it takes, and never the jump to the other
+//! block.
 //!
 //! Conditions are random expressions over constants, with their values computed here in 128-bit
 //! arithmetic. The walk and the checker must agree with that, each on its own.
@@ -17,7 +17,7 @@ struct Expression {
     next_value: u32,
 }
 
-/// A value of the text, and what it is.
+/// A value of the text, and its number.
 #[derive(Clone, Copy)]
 struct Known {
     name: u32,
@@ -50,7 +50,7 @@ fn comparisons(a: Known, b: Known) -> [(&'static str, bool); 10] {
     ]
 }
 
-/// Every operation that gives a number of the same width, and what it gives in its low bits.
+/// Every operation whose result has the same width, and the low bits of its result.
 fn arithmetic(a: Known, b: Known) -> [(&'static str, u128); 5] {
     [
         ("band", a.value & b.value),
@@ -154,7 +154,7 @@ fn every_operation_on_constants_is_what_it_is() {
     }
 }
 
-/// A branch on whether an instruction gives anything but `value`, to which only the low bits count.
+/// A branch on whether the result of an instruction differs from `value`, where only the low bits count.
 fn check_operation(a: Known, b: Known, instruction: &str, bits: u32, value: u128) {
     let value = value & (u128::MAX >> (128 - bits));
     let function = |end: &str| {
@@ -223,7 +223,7 @@ block2:
 }
 
 #[test]
-fn what_is_not_known_is_not_folded() {
+fn unknown_conditions_are_not_folded() {
     // One operand is known, the other is not.
     for condition in [
         "v2 = icmp eq v0, v1",

@@ -34,7 +34,7 @@ fn any_machine(u: &mut Unstructured<'_>) -> arbitrary::Result<Machine> {
     Ok(*u.choose(&Machine::ALL)?)
 }
 
-/// Panics unless the plan has everything in one class that must be, and nothing that must not.
+/// Panics unless the plan has in one class everything that must be, and nothing that must not be.
 fn check_expected(generated: &GeneratedUnit, plan: &Plan) {
     let GeneratedUnit { unit, about, expected, .. } = generated;
     let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
@@ -71,7 +71,7 @@ fn classes_are_as_expected() {
 }
 
 #[test]
-fn what_is_expected_follows_from_the_definition() {
+fn expected_classes_follow_from_the_definition() {
     random(|u| {
         let machine = any_machine(u)?;
         let profile = Profile { constant_branches: false, ..Profile::runnable(machine) };
@@ -163,8 +163,8 @@ fn everything_occurs() {
         }
     }
     for reason in Reason::ALL {
-        // Nothing is refused by the verifier or the checker, no data object is a thread's own, and few
-        // functions are called more than once (those of `recipes` are).
+        // The verifier and the checker refuse nothing, no data object is thread-local, and few functions are
+        // externally called (those of `recipes` are).
         let never =
             [Reason::Malformed, Reason::NotProved, Reason::ThreadLocal, Reason::ThunkCheaper];
         if !never.contains(&reason) && !statistics.reasons.contains_key(&reason) {
@@ -174,8 +174,8 @@ fn everything_occurs() {
     assert_eq!(missing, [""; 0], "{statistics}");
 }
 
-/// Near misses of one function that differ from it at different instructions differ from each other. That
-/// holds for no instruction that does nothing.
+/// Near misses of one function that differ from it at different instructions differ from each other. That does not
+/// hold for instructions that do nothing.
 #[test]
 fn near_misses_at_different_places_differ() {
     let func = parse_one(

@@ -1,5 +1,5 @@
-//! Laws: units that come after others. What is merged into a body that was emitted before equals it,
-//! and what was emitted once is not emitted again.
+//! Laws of incremental merging: a function that is merged into an emitted body equals it, and a function that was
+//! emitted once is not emitted a second time.
 
 use crate::support::{free, parse_one, random};
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
@@ -7,7 +7,7 @@ use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{Attributes, Disposition, MergeCache, Merger, Options, Plan, Reason};
 use std::collections::{BTreeMap, HashSet};
 
-/// Plans `functions` after what was emitted, and adds them to it.
+/// Plans `functions` after the earlier units of `cache`, and adds them to it.
 fn emit(cache: &mut MergeCache, functions: &[Member], unit: &Unit) -> Plan {
     let plan = plan_after(cache, functions, unit);
     cache.extend(&plan);
@@ -23,7 +23,7 @@ fn plan_after(cache: &MergeCache, functions: &[Member], unit: &Unit) -> Plan {
     merger.plan(&mut Held::new(&bodies, unit.code_size).after(cache))
 }
 
-/// The body that each function ended up with.
+/// The body of each function after merging.
 fn bodies(plan: &Plan, of: &mut BTreeMap<String, String>) {
     for (_, entry) in plan.entries().take(plan.added()) {
         let to = entry.disposition().representative();
@@ -33,7 +33,7 @@ fn bodies(plan: &Plan, of: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn what_is_merged_incremental_is_equal_in_one_unit() {
+fn functions_merged_across_units_are_equal_in_one_unit() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
@@ -44,7 +44,7 @@ fn what_is_merged_incremental_is_equal_in_one_unit() {
         };
         let mut cache = MergeCache::new();
         let mut of = BTreeMap::new();
-        // What earlier units refer to is called by code that the pass does not see.
+        // Functions that earlier units refer to are called by code that the pass does not see.
         let mut named = HashSet::new();
         let mut functions = unit.functions.clone();
         let mut rest = &mut functions[..];
@@ -58,7 +58,7 @@ fn what_is_merged_incremental_is_equal_in_one_unit() {
             rest = after;
         }
         for (symbol, body) in &of {
-            // Shared bodies have symbols of their own in each plan.
+            // Private copies have symbols of their own in each plan.
             if class(body).is_some() && !body.starts_with("u9:") {
                 assert_eq!(class(symbol), class(body), "{symbol} has the body of {body}");
             }
@@ -67,7 +67,7 @@ fn what_is_merged_incremental_is_equal_in_one_unit() {
     });
 }
 
-/// `func` under another number, with every reference to a function of the unit sent along.
+/// `func` under another number, with every reference to a function of the unit renumbered as well.
 fn renumbered(func: &Function, by: u32) -> Function {
     let mut func = func.clone();
     let new = |symbol: &UserExternalName| match symbol.namespace {
@@ -82,7 +82,7 @@ fn renumbered(func: &Function, by: u32) -> Function {
 }
 
 #[test]
-fn what_was_emitted_is_not_emitted_again() {
+fn an_emitted_function_is_not_emitted_a_second_time() {
     random(|u| {
         let unit = Unit::random(u)?.redirect_only();
         let patchable =
@@ -95,7 +95,7 @@ fn what_was_emitted_is_not_emitted_again() {
             member.body.global_values.values().any(inside)
         };
         if unit.functions.iter().any(|member| patchable(member) || points_inside(member)) {
-            // Calls that can be patched, and what points into a function, are compared by symbol.
+            // Patchable calls, and references into a function, are compared by symbol.
             return Ok(());
         }
         let mut cache = MergeCache::new();
@@ -116,7 +116,7 @@ fn what_was_emitted_is_not_emitted_again() {
     });
 }
 
-/// Plans functions one by one, and tells what the last one becomes.
+/// Plans functions one by one, and returns the disposition and reason of the last one.
 #[track_caller]
 pub fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
     let unit = Unit {
@@ -174,19 +174,19 @@ block0(v0: i64):
 }
 
 #[test]
-fn an_emitted_body_stands_only_for_functions_that_promise_as_much() {
+fn an_emitted_body_replaces_only_functions_with_as_many_facts() {
     let redirected = ("redirect", Reason::AddressInsignificant);
     assert_eq!(last(&[&loads(1, ""), &loads(2, "aligned")], free()), redirected);
     assert_eq!(last(&[&loads(1, "aligned"), &loads(2, "")], free()).0, "keep");
-    // The second body is there for the third function.
+    // The second body is the one that the third function is merged into.
     let three = [&*loads(1, "aligned"), &loads(2, ""), &loads(3, "")];
     assert_eq!(last(&three, free()), redirected);
 }
 
-/// What was emitted calls a body that promises more than a later function does. Whoever calls the later
-/// one must not be merged into what calls that body.
+/// An emitted function calls a body with more facts than a later function has. Callers of the later function must
+/// not be merged into the emitted caller.
 #[test]
-fn callers_of_functions_that_promise_less_are_not_merged_into_emitted_ones() {
+fn callers_of_functions_with_fewer_facts_are_not_merged_into_emitted_callers() {
     let calls = |own: u32, callee: u32| {
         format!(
             "function u0:{own}(i64) -> i64 tail {{
@@ -204,7 +204,7 @@ block0(v0: i64):
     let last_of = |more| last(&texts(more).iter().map(|text| &**text).collect::<Vec<_>>(), free());
     assert_eq!(last_of([loads(3, strong), calls(4, 3)]), redirected);
     assert_eq!(last_of([loads(3, weak), calls(4, 3)]).0, "keep");
-    // Both promise enough for the class that promises less, which is what later ones find.
+    // Both have enough facts for the class with fewer facts, which is the one that later functions find.
     let mut more = texts([loads(3, weak), calls(4, 3)]).to_vec();
     more.extend([loads(5, strong), calls(6, 5)]);
     let texts: Vec<&str> = more.iter().map(|text| &**text).collect();
@@ -212,7 +212,7 @@ block0(v0: i64):
 }
 
 #[test]
-fn a_key_keeps_functions_apart_incremental() {
+fn a_key_keeps_functions_apart_across_units() {
     let unit = Unit {
         functions: Vec::new(),
         data: Vec::new(),
@@ -282,14 +282,14 @@ fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_align
     assert_eq!(dispositions, [keep, redirect, keep, redirect, redirect]);
 }
 
-/// Plans functions under their attributes, after what was emitted.
+/// Plans functions under their attributes, after the earlier units of `cache`.
 pub fn emit_with(cache: &mut MergeCache, functions: &[(String, Attributes)]) -> Plan {
     let plan = plan_with(cache, functions);
     cache.extend(&plan);
     plan
 }
 
-/// The same, without adding them.
+/// The same, without adding them to the cache.
 pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan {
     let unit = Unit {
         functions: Vec::new(),
@@ -305,7 +305,7 @@ pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan
     plan_after(cache, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
 }
 
-/// What `u0:own` becomes, and the symbol of the body.
+/// The disposition of `u0:own`, and the symbol of the body.
 pub fn becomes(plan: &Plan, own: u32) -> (&'static str, u32) {
     let function = plan.function(&UserExternalName::new(0, own)).expect("of the unit");
     let disposition = plan.entry(function).disposition();
@@ -339,11 +339,11 @@ block0:
     )
 }
 
-/// A function that calls what was emitted and one that calls an equal function of the unit are of two
-/// classes in the unit, and of one beyond it. Both are merged into the same body, and a plan in which
-/// that body is called in the place of a member that stays holds.
+/// A function that calls an emitted function and one that calls an equal function of the unit are in two classes
+/// of the unit that equal one emitted class. Both are merged into the same body, and a plan in which that body is
+/// called instead of a member that is kept is right.
 #[test]
-fn two_classes_of_a_unit_can_be_one_that_was_emitted() {
+fn two_classes_of_a_unit_can_equal_one_emitted_class() {
     let mut cache = MergeCache::new();
     emit_with(&mut cache, &[(leaf(1), free()), (passes_on(2, 1), free())]);
     let pinned = Attributes { pinned: true, ..free() };
@@ -365,11 +365,11 @@ fn two_classes_of_a_unit_can_be_one_that_was_emitted() {
     assert_eq!(all, expected);
 }
 
-/// What was emitted has two bodies: one at any address, whose own address is not compared by its class,
-/// and one that must stay and is aligned. Code that takes the address of the aligned one is the same as
-/// code that takes the address of any other function of the class, so none of them may be at the first.
+/// An emitted class has two bodies: one at any address, whose own address is not compared by class, and one that
+/// must stay and is aligned. Code that takes the address of the aligned one equals code that takes the address of
+/// any other function of the class, so none of these addresses may be redirected to the first body.
 #[test]
-fn an_address_that_is_used_by_class_is_not_sent_to_a_less_aligned_body() {
+fn an_address_compared_by_class_is_not_redirected_to_a_less_aligned_body() {
     let mut cache = MergeCache::new();
     let aligned = Attributes { pinned: true, alignment: 64, ..free() };
     emit_with(&mut cache, &[(leaf(1), Attributes::default()), (leaf(2), aligned)]);
@@ -386,7 +386,7 @@ fn an_address_that_is_used_by_class_is_not_sent_to_a_less_aligned_body() {
     assert_eq!(becomes(&plan, 11), ("keep", 11));
     let function = plan.function(&UserExternalName::new(0, 11)).expect("of the unit");
     assert_eq!(plan.entry(function).alignment(), 64);
-    // One whose address nobody takes for another's can go to either.
+    // An address that is not compared by class can be that of either body.
     let only_called =
         Attributes { addresses: cranelift_mergefunc::Addresses::Significant, ..free() };
     let plan = emit_with(&mut cache, &[(leaf(21), only_called)]);

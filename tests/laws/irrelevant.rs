@@ -1,7 +1,7 @@
 //! The table of what does not make functions different.
 //!
-//! Each row is one change that the library must overlook, with the reason why it may. What a merged
-//! body may keep of it is another question: promises meet (`facts`), the rest is the kept body's own.
+//! Each row is one change that the library must overlook, with the reason why it may. Which of the two a merged
+//! body keeps is another question: facts meet (`facts`), everything else is the kept body's own.
 
 use cranelift_codegen::ir::{
     AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function,
@@ -27,31 +27,31 @@ pub struct Irrelevant {
 pub const IRRELEVANT: &[Irrelevant] = &[
     Irrelevant {
         what: "aligned",
-        why: "a promise: the kept body makes it only if all do",
+        why: "a fact: the kept body has it only if all do",
         apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.0 = !bits.0)),
         compared_by: None,
     },
     Irrelevant {
         what: "readonly",
-        why: "a promise: the kept body makes it only if all do",
+        why: "a fact: the kept body has it only if all do",
         apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.1 = !bits.1)),
         compared_by: None,
     },
     Irrelevant {
         what: "can_move",
-        why: "a promise: the kept body makes it only if all do",
+        why: "a fact: the kept body has it only if all do",
         apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.2 = !bits.2)),
         compared_by: None,
     },
     Irrelevant {
         what: "no alias region",
-        why: "a promise: the kept body keeps a region only if all agree",
+        why: "a fact: the kept body keeps a region only if all agree",
         apply: |func| accesses(func, |_, data| data.with_alias_region(None)),
         compared_by: None,
     },
     Irrelevant {
         what: "another alias region",
-        why: "a promise: the kept body keeps a region only if all agree",
+        why: "a fact: the kept body keeps a region only if all agree",
         apply: |func| {
             accesses(func, |func, data| {
                 let region = AliasRegionData { user_id: 900, description: "new".into() };
@@ -62,7 +62,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
     },
     Irrelevant {
         what: "colocated callee",
-        why: "a promise about the symbol, true for all who name it",
+        why: "a fact about the symbol, true for all functions that name it",
         apply: |func| {
             each(func.dfg.ext_funcs.keys(), func, |func, callee| {
                 let ExtFuncData { name: _, signature: _, colocated, patchable } =
@@ -75,7 +75,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
     },
     Irrelevant {
         what: "colocated symbol",
-        why: "a promise about the symbol, true for all who name it",
+        why: "a fact about the symbol, true for all functions that name it",
         apply: |func| {
             each(func.global_values.keys(), func, |func, global| {
                 match &mut func.global_values[global] {
@@ -91,7 +91,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
     },
     Irrelevant {
         what: "cold block",
-        why: "a promise: the kept body's block is cold only if all are",
+        why: "a fact: the kept body's block is cold only if all are",
         apply: |func| {
             each(func.layout.blocks(), func, |func, block| {
                 func.layout.set_cold(block);

@@ -133,7 +133,7 @@ fn long_chains_of_aliases_and_global_values_are_followed_without_recursion() {
     });
 }
 
-/// Many functions that are all alike but for the one that they call, made when they are asked for.
+/// Many functions that are equal except for the one function that they call, built on demand.
 struct Callers<F> {
     func: Function,
     callee: UserExternalNameRef,

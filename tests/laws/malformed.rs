@@ -1,5 +1,5 @@
-//! Law: what the verifier refuses, because something refers to what is not there, has no encoding, and
-//! nothing panics. The checker refuses it, too.
+//! Law: a function that the verifier refuses because of a reference to an entity that does not exist has no
+//! encoding, and nothing panics. The checker refuses it, too.
 
 use crate::support::{corpus, parse_one, walk_all};
 use cranelift_codegen::entity::EntityRef;
@@ -14,7 +14,7 @@ use cranelift_mergefunc::{Encoding, may_replace};
 /// An index that no table of the corpus has.
 const NOWHERE: usize = 5000;
 
-/// Copies an instruction, but has one of its references lead nowhere.
+/// Copies an instruction, with one of its references to an entity that does not exist.
 struct Spoiler<'a> {
     pool: &'a mut ValueListPool,
     /// What a spoilt operand is.
@@ -138,7 +138,7 @@ fn is_refused(func: &Function, original: &Function, what: &str) {
 fn a_reference_that_leads_nowhere_is_refused() {
     let mut kinds = std::collections::BTreeSet::new();
     for mut func in corpus() {
-        // What the reader leaves in the gaps of a numbering.
+        // What the parser leaves in the gaps of a numbering.
         func.dfg.make_invalid_value_for_parser();
         let gap = func.dfg.num_values() - 1;
         let values = [Value::new(NOWHERE), Value::new(gap)];
@@ -244,7 +244,7 @@ block0(v0: i64):
     is_refused(&other, &other, "the same order");
 }
 
-/// The region of an access that is not there is no promise that could be dropped.
+/// A region that does not exist is not a fact that could be dropped.
 #[test]
 fn a_region_that_is_not_there_is_refused() {
     let text = |region: &str| {

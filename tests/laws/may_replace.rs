@@ -1,8 +1,8 @@
-//! Law: the checker lets a reference stand for another exactly if nobody can tell them apart.
+//! Law: the checker lets one reference replace another exactly if the difference is unobservable.
 //!
-//! Two functions differ in one reference, to one of two equal functions or data objects, and a plan made
-//! by hand merges them. What becomes of the two that are referred to, and what their attributes are, is
-//! varied. What is right is said in `is_same` and `is_same_data`, from the meaning of the attributes.
+//! Two functions differ in one reference, to one of two equal functions or data objects, and a plan made by hand
+//! merges them. The dispositions and attributes of the two referenced functions or objects are varied. The right
+//! answer is defined in `is_same` and `is_same_data`, from the meaning of the attributes.
 
 use crate::refused_plans::{at, data_member, may_become, proven, unit};
 use crate::support::free;
@@ -12,7 +12,7 @@ use cranelift_mergefunc::{
     Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, Plan, Target,
 };
 
-/// Where the body of one of the two is.
+/// Where the body of one of the two functions is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum To {
     Stays,
@@ -73,7 +73,7 @@ fn users(usage: Use) -> Unit {
     unit(&text)
 }
 
-/// What `a` and `b` become, and that the second of two users has the body of the first.
+/// A plan with these dispositions of `a` and `b`, in which the second of two users has the body of the first.
 fn plan(unit: &Unit, a: Disposition, b: Disposition) -> Plan {
     let plan = decided(unit.plan(), at(1), Disposition::Redirect { to: at(0) });
     decided(decided(plan, at(2), a), at(3), b)
@@ -88,7 +88,7 @@ fn dispositions(to: To) -> Vec<Disposition> {
     vec![Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
 }
 
-/// What can become of two functions, each with any disposition.
+/// The dispositions that two functions can have, each of every kind.
 fn cases() -> Vec<(Disposition, Disposition)> {
     let mut cases = Vec::new();
     for (a, b) in [
@@ -105,7 +105,7 @@ fn cases() -> Vec<(Disposition, Disposition)> {
     cases
 }
 
-/// All combinations of what decides whether something can be told from its equals.
+/// All combinations of attributes that affect whether a function may be replaced by an equal one.
 fn some_attributes() -> Vec<Attributes> {
     let mut all = Vec::new();
     for linkage in Linkage::ALL {
@@ -118,34 +118,34 @@ fn some_attributes() -> Vec<Attributes> {
     all
 }
 
-/// Whether a reference to `a` does for a user that means `b`, another function.
+/// Whether a reference to `a` may replace a reference to `b`, another function.
 fn is_same(usage: Use, a: &Attributes, b: &Attributes) -> bool {
-    // Another body may come in its place, or somebody watches it.
+    // Another body may preempt it, or it must stay distinguishable.
     let is_special = |one: &Attributes| one.linkage == Linkage::Preemptible || one.no_merge;
     let is_same = match usage {
         Use::Call => true,
-        // Whoever patches the call, or reads the code, means this one.
+        // A call that is patched, or code that reads the body, means exactly this function.
         Use::PatchableCall | Use::Inside => false,
         Use::Address => b.addresses == Addresses::Insignificant,
     };
     is_same && !is_special(a) && !is_special(b)
 }
 
-/// Whether a reference to a function that something became of still does for a user that means it.
+/// Whether a reference to a function with this disposition still has the same meaning for its user.
 fn is_still_same(usage: Use, own: &Attributes, becomes: Disposition) -> bool {
     match (usage, becomes) {
         (_, Disposition::Keep) => true,
         (Use::Call | Use::PatchableCall, _) => true,
-        // The address of something else.
+        // The address of another function.
         (Use::Address, Disposition::Alias { .. }) => own.addresses == Addresses::Insignificant,
         (Use::Address, _) => true,
-        // What is there is not its own code.
+        // The code at the address is not its own.
         (Use::Inside, _) => false,
     }
 }
 
 #[test]
-fn a_function_stands_for_another_if_nobody_can_tell() {
+fn a_function_may_replace_another_if_the_change_is_unobservable() {
     let mut counts = [0; 2];
     for usage in Use::ALL {
         let mut given = users(usage);
@@ -166,7 +166,7 @@ fn a_function_stands_for_another_if_nobody_can_tell() {
                     if !allowed(of_a, &a) || !allowed(of_b, &b) {
                         continue;
                     }
-                    // The first user has been sent along, and must mean what it did, too.
+                    // The reference of the first user may have been redirected, and must keep its meaning, too.
                     let right = match (of_a, usage) {
                         (Disposition::Redirect { .. }, _)
                         | (Disposition::Alias { .. } | Disposition::Thunk { .. }, Use::Call)
@@ -180,7 +180,7 @@ fn a_function_stands_for_another_if_nobody_can_tell() {
                     let what = format!("{usage:?} {of_a:?} {of_b:?} {a:?} {b:?} {proof:?}");
                     assert_eq!(proof.is_ok(), right, "{what}");
                     if (of_a, of_b) == (Disposition::Keep, Disposition::Keep) && right {
-                        // That the one does for the other had to be proved, too.
+                        // That the callees are equal had to be proved, too.
                         assert_eq!(proof.map(|proof| (proof.merged, proof.related)), Ok((1, 1)));
                     }
                     counts[usize::from(right)] += 1;
@@ -191,9 +191,9 @@ fn a_function_stands_for_another_if_nobody_can_tell() {
     assert!(counts.iter().all(|&count| count > 500), "{counts:?}");
 }
 
-/// The place of an address is aligned to what everybody asked for whose address it is now.
+/// An address has at least the alignment of every function whose address it is now.
 #[test]
-fn an_address_stands_for_another_if_it_is_aligned_as_much() {
+fn an_address_may_replace_another_if_it_is_aligned_as_much() {
     let mut given = users(Use::Address);
     given.options.target = Target::x86_64();
     given.options.aliases = true;
@@ -208,7 +208,7 @@ fn an_address_stands_for_another_if_it_is_aligned_as_much() {
                 Disposition::Keep | Disposition::Thunk { .. } => a,
                 Disposition::Redirect { .. } | Disposition::Alias { .. } => c,
             };
-            // Where the address of the second went, for others that use it.
+            // The alignment of the new address of the second function, for other users of it.
             let own = match of_b {
                 Disposition::Keep | Disposition::Thunk { .. } => b,
                 Disposition::Redirect { to } | Disposition::Alias { to } if to == at(2) => a,
@@ -223,7 +223,7 @@ fn an_address_stands_for_another_if_it_is_aligned_as_much() {
     assert!(counts.iter().all(|&count| count > 10), "{counts:?}");
 }
 
-/// All combinations of what decides whether a data object can be told from its equals.
+/// All combinations of attributes that affect whether a data object may be replaced by an equal one.
 fn some_data_attributes() -> Vec<DataAttributes> {
     let mut all = Vec::new();
     for linkage in Linkage::ALL {
@@ -253,7 +253,7 @@ fn data_at(index: u32) -> DataIndex {
     DataIndex::from_u32(index)
 }
 
-/// What can become of `a` and `b`.
+/// The dispositions that `a` and `b` can have.
 fn data_cases() -> Vec<(Disposition<DataIndex>, Disposition<DataIndex>)> {
     let to = |to| {
         let to = data_at(to);
@@ -272,15 +272,15 @@ fn data_plan(unit: &Unit, a: Disposition<DataIndex>, b: Disposition<DataIndex>) 
     data_decided(data_decided(plan, data_at(0), a), data_at(1), b)
 }
 
-/// Whether nobody can tell a data object from one with the same contents: nobody writes to it, has one
-/// of his own in each thread, compares its address, or puts another one in its place.
-fn is_like_its_equals(attributes: &DataAttributes) -> bool {
+/// Whether a data object cannot be distinguished from one with the same contents: it is not written to, is not
+/// thread-local, its address is insignificant, and it is not preemptible.
+fn is_like_its_duplicates(attributes: &DataAttributes) -> bool {
     let DataAttributes { linkage, addresses, writable, tls, .. } = *attributes;
     linkage != Linkage::Preemptible && addresses == Addresses::Insignificant && !writable && !tls
 }
 
 #[test]
-fn a_data_object_stands_for_another_if_nobody_can_tell() {
+fn a_data_object_may_replace_another_if_the_change_is_unobservable() {
     let same = DataAttributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
@@ -295,13 +295,14 @@ fn a_data_object_stands_for_another_if_nobody_can_tell() {
                     let allowed = |of: Disposition<DataIndex>, own: &DataAttributes| {
                         let kept = of.representative().map(|to| [a, b, same][to.as_u32() as usize]);
                         let is_eliminated = matches!(of, Disposition::Redirect { .. });
-                        kept.is_none_or(|kept| is_like_its_equals(own) && is_like_its_equals(&kept))
-                            && (!is_eliminated || own.linkage == Linkage::Local)
+                        kept.is_none_or(|kept| {
+                            is_like_its_duplicates(own) && is_like_its_duplicates(&kept)
+                        }) && (!is_eliminated || own.linkage == Linkage::Local)
                     };
                     if !allowed(of_a, &a) || !allowed(of_b, &b) {
                         continue;
                     }
-                    let right = is_like_its_equals(&a) && is_like_its_equals(&b);
+                    let right = is_like_its_duplicates(&a) && is_like_its_duplicates(&b);
                     let proof = proven(&given, &data_plan(&given, of_a, of_b));
                     let what = format!("{of_a:?} {of_b:?} {a:?} {b:?} {proof:?}");
                     assert_eq!(proof.is_ok(), right, "{what}");

@@ -1,7 +1,7 @@
-//! Laws: what the checker makes of plans that come after others, and what later plans are told of a plan.
+//! Laws: how the checker proves plans of later units, and what the merge cache remembers of a plan.
 //!
-//! The code of a body that was emitted before is not there any more: what is merged into it, and what refers to
-//! it, is proved by what is remembered. Wrong plans are made by hand here.
+//! The code of an emitted body is not available any more: merges into it, and references to it, are proved from
+//! the merge cache. Wrong plans are made by hand here.
 
 use crate::incremental::{
     address_of, becomes, emit_with, last, leaf, passes_on, plan_with, table_user,
@@ -27,12 +27,12 @@ fn pinned() -> Attributes {
     Attributes { pinned: true, ..free() }
 }
 
-/// Another function than `leaf`, of the same signature.
+/// A function that differs from `leaf` and has the same signature.
 fn other_leaf(own: u32) -> String {
     leaf(own).replace("return v0", "trap user1")
 }
 
-/// After `first`, `texts` are added, of which the last is made to have the body of the first.
+/// After the unit `first`, plans `texts`, with the last of them redirected to the first.
 fn of_last_in_first(first: &[(String, Attributes)], texts: &[String]) -> Result<Proof, Mismatch> {
     let mut cache = MergeCache::new();
     emit_with(&mut cache, first);
@@ -43,7 +43,7 @@ fn of_last_in_first(first: &[(String, Attributes)], texts: &[String]) -> Result<
 }
 
 #[test]
-fn references_to_emitted_functions_stand_for_each_other_if_those_are_equal() {
+fn references_to_equal_emitted_functions_may_replace_each_other() {
     let leaves = |own: Attributes| [(leaf(1), own), (leaf(2), own), (other_leaf(3), own)];
     let insignificant = pinned();
     let significant = Attributes { addresses: Addresses::Significant, ..pinned() };
@@ -72,13 +72,13 @@ fn references_to_emitted_functions_stand_for_each_other_if_those_are_equal() {
     ] {
         let cache = leaves(attributes);
         let equal = of_last_in_first(&cache, &[user(11, 1), user(12, 2)]).map(drop);
-        // Where one may stand for another, what they do is compared; else it does not matter.
+        // Where one callee may replace another, their bodies are compared; otherwise the bodies do not matter.
         let (wanted, otherwise) = match right {
             true => (Ok(()), Err(Mismatch::Remembered)),
             false => (Err(Mismatch::Reference), Err(Mismatch::Reference)),
         };
         assert_eq!(equal, wanted, "{what} {attributes:?}");
-        // To one that is not equal, in both orders; and to the same.
+        // References to functions that are not equal, in both orders; and to the same function.
         for callees in [(1, 3), (3, 1), (2, 3)] {
             let other = [user(11, callees.0), user(12, callees.1)];
             assert_eq!(of_last_in_first(&cache, &other), otherwise, "{what}");
@@ -87,14 +87,14 @@ fn references_to_emitted_functions_stand_for_each_other_if_those_are_equal() {
     }
 }
 
-/// A function that takes the address of any equal function may use that of the first; one that takes the address of the
-/// first, which matters, must not be merged into it: it has the address of another one.
+/// A function that takes the address of any equal function may use that of the first; a function that takes the
+/// significant address of the first must not be merged into it: its address is another one.
 #[test]
-fn a_significant_address_is_not_that_of_the_class_incremental() {
+fn a_significant_address_is_not_that_of_an_emitted_class() {
     let significant = Attributes { addresses: Addresses::Significant, ..pinned() };
     for (first, second) in [(2, 1), (1, 2)] {
         let mut cache = MergeCache::new();
-        // Both stay, and the class has the name of the first.
+        // Both are kept, and the class has the name of the first.
         emit_with(&mut cache, &[(leaf(1), significant), (leaf(2), pinned())]);
         emit_with(&mut cache, &[(address_of(11, first), free())]);
         let plan = emit_with(&mut cache, &[(address_of(12, second), free())]);
@@ -105,9 +105,9 @@ fn a_significant_address_is_not_that_of_the_class_incremental() {
 }
 
 #[test]
-fn an_emitted_body_stands_for_functions_of_its_class_only() {
+fn an_emitted_body_replaces_functions_of_its_class_only() {
     let cache = [(leaf(1), free())];
-    // 12 has the body that was emitted as 1, so calls of 12 call 1, which does what 14 does.
+    // 12 is merged into the emitted body 1, so calls of 12 call 1, which does what 14 does.
     let calls = |leaf_14: String| [passes_on(11, 12), leaf(12), leaf_14, passes_on(13, 14)];
     assert!(of_last_in_first(&cache, &calls(leaf(14))).is_ok());
     let wrong = of_last_in_first(&cache, &calls(other_leaf(14)));
@@ -115,15 +115,15 @@ fn an_emitted_body_stands_for_functions_of_its_class_only() {
 }
 
 #[test]
-fn what_was_merged_into_emitted_bodies_is_proved_by_what_is_remembered() {
+fn merges_into_emitted_bodies_are_proved_from_the_merge_cache() {
     let mut cache = MergeCache::new();
     table_user(&mut cache, 1, 8);
     let plan = table_user(&mut cache, 2, 8);
-    let proof = plan.proof().expect("asked for in tests").as_ref().expect("is right");
+    let proof = plan.proof().expect("requested in tests").as_ref().expect("is right");
     assert_eq!((proof.merged, proof.data, proof.incremental), (1, 1, 2));
 }
 
-/// An entry for a body that was emitted says what is true of the body, not of what is merged into it.
+/// An entry for an emitted body states what is true of the body, not of the functions that are merged into it.
 #[test]
 fn the_entry_of_an_emitted_body_is_its_own() {
     for addresses in Addresses::ALL {
@@ -151,7 +151,7 @@ fn the_entry_of_an_emitted_body_is_its_own() {
 }
 
 #[test]
-fn later_functions_are_merged_into_what_is_there_and_may_be_shared() {
+fn later_functions_are_merged_into_emitted_bodies_that_may_be_shared() {
     let redirected = ("redirect", Reason::AddressInsignificant);
     let leaves = [&*leaf(1), &leaf(2)];
     assert_eq!(last(&leaves, free()), redirected);
@@ -164,7 +164,7 @@ fn later_functions_are_merged_into_what_is_there_and_may_be_shared() {
         let plan = emit_with(&mut cache, &[(leaf(2), free())]);
         assert_eq!(becomes(&plan, 2), ("keep", 2), "{special:?}");
     }
-    // 1 was merged into 2, which somebody outside can name.
+    // 1 was merged into 2, which is visible outside.
     let mut cache = MergeCache::new();
     let exported = Attributes { linkage: Linkage::Export, ..free() };
     let plan = emit_with(&mut cache, &[(leaf(1), free()), (leaf(2), exported)]);
@@ -173,7 +173,7 @@ fn later_functions_are_merged_into_what_is_there_and_may_be_shared() {
     assert_eq!(becomes(&plan, 3), ("redirect", 2));
 }
 
-/// A function that equals nothing of its unit is not said to be alike something, and is no member.
+/// A function that equals no function of its unit is not reported as equal to another, and is not a member.
 #[test]
 fn one_function_is_no_class_of_its_unit() {
     assert_eq!(last(&[&leaf(1), &other_leaf(2)], free()), ("keep", Reason::Different));
@@ -186,13 +186,13 @@ fn one_function_is_no_class_of_its_unit() {
     assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (2, 2));
 }
 
-/// Functions that differ in what they call: the first difference is there exactly if those are not equal,
-/// whether they are in the unit or beyond it.
+/// For functions that differ in their callees, a first difference exists exactly if the callees are not equal,
+/// whether the callees are in the unit or in earlier units.
 #[test]
-fn first_differences_tell_callees_apart_beyond_the_unit() {
+fn first_differences_distinguish_callees_of_earlier_units() {
     let mut cache = MergeCache::new();
     emit_with(&mut cache, &[(leaf(1), pinned()), (leaf(2), pinned()), (other_leaf(3), free())]);
-    // By what they are: 14 is not what anything else is.
+    // By their bodies: 14 equals no other function.
     let mut texts =
         vec![leaf(11), other_leaf(12), leaf(13), leaf(14).replace("return v0", "trap user2")];
     let callees = [(1, 1), (2, 1), (3, 3), (11, 1), (12, 3), (13, 1), (14, 14), (99, 99)];
@@ -206,7 +206,7 @@ fn first_differences_tell_callees_apart_beyond_the_unit() {
             let [first, second] = [a, b].map(|own| (at(own), &bodies[own as usize]));
             let difference = first_difference(&plan, first, second, &Options::default());
             let differ = difference.expect("both can be walked").is_some();
-            // What was emitted equals what is in the unit, but the two are nodes of their own.
+            // An emitted function may equal a function of the unit, but the two are different nodes.
             let apart = of_x != of_y || (x < 11) != (y < 11);
             assert_eq!(differ, apart, "{x} {y}");
             equal += u32::from(!differ);
@@ -215,7 +215,7 @@ fn first_differences_tell_callees_apart_beyond_the_unit() {
     assert!(equal > 8);
 }
 
-/// `u0:10`, `u0:11`, …, each over one of these tables of `u1`, of so many bytes that are all the same.
+/// `u0:10`, `u0:11`, …, each referring to one of these tables of `u1`, which consist of one repeated byte.
 fn over_tables(tables: &[(u32, u8, DataAttributes)]) -> Unit {
     let text = |(own, &(table, _, _)): (u32, &(u32, u8, DataAttributes))| {
         format!(
@@ -236,7 +236,7 @@ block0:
 }
 
 #[test]
-fn an_emitted_table_stands_for_tables_of_its_class_only() {
+fn an_emitted_table_replaces_tables_of_its_class_only() {
     let insignificant = DataAttributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
@@ -249,7 +249,7 @@ fn an_emitted_table_stands_for_tables_of_its_class_only() {
         first.functions.clear();
         first.options.prove = Prove::Always;
         cache.extend(&first.plan_after(&cache));
-        // The first of these tables has the body that was emitted; the second stays.
+        // The first of these tables is merged into the emitted one; the second is kept.
         let unit = over_tables(&[(2, 7, insignificant), (3, byte, pinned)]);
         let plan = unit.plan_after(&cache);
         let table = |at: u32| plan.data_entry(DataIndex::from_u32(at)).disposition().name();
@@ -257,13 +257,13 @@ fn an_emitted_table_stands_for_tables_of_its_class_only() {
         let plan = decided(plan, at(1), Disposition::Redirect { to: at(0) });
         let proof = unit.prove_after(&cache, &plan).map_err(|refutation| refutation.mismatch);
         assert_eq!(proof.as_ref().map(drop), wanted.as_ref().map(drop));
-        // And the table itself.
+        // And the merge of the table itself.
         assert!(proof.is_err() || proof.is_ok_and(|proof| proof.incremental == 2));
     }
 }
 
 #[test]
-fn later_tables_are_merged_into_what_is_there_and_may_be_shared() {
+fn later_tables_are_merged_into_emitted_tables_that_may_be_shared() {
     let insignificant = DataAttributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
@@ -271,12 +271,12 @@ fn later_tables_are_merged_into_what_is_there_and_may_be_shared() {
     };
     let pinned = DataAttributes { pinned: true, ..insignificant };
     let exported = DataAttributes { linkage: Linkage::Export, ..insignificant };
-    // What was emitted, and where a table of later goes.
+    // The earlier unit, and the table that a later one is merged into.
     for (first, to) in [
         (vec![(1, 7, insignificant)], Some(1)),
         (vec![(1, 7, pinned)], None),
         (vec![(1, 8, insignificant)], None),
-        // 1 was merged into 2, which somebody outside can name.
+        // 1 was merged into 2, which is visible outside.
         (vec![(1, 7, insignificant), (2, 7, exported)], Some(2)),
         (vec![(1, 7, pinned), (2, 7, insignificant)], Some(2)),
     ] {

@@ -66,7 +66,7 @@ fn the_order_is_transitive() {
         }
         Ok(())
     });
-    // A sort is wrong in visible ways if the order is not transitive.
+    // A sort gives visibly wrong results if the order is not transitive.
     pool.sort();
     assert!(pool.is_sorted_by(|a, b| a <= b));
     for distance in [2, 7, 100] {
@@ -85,7 +85,7 @@ fn equal_encodings_have_equal_hashes() {
             assert_eq!(structural_hash(pair[0]), structural_hash(pair[1]));
             equal += 1;
         } else {
-            // Not a law, but 128 bits leave nothing to chance among so few.
+            // Not a law, but a collision of 128 bits among so few is practically impossible.
             assert_ne!(structural_hash(pair[0]), structural_hash(pair[1]));
         }
     }
@@ -132,7 +132,7 @@ fn structural_hashes_are_pinned() {
 
 #[test]
 fn encodings_under_different_policies_differ() {
-    // It has nothing that any policy could see, so only the policy itself tells them apart.
+    // The function has nothing that a policy compares, so only the policy itself distinguishes the encodings.
     let func = parse_one("function u0:0() system_v {\nblock0:\n    return\n}");
     let fields: [fn(&mut ComparePolicy) -> &mut Compare; 6] = [
         |policy| &mut policy.source_locations,

@@ -1,4 +1,4 @@
-//! Law: what only numbers, orders or decorates does not count.
+//! Law: changes of numbering, order and decoration are irrelevant.
 
 use crate::support::{
     assert_different, assert_equal, clif_files, corpus, encode, parse_one, random, verifier_error,
@@ -29,7 +29,7 @@ fn a_permuted_function_is_equal() {
 }
 
 #[test]
-fn a_permuted_function_with_other_promises_is_equal() {
+fn a_permuted_function_with_other_facts_is_equal() {
     for func in corpus() {
         for seed in 0..30 {
             let other = permuted(&func, Facts::Change, seed);
@@ -73,7 +73,7 @@ block4(v4: i64):
     }
 }
 
-/// Such a block is never executed, so the verifier lets it use what nothing computes.
+/// Such a block is never executed, so the verifier lets it use values that are never computed.
 #[test]
 fn a_block_of_which_there_is_only_an_address_is_equal() {
     let function = |entry: &str, result: &str| {
@@ -100,7 +100,7 @@ block4(v4: i64):
 }}"
         ))
     };
-    // Control flow leads to the block in the text, but not where a known condition decides.
+    // Control flow leads to the block in the text, but not if a known condition decides the branch.
     let known = "v5 = iconst.i8 1
     brif v5, block3(v1), block1";
     for entry in ["jump block3(v1)", known] {

@@ -1,7 +1,7 @@
-//! Law: the checker refuses a plan exactly if a function or a data object loses what somebody could see.
+//! Law: the checker refuses a plan exactly if a function or a data object loses something observable.
 //!
-//! Here the plans are made by hand: everything may become of a function that has all attributes. What is
-//! right is said in `may_become`, from the meaning of the attributes, not from the code.
+//! Here the plans are made by hand: a function with any combination of attributes gets any disposition. The right
+//! answer is defined in `may_become`, from the meaning of the attributes, not from the code.
 
 use crate::support::{Rng, free, parse};
 use arbitrary::Unstructured;
@@ -20,7 +20,7 @@ use cranelift_mergefunc::{
 };
 use std::collections::BTreeSet;
 
-/// Functions of a text, of which nothing merges, so that the tests can say what does.
+/// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.
 pub fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
@@ -36,7 +36,7 @@ pub fn at(index: u32) -> FunctionIndex {
 }
 
 /// Two equal functions, and one that calls the first.
-const TWINS: &str = "
+const DUPLICATES: &str = "
 function u0:0() system_v {
 block0:
     trap user1
@@ -53,13 +53,13 @@ block0:
 }
 ";
 
-/// What the first function may become if the second has its body.
+/// The dispositions that the first function can have if the second has its body.
 fn to_1() -> [Disposition; 3] {
     let to = at(1);
     [Disposition::Redirect { to }, Disposition::Alias { to }, Disposition::Thunk { to }]
 }
 
-/// All combinations of what decides, with one key and one alignment.
+/// All combinations of attributes that affect the decision, with one key and one alignment.
 fn all_attributes() -> Vec<Attributes> {
     let mut all = Vec::new();
     for linkage in Linkage::ALL {
@@ -82,7 +82,8 @@ fn all_attributes() -> Vec<Attributes> {
     all
 }
 
-/// Whether `disposition` of a function loses nothing, if what is kept has the attributes `kept`.
+/// Whether this disposition of a function loses nothing observable, if the kept function has the attributes
+/// `kept`.
 pub fn may_become(
     disposition: Disposition,
     member: &Attributes,
@@ -93,8 +94,7 @@ pub fn may_become(
     if not_merged || kept.linkage == Linkage::Preemptible {
         return false;
     }
-    // Somebody whom the pass does not see can use the symbol; and compare the address, if he can
-    // come by it.
+    // Code that the pass does not see can use the symbol, and can compare the address if it can obtain it.
     let can_be_named = member.linkage != Linkage::Local;
     let matters = member.addresses == Addresses::Significant;
     match disposition {
@@ -112,13 +112,13 @@ pub fn may_become(
 }
 
 #[test]
-fn functions_lose_nothing_that_can_be_seen() {
+fn functions_lose_nothing_observable() {
     let mut refused = 0;
-    // What is kept keeps its own symbol and address.
+    // The kept function keeps its own symbol and address.
     let kept = all_attributes();
     let kept = kept.iter().filter(|kept| kept.externally_called == kept.address_taken);
     let kept: Vec<_> = kept.filter(|kept| kept.addresses == Addresses::ALL[0]).collect();
-    let mut given = unit(TWINS);
+    let mut given = unit(DUPLICATES);
     for aliases in [false, true] {
         for target in [Target::generic(), Target::x86_64()] {
             given.options = Options { aliases, target, ..given.options };
@@ -142,8 +142,8 @@ fn functions_lose_nothing_that_can_be_seen() {
 }
 
 #[test]
-fn what_was_proved_is_counted() {
-    let given = unit(TWINS);
+fn proofs_are_counted() {
+    let given = unit(DUPLICATES);
     let proof = proven(&given, &given.plan()).expect("is right");
     assert_eq!(
         (proof.merged, proof.rewritten, proof.related, proof.data, proof.incremental),
@@ -158,22 +158,22 @@ fn what_was_proved_is_counted() {
 }
 
 #[test]
-fn what_stands_for_a_function_is_kept_and_equal_in_all_it_is() {
-    // To one that is gone itself.
-    let given = unit(TWINS);
+fn a_function_is_replaced_only_by_a_kept_and_equal_one() {
+    // To a function that is itself eliminated.
+    let given = unit(DUPLICATES);
     let plan = decided(given.plan(), at(0), to_1()[0]);
     let plan = decided(plan, at(1), Disposition::Redirect { to: at(0) });
     assert_eq!(proven(&given, &plan), Err(Mismatch::NoBody));
-    // To another function.
+    // To a function that is not equal.
     let plan = decided(given.plan(), at(0), Disposition::Redirect { to: at(2) });
     assert_eq!(proven(&given, &plan), Err(Mismatch::Opcode));
-    // To one with another key.
-    let mut given = unit(TWINS);
+    // To a function with another key.
+    let mut given = unit(DUPLICATES);
     given.functions[1].attributes.key = 1;
     let plan = decided(given.plan(), at(0), to_1()[0]);
     assert_eq!(proven(&given, &plan), Err(Mismatch::Key));
-    // To one that is aligned less; a thunk has a place of its own.
-    let mut given = unit(TWINS);
+    // To a function that is aligned less; a thunk has an address of its own.
+    let mut given = unit(DUPLICATES);
     given.functions[0].attributes.alignment = 32;
     given.options.target = Target::x86_64();
     given.options.aliases = true;
@@ -187,19 +187,19 @@ fn what_stands_for_a_function_is_kept_and_equal_in_all_it_is() {
             assert_eq!(proof, wanted, "{disposition:?} {own} {of_kept}");
         }
     }
-    // What stays is aligned as it was asked for.
+    // A kept function has the requested alignment.
     let plan = aligned(given.plan(), at(0), 16);
     assert_eq!(proven(&given, &plan), Err(Mismatch::Alignment));
 }
 
 #[test]
-fn a_thunk_that_calls_is_for_functions_that_do_not_see_it() {
+fn a_call_thunk_replaces_only_functions_that_cannot_observe_it() {
     let sees = "function u0:0() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    return v0\n}
 function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    return v0\n}\n";
-    let tail = TWINS.replace("system_v", "tail");
+    let tail = DUPLICATES.replace("system_v", "tail");
     for (text, tail_calls, right) in [
-        (TWINS, false, true),
-        (TWINS, true, true),
+        (DUPLICATES, false, true),
+        (DUPLICATES, true, true),
         (&tail, false, false),
         (&tail, true, true),
         (sees, true, false),
@@ -216,7 +216,7 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
 
 #[test]
 fn a_pointer_into_a_function_needs_its_own_code() {
-    let text = TWINS
+    let text = DUPLICATES
         .replace("fn0 = u0:0() system_v", "gv0 = symbol u0:0+4")
         .replace("call fn0()", "v0 = symbol_value.i64 gv0");
     let mut given = unit(&text);
@@ -237,9 +237,9 @@ pub fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMemb
     DataMember { symbol: UserExternalName::new(1, index), object, attributes }
 }
 
-/// The same for data objects, for which there is no address that is only used by chance.
+/// The same for data objects, which have no addresses that are only used by chance.
 #[test]
-fn data_objects_lose_nothing_that_can_be_seen() {
+fn data_objects_lose_nothing_observable() {
     let mut all = Vec::new();
     for linkage in Linkage::ALL {
         for addresses in Addresses::ALL {
@@ -317,11 +317,12 @@ fn data_objects_lose_nothing_that_can_be_seen() {
     }
 }
 
-/// A plan is right only if what `apply` makes of it is: the checker looks at what was rewritten.
+/// A plan is right only if the functions that `apply` rewrites are right: the checker checks the rewritten
+/// functions.
 #[test]
-fn what_is_rewritten_wrongly_is_refused() {
-    // `u0:1` is gone, and somebody calls it, another one takes its address.
-    let text = TWINS.replace("u0:0", "u0:9").replace("u0:1", "u0:0").replace("u0:9", "u0:1")
+fn wrong_rewrites_are_refused() {
+    // `u0:1` is eliminated; other functions call it and take its address.
+    let text = DUPLICATES.replace("u0:0", "u0:9").replace("u0:1", "u0:0").replace("u0:9", "u0:1")
         + "function u0:3() -> i64 system_v {
     fn0 = u0:1() system_v
 block0:
@@ -355,7 +356,7 @@ block0:
     ] {
         assert!(refuses(&given, fault), "{fault:?}");
     }
-    // Only a pointer leads to what is gone.
+    // Only a pointer refers to the eliminated function.
     given.functions.retain(|member| matches!(member.symbol().index, 0 | 1 | 4));
     assert!(!refuses(&given, Fault::NothingRedirected));
     let mut table = data_member(0, 0, DataAttributes::default());
@@ -365,10 +366,10 @@ block0:
     assert!(refuses(&given, Fault::NothingRedirected));
 }
 
-/// Pointers are compared by place, whatever the order in which they are told; of several at one place the
-/// last counts, and so does their order.
+/// Pointers are compared by place, whatever the order in which they are given; of several at one place the last
+/// counts, and so does their order.
 #[test]
-fn a_data_object_stands_for_another_if_it_has_the_same_pointers() {
+fn a_data_object_may_replace_another_with_the_same_pointers() {
     let insignificant = DataAttributes {
         linkage: Linkage::Local,
         addresses: Addresses::Insignificant,
@@ -412,21 +413,21 @@ fn a_data_object_stands_for_another_if_it_has_the_same_pointers() {
     }
 }
 
-/// What `Options::prove` makes of a plan that is refused: the plan of the same unit without any merge.
+/// The result of `Options::prove` for a refused plan: the plan of the same unit without any merge.
 #[test]
-fn of_a_refused_plan_nothing_is_left() {
-    let (mut refused, mut shared, mut merged_data, mut weakened) = (0, 0, 0, 0);
+fn a_refused_plan_is_replaced_by_one_without_merges() {
+    let (mut refused, mut copied, mut merged_data, mut weakened) = (0, 0, 0, 0);
     for seed in 0..200 {
         let bytes = Rng::new(seed).bytes(2048);
         let profile = Profile::all(Machine::X86_64);
         let GeneratedUnit { mut unit, .. } =
             GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
         unit.options.prebucket = Prebucket::WalkAll;
-        // Large enough for shared bodies to pay.
+        // Large enough for private copies to pay.
         unit.code_size = Some(100);
         unit.options.prove = Prove::Never;
         let fault = match seed % 4 {
-            // All that is preemptible is called by name, so the fault must be in the bodies.
+            // All preemptible functions are called by name, so the fault must be in the bodies.
             0 => {
                 for member in &mut unit.functions {
                     member.attributes.linkage = Linkage::Preemptible;
@@ -443,7 +444,7 @@ fn of_a_refused_plan_nothing_is_left() {
             continue;
         };
         refused += 1;
-        shared += wrong.private_copies().len();
+        copied += wrong.private_copies().len();
         merged_data += wrong.stats().plan_merged_data_objects;
         weakened += wrong.stats().plan_weakened;
 
@@ -484,15 +485,15 @@ fn of_a_refused_plan_nothing_is_left() {
         assert_eq!(*plan.stats(), stats);
     }
     assert!(refused > 10, "{refused}");
-    let all = [shared, merged_data, weakened];
+    let all = [copied, merged_data, weakened];
     assert!(all.iter().all(|&count| count > 0), "{all:?}");
 }
 
-/// A symbol that nothing defines, so that it is looked up and not found.
+/// A symbol that is not defined in the unit, so that the lookup fails.
 #[test]
-fn names_of_others_are_no_concern() {
-    let text =
-        TWINS.replace("u0:0() system_v\nblock0:\n    call", "u9:0() system_v\nblock0:\n    call");
+fn undefined_symbols_do_not_matter() {
+    let text = DUPLICATES
+        .replace("u0:0() system_v\nblock0:\n    call", "u9:0() system_v\nblock0:\n    call");
     let given = unit(&text);
     let symbol = UserExternalName::new(9, 0);
     let plan = decided(given.plan(), at(0), to_1()[0]);

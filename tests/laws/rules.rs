@@ -1,8 +1,8 @@
 //! The rules that choose one form where Cranelift's optimiser leaves equal integer operations in two.
 //!
-//! A rule that is wrong merges functions that are not equal, and nobody else would see it: the checker takes
-//! canonical bodies for what functions do. So whatever the rules replace is interpreted before and after: for
-//! all operands of 8 bits, and for those of wider types at which something changes.
+//! A wrong rule merges functions that are not equal, and no other oracle would notice: the checker treats
+//! canonical bodies as the functions themselves. So whatever the rules rewrite is interpreted before and after:
+//! for all operands of 8 bits, and for operands of wider types at which something changes.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Function, Type, types};
@@ -15,7 +15,7 @@ use cranelift_mergefunc::{Encoding, Options, cranelift_codegen};
 const CONDITIONS: [&str; 10] = ["eq", "ne", "slt", "sge", "sgt", "sle", "ult", "uge", "ugt", "ule"];
 const WIDTHS: [Type; 4] = [types::I8, types::I16, types::I32, types::I64];
 
-/// What functions of two integers return, called any number of times.
+/// Interprets a function of two integers, any number of times.
 struct Interpreted<'a> {
     func: &'a Function,
     interpreter: Interpreter<'a>,
@@ -43,8 +43,8 @@ impl<'a> Interpreted<'a> {
     }
 }
 
-/// A function of two integers of type `ty` that returns the last of `lines`, `%r` of type `result`. `T` stands
-/// for the type.
+/// A function of two integers of type `ty` that returns the last of `lines`, `%r` of type `result`. `T` in a line
+/// is replaced by the type.
 fn function(ty: Type, result: Type, lines: &[String]) -> Function {
     let names = ["%x", "%y", "%a", "%b", "%c", "%d", "%r"];
     let mut text = lines.join("\n    ").replace(".T", &format!(".{ty}"));
@@ -80,7 +80,7 @@ fn constants(ty: Type) -> Vec<i128> {
     if ty == types::I8 { (0..256).collect() } else { special(ty) }
 }
 
-/// Whether the rules change a function; what they make of it returns the same for all of these operands.
+/// Returns whether the rules change a function. Checks that the result returns the same for all of these operands.
 #[track_caller]
 fn changes(func: &Function, xs: &[i128], ys: &[i128]) -> bool {
     let mut after = func.clone();
@@ -181,7 +181,7 @@ fn operations_of_two_operands() {
     }
 }
 
-/// Comparisons of what was computed with a constant.
+/// Comparisons of computed values with a constant.
 #[test]
 fn comparisons_with_a_constant() {
     for ty in WIDTHS {
@@ -219,7 +219,7 @@ fn comparisons_with_a_constant() {
     }
 }
 
-/// What is extended before it is compared, and comparisons with zero that are extended.
+/// Comparisons of extended values, and extended comparisons with zero.
 #[test]
 fn extensions() {
     for ty in [types::I8, types::I16, types::I32] {
@@ -234,7 +234,7 @@ fn extensions() {
                     format!("%b = {extend}.{wide} %y"),
                     format!("%r = icmp {condition} %a, %b"),
                 ];
-                // Of all operands of 8 bits in one of the types.
+                // All operands of 8 bits in one of the types.
                 let operands = if wide == types::I16 { constants(ty) } else { special(ty) };
                 let func = function(ty, types::I8, &extended);
                 count += usize::from(changes(&func, &operands, &operands));

@@ -1,5 +1,5 @@
-//! Law: a single change of anything that matters makes functions different, and a change of what
-//! does not matter leaves them equal.
+//! Law: a single change of anything that matters makes functions different, and an irrelevant change leaves them
+//! equal.
 
 use crate::support::{
     assert_different, assert_equal, corpus, encode, free, parse_one, plan_of, same_class,
@@ -18,7 +18,7 @@ use cranelift_mergefunc::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Opcodes that `formats.clif` does without.
+/// Opcodes that `formats.clif` does not contain.
 const NOT_IN_CORPUS: &[Opcode] = &[];
 
 fn opcodes_of(func: &Function) -> impl Iterator<Item = Opcode> + '_ {
@@ -105,7 +105,8 @@ fn check_mutants(func: &Function, mutants: &[Mutant]) {
     }
 }
 
-/// Not only as the generator writes it: with aliases, other numbers, and what is not used.
+/// The mutated function is not only in the form that the generator writes: it has aliases, other numbers, and
+/// unused entities.
 #[test]
 fn a_changed_instruction_of_another_form_differs() {
     let options = walk_all();
@@ -115,7 +116,7 @@ fn a_changed_instruction_of_another_form_differs() {
         let original = encode(&func, &options);
         aliases +=
             func.dfg.values().filter(|&value| func.dfg.resolve_aliases(value) != value).count();
-        // Other blocks may have been added that nothing reaches.
+        // Unreachable blocks may have been added.
         let entry = func.layout.entry_block().expect("has a body");
         for inst in func.layout.block_insts(entry) {
             for Mutant { what, func: mutant } in mutants_of(&func, entry, inst) {
@@ -218,7 +219,7 @@ block0(v0: i64):
     }
 }
 
-/// The optimiser says of a value that it has the labels of another, which may be defined later.
+/// The optimiser may record that a value has the labels of another value, which may be defined later.
 #[test]
 fn a_label_taken_from_a_later_value_can_be_compared() {
     let func = |label_of: u32| {
@@ -244,7 +245,7 @@ block0(v0: i64):
     assert_equal(&earlier, &later, "labels do not count without the policy");
 }
 
-/// Nor need the other value be computed at all: then its labels are those that count.
+/// The other value need not be computed at all: then its own labels count.
 #[test]
 fn a_label_taken_from_a_value_that_is_not_computed_can_be_compared() {
     let mut base = parse_one(
@@ -353,7 +354,7 @@ block0(v0: i64):
 }
 
 #[test]
-fn what_does_not_count_leaves_functions_equal() {
+fn irrelevant_changes_leave_functions_equal() {
     for change in crate::irrelevant::IRRELEVANT {
         let mut applied = 0;
         for func in corpus() {
@@ -389,9 +390,9 @@ fn what_a_policy_compares_counts() {
     }
 }
 
-/// Nothing weakens what these loads promise, so all of it counts. A region 0 is not the same as none.
+/// No merge weakens the facts of these loads, so all of them count. Region 0 is not the same as no region.
 #[test]
-fn promises_of_a_stack_limit_differ() {
+fn facts_of_a_stack_limit_are_compared() {
     let function = |flags: &str| {
         parse_one(&format!(
             "function u0:0(i64 vmctx) system_v {{

@@ -1,4 +1,4 @@
-//! Laws: similar functions share bodies, which are told what the functions differ in.
+//! Laws: similar functions share parameterised bodies, which receive the differences as extra arguments.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -68,7 +68,7 @@ fn unit(functions: Vec<Member>) -> Unit {
     Unit { functions, data: Vec::new(), options, code_size: Some(64) }
 }
 
-/// What each function of a plan tells, as far as these are constants.
+/// The extra arguments of each function of a plan, all of which must be constants.
 fn extra(plan: &Plan) -> Vec<Vec<i64>> {
     let constant = |argument: &ExtraArgument| match argument {
         ExtraArgument::Constant { bits, .. } => *bits as i64,
@@ -78,7 +78,8 @@ fn extra(plan: &Plan) -> Vec<Vec<i64>> {
     functions.map(|(_, entry)| entry.arguments().iter().map(constant).collect()).collect()
 }
 
-/// Each place at which all have one constant is none, and places with the same constants are one.
+/// A place at which all functions have one constant needs no parameter, and places with the same constants share
+/// one.
 #[test]
 fn places_that_go_together_are_one_parameter() {
     let all = [[1, 7, 1, -1], [2, 7, 2, -2], [3, 7, 3, -3]];
@@ -107,7 +108,7 @@ fn fifty_thousand_functions_are_divided() {
         }
         constants[7] = i64::from(own) + 1_000_000;
         let mut member = with(&like, own, &constants);
-        // Each pays for what it tells.
+        // Each pays for its extra arguments.
         member.attributes = Attributes::default();
         member
     });
@@ -124,9 +125,9 @@ fn fifty_thousand_functions_are_divided() {
     assert!(extra(&plan).iter().enumerate().all(|(own, extra)| *extra == passes(own)));
 }
 
-/// Some machines count parameters in a byte. Cranelift does not: what no register is left for comes
-/// over the stack, and every body that is made can be compiled. It takes ever longer with more of them, so
-/// there is a limit far beyond that.
+/// Some formats count parameters in a byte. Cranelift does not: parameters for which no register is left are
+/// passed on the stack, and every body that is made can be compiled. The time for that grows with the number of
+/// parameters, so there is a limit far beyond a byte.
 #[test]
 fn there_can_be_more_parameters_than_a_byte_counts() {
     let plan = |parameters: usize, further: i64| {
@@ -153,9 +154,9 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
     }
 }
 
-/// Without the size of any code, nothing that is only similar is merged.
+/// Without any code sizes, similar functions are not merged.
 #[test]
-fn nothing_is_known_to_pay_without_sizes() {
+fn without_sizes_no_similar_functions_are_merged() {
     let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2])).collect());
     unit.code_size = None;
     let plan = unit.plan();
@@ -166,7 +167,7 @@ fn nothing_is_known_to_pay_without_sizes() {
     }
 }
 
-/// A function that is marked as hot is left alone, unless all is done for size.
+/// A function that is marked as hot is not merged, unless the policy is size.
 #[test]
 fn hot_functions_are_merged_for_size_only() {
     for (policy, merged) in [(Policy::Off, 0), (Policy::Balanced, 2), (Policy::Size, 3)] {
@@ -177,10 +178,11 @@ fn hot_functions_are_merged_for_size_only() {
     }
 }
 
-/// Functions of one shape that call each other: where constants stand in a caller is where they stood when
-/// the shape was compared, whatever was merged since. Here without addresses, so that no callee can be told.
+/// Functions of one shape that call each other: the places of constants in a caller are those of the function
+/// whose shape was compared, whatever was merged since. Here without addresses, so that no callee can be an extra
+/// argument.
 #[test]
-fn a_shape_is_judged_as_it_was_compared() {
+fn constants_stay_where_they_were_when_the_shape_was_compared() {
     let function = |own: u32, callee: &str, library: &str, constant: i64| {
         let body = parse_one(&format!(
             "function u0:{own}(i64) -> i64 tail {{
@@ -214,7 +216,7 @@ block0(v0: i64):
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
-/// What calls u0:`callee` with so many arguments, whatever it takes.
+/// A caller of u0:`callee` with this many arguments, whatever the callee's signature.
 fn caller(own: u32, callee: u32, arguments: usize) -> Member {
     let (types, values) = (vec!["i64"; arguments].join(", "), vec!["v0"; arguments].join(", "));
     let body = parse_one(&format!(
@@ -228,10 +230,10 @@ block0(v0: i64):
     Member { attributes: free(), body }
 }
 
-/// The verifier does not see whether a function is called as what it is. A call that passes something else does
-/// what it did: it does not tell a body anything, and what it calls stays where it is.
+/// The verifier does not check that a function is called with its own signature. A mismatched call keeps its
+/// behaviour: it passes no extra arguments to a body, and its callee stays the same.
 #[test]
-fn who_calls_it_as_something_else_calls_a_thunk() {
+fn a_call_with_a_mismatched_signature_goes_to_a_thunk() {
     let mut functions: Vec<Member> =
         (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
     functions.extend([caller(3, 2, 3), caller(4, 1, 2)]);
@@ -272,7 +274,7 @@ block0(v0: {first}, v1: {second}):
         };
         let mut functions: Vec<Member> =
             (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
-        // The call as it is comes first, and must not be taken for the other.
+        // The call with the right signature comes first, and must not be confused with the other.
         functions.push(caller(3, OWN, ["i64", "i64"], "i64"));
         functions.push(caller(4, signature, [first, second], &result[..3]));
         let Applied { plan, kept } = check_unit(&unit(functions));
@@ -290,8 +292,8 @@ block0(v0: {first}, v1: {second}):
     }
 }
 
-/// Calls with handlers can share a table of them, which says how the callee is called: that of another call changed with
-/// what one passes.
+/// Calls with handlers can share an exception table, which contains the signature of the callee. Once, adding
+/// extra arguments to one call changed the signature of another.
 #[test]
 fn a_call_that_passes_more_has_a_table_of_its_own() {
     let mut functions: Vec<Member> =
@@ -331,9 +333,9 @@ block4(v2: i64):
     assert_eq!(passed, [3, 2]);
 }
 
-/// Nor does it see whether a function calls itself as what it is.
+/// The verifier does not check the signature of self-calls either.
 #[test]
-fn who_calls_itself_as_something_else_calls_a_thunk() {
+fn a_mismatched_self_call_goes_to_a_thunk() {
     for arguments in [1, 2, 3, 9] {
         let function = |own: u32| {
             let types = vec!["i64"; arguments].join(", ");
@@ -347,7 +349,7 @@ fn who_calls_itself_as_something_else_calls_a_thunk() {
         };
         let Applied { plan, .. } = check_unit(&unit((0..3).map(function).collect()));
         for (_, entry) in plan.entries().take(3) {
-            // Then the body is told which of them it is.
+            // Then the function itself is an extra argument of the body.
             let own = |argument: &ExtraArgument| argument.symbol() == Some(entry.symbol());
             assert_eq!(entry.arguments().iter().any(own), arguments != 2, "{arguments}");
             let thunk = matches!(entry.disposition(), Disposition::Thunk { .. });

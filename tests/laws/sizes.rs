@@ -1,8 +1,8 @@
 //! Laws: merging similar functions for size makes no unit larger.
 //!
-//! What a thunk or a call takes was estimated once, from calls of functions with other parameters; with seven
-//! arguments one goes over the stack, the thunk needs a frame, and two functions took 32 bytes more than
-//! before. Here everything is compiled before and after, for functions of many signatures and conventions.
+//! Once, the size of a thunk or a call was estimated from calls of functions with other parameters; with seven
+//! arguments one goes over the stack, the thunk needs a frame, and two functions took 32 bytes more than before.
+//! Here everything is compiled before and after, for functions of many signatures and conventions.
 
 use crate::support::{Rng, parse_one};
 use arbitrary::Unstructured;
@@ -28,7 +28,7 @@ fn isa(name: &str, level: &str) -> OwnedTargetIsa {
     isa::lookup_by_name(name).expect("built in").finish(Flags::new(flags)).expect("valid")
 }
 
-/// Functions, and a compiler that tells how large they are.
+/// Functions, and a compiler that computes their sizes.
 struct Compiled<'a> {
     functions: &'a [Member],
     isa: &'a dyn TargetIsa,
@@ -54,7 +54,7 @@ impl Compiled<'_> {
         merger.plan(self)
     }
 
-    /// Bytes of all that is emitted. `None` if something cannot be compiled.
+    /// Bytes of all emitted code. `None` if something cannot be compiled.
     fn total(&self, plan: &Plan, options: &Options<'_>) -> Option<u64> {
         let mut total = 0;
         for (function, entry) in plan.entries() {
@@ -115,8 +115,8 @@ impl Bodies for Compiled<'_> {
     }
 }
 
-/// Compares the unit of these functions as it is, with what is identical merged, and with what is similar. Tells
-/// how many were merged into new bodies. `None` if something cannot be compiled.
+/// Compares the sizes of the unit of these functions unmerged, with identical functions merged, and with similar
+/// functions merged. Returns how many were merged into new bodies. `None` if something cannot be compiled.
 #[track_caller]
 fn check(
     functions: &[Member],

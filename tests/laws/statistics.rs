@@ -1,4 +1,4 @@
-//! The statistics count what was done, each on a unit of which everything is known.
+//! The statistics count what was done, each on a unit whose counts are known.
 
 use crate::support::{encode, free, parse, test_symbol, walk_all};
 use cranelift_codegen::ir::Function;
@@ -8,8 +8,8 @@ use cranelift_mergefunc::{
     Stats,
 };
 
-/// Functions 0 to 2 are equal, but 2 promises less. 3 has the same shape and another callee; 4 is
-/// malformed, 5 like nothing else.
+/// Functions 0 to 2 are equal, but 2 has fewer facts. 3 has the same shape and another callee; 4 is malformed, 5
+/// is similar to no other function.
 fn functions() -> Vec<Function> {
     let like = |index: u32, flags: &str, callee: u32| {
         format!(
@@ -68,7 +68,8 @@ fn everything_is_counted() {
     let mut expected = Stats::default();
     expected.add_functions = 6;
     expected.add_data_objects = 4;
-    // The last is alone with its signature and its counts, and the last object with its size.
+    // The last function is the only one with its signature and its counts, and the last object the only one of its
+    // size.
     expected.walk_functions = 5;
     expected.walk_instructions = 4 * 3 + 1;
     expected.walk_malformed = 1;
@@ -96,7 +97,7 @@ fn functions_that_are_walked_when_they_are_added_are_counted() {
     assert_eq!(plan(options).stats(), plan(Options::default()).stats());
 }
 
-/// What the streams of an encoding take is their sum, whatever is in them.
+/// The size of an encoding is the sum of its streams, whatever they contain.
 #[test]
 fn the_size_of_an_encoding_is_that_of_its_streams() {
     let size = |lines: &str| {
@@ -106,7 +107,7 @@ fn the_size_of_an_encoding_is_that_of_its_streams() {
         assert_eq!(encoding.instructions() as usize, lines.lines().count() + 1);
         encoding.size()
     };
-    // Shape and facts; with a constant; with a name; with a promise, and an offset.
+    // Shape and facts; with a constant; with a name; with a fact, and an offset.
     let base = size("");
     let [trap, constant, call, load] = [
         "    trapnz v0, user1\n",
@@ -119,7 +120,7 @@ fn the_size_of_an_encoding_is_that_of_its_streams() {
     assert_eq!((trap.1, constant.1), (12, 12));
     // Two names of nine bytes; a signature is written once, and then its number.
     assert!(call.1 >= 2 * (9 + 3 * 4), "{}", call.1);
-    // Opcode, operand, behaviour, offset; and the promises, with a region if there is one.
+    // Opcode, operand, behaviour, offset; and the facts, with a region if there is one.
     assert!(load.1 > 4 * 4 + 8, "{}", load.1);
     let all = [trap, constant, call, load];
     let lines: String = all.iter().map(|&(lines, _)| lines).collect();
@@ -145,7 +146,7 @@ fn a_reference_by_class_takes_less_than_one_by_name() {
     for calls in [0, 1, 7] {
         assert_eq!(bytes("u9:0", calls) - bytes("u0:0", calls), 2 * calls * (9 - 5), "{calls}");
     }
-    // Each call is the same more.
+    // Each call adds the same.
     let [none, one, two, three] = [0, 1, 2, 3].map(|calls| bytes("u0:0", calls));
     assert!(none < one && two - one == three - two);
 }

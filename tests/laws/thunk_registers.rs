@@ -1,8 +1,8 @@
-//! Laws: a thunk in raw bytes puts what it passes where Cranelift's code looks for it.
+//! Laws: a thunk in raw bytes puts the extra arguments where Cranelift's code reads them.
 //!
-//! Which registers these are is written down twice, in `src/target/registers.rs` and in Cranelift.
-//! Cranelift is asked by compiling, for one parameter after the other, a function that does nothing
-//! but move it to the pinned register; the thunk is asked by performing its instructions one by one.
+//! The registers are written down twice, in `src/target/registers.rs` and in Cranelift. Cranelift's choice is
+//! found by compiling, for one parameter after the other, a function that only moves it to the pinned register;
+//! that of the thunk is found by interpreting its instructions one by one.
 
 use crate::support::random;
 use arbitrary::{Result, Unstructured};
@@ -90,7 +90,7 @@ fn place(isa: &dyn TargetIsa, signature: &Signature, parameter: usize) -> Option
         Some(code.vcode.clone().expect("was wanted"))
     }));
     let text = text.ok().flatten()?;
-    // What is moved to the pinned register may have been moved before.
+    // The value that is moved to the pinned register may have been moved before.
     let mut at = Place::Register(if isa.name() == "x64" { 15 } else { 21 });
     for line in text.lines().rev() {
         if let Some((to, from)) = moved(isa, line)
@@ -151,7 +151,7 @@ impl Held {
         }
     }
 
-    /// As far as a value of the type has bits.
+    /// The value truncated to the bits of the type.
     fn masked(self, ty: Type) -> Held {
         match self {
             Held::Bits(bits) => Held::Bits(bits & u64::MAX >> (64 - ty.bits())),
@@ -202,7 +202,7 @@ fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
                 let register = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
                 let end = at as u32 + 7;
                 let of = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
-                // What is loaded from the table is the address itself, wherever the entry is.
+                // The value that is loaded from the table is the address itself, wherever the entry is.
                 let from_table = opcode[0] == 0x8b;
                 let kind = if from_table { Reloc::X86GOTPCRel4 } else { Reloc::X86PCRel4 };
                 assert_eq!(of.kind, kind);
@@ -352,8 +352,8 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<ExtraArgument> {
     })
 }
 
-/// Compares a thunk with what Cranelift does; whether there is one, and whether it takes an address from a table or
-/// has it in it.
+/// Compares a thunk with what Cranelift does. Returns whether there is a thunk, and whether it loads an address
+/// from a table or contains it.
 fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) -> (bool, bool) {
     let Some(code) = thunk(isa, own, arguments).unwrap_or_else(|wrong| panic!("{wrong}")) else {
         return (false, false);
@@ -401,7 +401,7 @@ fn all_in_registers(
 }
 
 #[test]
-fn what_a_thunk_passes_is_where_the_body_looks_for_it() {
+fn a_thunk_passes_extra_arguments_where_the_body_reads_them() {
     let isas = ["x86_64", "aarch64"].map(|name| [false, true].map(|pic| isa_with(name, pic)));
     let isas = isas.as_flattened();
     let mut compared = [0; 4];
@@ -422,8 +422,9 @@ fn what_a_thunk_passes_is_where_the_body_looks_for_it() {
     assert!(far.iter().sum::<usize>() > 0, "{far:?}");
 }
 
-/// Every way in which a symbol can be reached, for every place and every offset at which something changes: near, from
-/// the table, or as it is; what has an offset behind an entry of the table is no thunk in raw bytes.
+/// Every way to reach a symbol, for every place and every offset at which something changes: near, through the
+/// table, or by its absolute address; an address with an offset from a symbol of the table has no thunk in raw
+/// bytes.
 #[test]
 fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
     let symbol = || UserExternalName::new(1, 7);
@@ -469,8 +470,8 @@ fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
     }
 }
 
-/// Under branch target identification a function that is reached through a pointer begins with a landing pad, also if it
-/// passes something.
+/// Under branch target identification a function that is reached through a pointer begins with a landing pad, also
+/// if it passes extra arguments.
 #[test]
 fn thunks_keep_their_landing_pad() {
     let mut builder = isa::lookup_by_name("aarch64").unwrap();
@@ -488,9 +489,9 @@ fn thunks_keep_their_landing_pad() {
     }
 }
 
-/// Two of one type: which is which, for every number of registers that are taken.
+/// Two extra arguments of one type keep their order, for every number of registers that are taken.
 #[test]
-fn what_is_passed_together_keeps_its_order() {
+fn extra_arguments_keep_their_order() {
     for isa in ["x86_64", "aarch64"].map(isa) {
         for convention in [CallConv::SystemV, CallConv::Fast, CallConv::Tail] {
             let mut thunks = 0;
@@ -508,8 +509,8 @@ fn what_is_passed_together_keeps_its_order() {
     }
 }
 
-/// Where the place of what a function returns is passed as well, unsaid, because there are more results than registers,
-/// it comes last, and so behind what a body is told: no jump can stand for that.
+/// With more results than registers, the address of the results is passed as an implicit parameter. It comes last,
+/// and so after the extra arguments of a body: no jump can be such a thunk.
 #[test]
 fn a_hidden_parameter_for_results_takes_a_register() {
     for isa in ["x86_64", "aarch64"].map(isa) {
@@ -527,7 +528,7 @@ fn a_hidden_parameter_for_results_takes_a_register() {
     }
 }
 
-/// Otherwise every thunk would be a function that calls, three times as large.
+/// Otherwise every thunk would be a call thunk, three times as large.
 #[test]
 fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
     let isas = ["x86_64", "aarch64"].map(isa);
@@ -552,8 +553,8 @@ fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
     assert!(without.iter().all(|&without| without >= 10), "{without:?}");
 }
 
-/// In a JIT on aarch64 a thunk takes what is reserved for its jump as well, so a body may be the smaller one; and a body of
-/// one instruction is never larger than a jump alone.
+/// In a JIT on aarch64 a thunk also occupies the bytes that are reserved for its jump, so a body may be smaller;
+/// and a body of one instruction is never larger than a jump alone.
 #[test]
 fn what_is_reserved_for_a_jump_counts_as_its_size() {
     let own = Signature::new(CallConv::SystemV);

@@ -1,5 +1,5 @@
-//! The program that uses the unit, in C: it calls every function, asks every way for its address,
-//! and prints what it got.
+//! The program that uses the unit, in C: it calls every function, obtains its address in every way, and prints the
+//! results.
 
 use crate::cases::{Case, in_c};
 use core::fmt::Write as _;
@@ -154,9 +154,9 @@ impl Printed {
 pub enum Identity {
     /// As the table says.
     Kept,
-    /// As the table says, but what may share an address need not.
+    /// As the table says, but functions that may share an address need not.
     Allowed,
-    /// The linker folds, too, and asks nobody.
+    /// The linker folds, too, regardless of address significance.
     Folded,
 }
 
@@ -175,8 +175,9 @@ pub fn compare(
     assert_eq!(after.results.len(), cases.len() * 2, "one line for each function");
     for (index, (before, after)) in before.results.iter().zip(&after.results).enumerate() {
         let case = &cases[index / 2];
-        // Only a preemptible function promises that whoever takes its place gets all calls. Calls
-        // of another one may come out here or there, but of its twin they must not.
+        // For a preemptible function it is guaranteed that the definition that preempts it gets all calls. Calls
+        // of another function may reach either definition, but calls of its duplicate must not reach the
+        // definition in C.
         let undecided = case.is_in_c(index % 2, shared) && !case.is_in_c(index % 2, false);
         if before != after && !undecided {
             wrong.push(format!("{}:\n    before {before}\n    after  {after}", case.describe()));

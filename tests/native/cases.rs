@@ -1,4 +1,4 @@
-//! The table: pairs of equal functions, and what is known of the two.
+//! The table: pairs of equal functions, and their properties.
 
 use crate::shapes::{BY_VALUE, CONVENTIONS, Calls, SELF_CALLING, SIMPLE, Shape};
 use cranelift_mergefunc::Addresses;
@@ -17,10 +17,10 @@ pub struct Case {
     pub addresses: Addresses,
     /// Whether the unit takes the addresses, in code and in data.
     pub taken: bool,
-    /// Which of the two C defines again: one that is preemptible everywhere, another one only in
-    /// the program that uses the unit as a shared library.
+    /// Which of the two C defines as well: a preemptible one everywhere, another one only in the program that uses
+    /// the unit as a shared library.
     pub also_in_c: Option<usize>,
-    /// Whether what calls the two may be merged as well.
+    /// Whether the callers of the two may be merged as well.
     pub callers_merge: bool,
 }
 
@@ -54,13 +54,13 @@ impl Case {
         self.shape.signature == ["i64", "i64"] && self.convention == "system_v"
     }
 
-    /// Whether both end up at one address where the back end has aliases.
+    /// Whether both have one address where the back end has aliases.
     pub fn shares_its_address(&self) -> bool {
         let preemptible = self.has(Linkage::Preemptible);
         let calls_itself = self.shape.calls == Calls::Itself;
         self.addresses == Addresses::Insignificant
             && self.taken
-            // A preemptible function that calls itself calls whatever takes its place. And of two
+            // A preemptible function that calls itself calls the definition that preempts it. And of two
             // preemptible ones each is a jump to a third, whatever their addresses are.
             && !(preemptible && calls_itself)
             && self.linkages != [Linkage::Preemptible; 2]

@@ -1,5 +1,5 @@
-//! Mach-O and COFF: these programs cannot be run here, but linkers must take the objects, and the
-//! addresses of what they export must be those that the table asks for.
+//! Mach-O and COFF: these programs cannot be run here, but linkers must accept the objects, and the addresses of
+//! the exported symbols must be those that the table requires.
 
 use crate::cases::{Case, cases};
 use crate::unit::{Build, bare, merged, one_function};
@@ -9,13 +9,12 @@ use object::Object;
 use std::collections::BTreeMap;
 use testkit::tools::{Workshop, need};
 
-/// Cases that can be told from the outside: both functions are exported.
+/// Cases that are visible from the outside: both functions are exported.
 fn exported(cases: &[Case]) -> Vec<&Case> {
     cases.iter().filter(|case| case.linkages == [Linkage::Export; 2]).collect()
 }
 
-/// Checks the addresses of what is exported: one where the table says so, two elsewhere, and code at
-/// each of them.
+/// Checks the addresses of exported symbols: one where the table says so, two elsewhere, and code at each of them.
 #[track_caller]
 fn check(cases: &[Case], image: &[u8], prefix: &str) {
     let file = object::File::parse(image).expect("an image");
@@ -39,7 +38,7 @@ fn check(cases: &[Case], image: &[u8], prefix: &str) {
 
 const COFF: Build = Build {
     triple: "x86_64-pc-windows-msvc",
-    // There is no table of addresses to be independent through.
+    // There is no table of addresses that would allow position independence.
     pic: false,
     unwind_info: false,
     per_function_section: false,
@@ -64,7 +63,7 @@ fn links_mach_o(triple: &'static str, architecture: &str) {
         workshop.run("lld", &arguments.concat());
         std::fs::read(workshop.path(name)).expect("a library")
     };
-    // What the linker refuses without merging says nothing about merging.
+    // A refusal of the linker without merging would have nothing to do with merging.
     link(&bare(&cases, mach_o(triple)), "bare.dylib");
     check(&cases, &link(&merged(&cases, mach_o(triple), Mode::Deferred).0, "merged.dylib"), "_");
 }
@@ -84,7 +83,7 @@ fn coff_links_and_aliases_are_at_one_address() {
     need("lld");
     let cases = cases(true);
     let workshop = Workshop::new(COFF.triple);
-    // What the unit imports.
+    // The imports of the unit.
     for import in ["callback", "memcpy"] {
         workshop.write(&format!("{import}.obj"), one_function(COFF, import));
     }

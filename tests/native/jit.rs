@@ -34,7 +34,7 @@ fn call(code: *const u8, argument: i64) -> i64 {
     code(argument)
 }
 
-/// Calls one of the two, in every way that there is, and compares.
+/// Calls one of the two, in every way, and compares.
 fn same_results(module: &MergingModule<JITModule>, bare: &JITModule, case: &Case, which: usize) {
     let ways = if case.taken && case.is_like_c() { &["call", "via"][..] } else { &["call"] };
     for way in ways {

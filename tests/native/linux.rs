@@ -1,4 +1,4 @@
-//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries. The host is taken to be
+//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries. The host is assumed to be
 //! x86-64; aarch64 runs in an emulator.
 
 use crate::c::{Identity, Printed, compare, program};
@@ -22,8 +22,7 @@ fn unit(triple: &'static str) -> Unit {
     let cases = cases(x86_64);
     let workshop = Workshop::new(triple);
     let plain = Build { triple, pic: true, unwind_info: false, per_function_section: false };
-    // What Cranelift writes to unwind has absolute addresses, which only a program at a fixed place
-    // can have.
+    // Cranelift's unwind information has absolute addresses, which only a program at a fixed address can have.
     let unwinds = Build { unwind_info: true, ..plain };
     let sections = Build { per_function_section: true, ..unwinds };
     for (name, build, mode) in [
@@ -81,7 +80,7 @@ impl Unit {
         let Unit { workshop, gcc, runs, .. } = self;
         let name = format!("{object}{}{}", kind as u8, flags.concat()).replace(['/', ',', '='], "");
         let object = format!("{object}.o");
-        // Warnings of linkers are about what they had to guess.
+        // Warnings of linkers are about guesses that they had to make.
         let common: Vec<&str> = flags.iter().copied().chain(["-Wl,--fatal-warnings"]).collect();
         let link = |arguments: &[&str]| {
             workshop.run(gcc, &[arguments, &common].concat());
@@ -103,13 +102,13 @@ impl Unit {
         Printed::of(&workshop.run(command[0], &command[1..]))
     }
 
-    /// What the unit does without merging.
+    /// The results of the unit without merging.
     fn before(&self, kind: Kind) -> &'static Printed {
         static BEFORE: [OnceLock<Printed>; 6] = [const { OnceLock::new() }; 6];
         let index = 3 * usize::from(self.gcc != "gcc") + kind as usize;
         BEFORE[index].get_or_init(|| {
-            // Where C takes the place of a function, the unwind information of that function leads
-            // to another section, which GNU ld does not accept. (Merged, it has none.)
+            // Where C interposes a function, the unwind information of that function refers to another section,
+            // which GNU ld does not accept. (Merged, the function has none.)
             let before = match kind {
                 Kind::Static => {
                     // A cross compiler does not look for it everywhere.
@@ -118,7 +117,7 @@ impl Unit {
                 }
                 Kind::Pie | Kind::Shared => self.linked("bare", kind, &[]),
             };
-            // The yardstick is no better than what it can tell apart.
+            // The comparison can only detect lost frames if unwinding works without merging.
             assert_eq!(before.lost == "lost 0", kind == Kind::Static, "unwinding works");
             let shared = kind == Kind::Shared;
             let mut results: Vec<&str> = Vec::new();
@@ -163,13 +162,13 @@ fn gnu_ld_links_a_shared_library() {
 }
 
 #[test]
-fn gnu_ld_drops_sections_that_nobody_needs_and_no_others() {
+fn gnu_ld_drops_unused_sections_only() {
     x86_64().check("sections", Kind::Static, &[GNU, GC], Identity::Kept);
 }
 
-/// Each function was merged into those before it, when nobody knew what would come.
+/// Each function was merged into those before it, before later functions were known.
 #[test]
-fn what_was_merged_at_once_works() {
+fn eagerly_merged_functions_work() {
     x86_64().check("eager", Kind::Pie, &[GNU], Identity::Allowed);
     x86_64().check("eager", Kind::Shared, &[GNU], Identity::Allowed);
 }
@@ -193,7 +192,7 @@ fn lld_links_a_shared_library() {
 }
 
 #[test]
-fn lld_drops_sections_that_nobody_needs_and_no_others() {
+fn lld_drops_unused_sections_only() {
     need("ld.lld");
     x86_64().check("sections", Kind::Static, &[LLD, GC], Identity::Kept);
 }

@@ -1,10 +1,10 @@
-//! What the functions look like: signatures that use every way in which a value can be passed, for
-//! every calling convention that can have them, and how a function that C can call calls them.
+//! The shapes of functions: signatures that use every way in which a value can be passed, for every calling
+//! convention that can have them, and how a function that C can call calls them.
 
 use core::fmt::Write as _;
 
-/// A kind of function. The texts leave out what surrounds them: the body returns its results from
-/// its arguments and a number `K` of its own, `fn0` is the function itself.
+/// A kind of function. The texts are only parts of functions: the body returns its results from its arguments and
+/// a number `K` of its own, `fn0` is the function itself.
 pub struct Shape {
     pub name: &'static str,
     /// The parameters, then the results.
@@ -217,7 +217,7 @@ const STRUCTURE: Shape = Shape {
     calls: Calls::Nothing,
 };
 
-/// Calls C, which looks how far it is to `main`.
+/// Calls C, which counts the frames up to `main`.
 const UNWINDS: Shape = Shape {
     name: "unwinds",
     signature: ["i64", "i64"],
@@ -231,7 +231,7 @@ const UNWINDS: Shape = Shape {
     calls: Calls::Callback,
 };
 
-/// A calling convention and what functions of it can look like.
+/// A calling convention and the shapes that its functions can have.
 pub struct Convention {
     pub name: &'static str,
     /// Whether only x86-64 has it.

@@ -60,7 +60,7 @@ pub fn merged(cases: &[Case], build: Build, mode: Mode) -> (Vec<u8>, ModuleStats
     (product.emit().unwrap(), stats)
 }
 
-/// Hears of everything that is about to be defined.
+/// Called for everything that is about to be defined.
 pub type Hear<'a, M> = dyn FnMut(&mut M, &Case, Thing) + 'a;
 
 /// What is defined for a case.
@@ -74,7 +74,7 @@ pub enum Thing {
     Table(DataId),
 }
 
-/// Tells a merging module what the table of cases says of a thing.
+/// Passes the attributes in the table of cases for a thing to a merging module.
 pub fn say<M: Module>(module: &mut MergingModule<M>, case: &Case, thing: Thing) {
     match thing {
         Thing::Equal(function) => module.attributes(function).addresses = case.addresses,
@@ -151,7 +151,7 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
             let name = format!("addr_{}", case.name(which));
             let address = module.declare_function(&name, Linkage::Export, &signature("() -> i64"));
             let address = address.unwrap();
-            // Not colocated: a shared library must ask the loader for addresses that others see.
+            // Not colocated: a shared library must ask the loader for addresses of visible symbols.
             let any = reference(function, Linkage::Import, &sig);
             let text = format!(
                 "function {}() -> i64 system_v {{\n    fn0 = {any}\nblock0:\n    \

@@ -1,4 +1,4 @@
-//! Shortest ways, with several types of lengths, and connected parts, with several ways to go on.
+//! Shortest paths, with several types of lengths, and connected components, with several edge filters.
 
 use crate::random::{Rng, mix};
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -69,7 +69,7 @@ impl<L: Length> Graph<L> {
         best
     }
 
-    /// How many nodes are met on edges that `take` lets pass.
+    /// The number of nodes that are reached on edges that `take` accepts.
     fn reach(&self, start: u32, take: impl Fn(L) -> bool) -> u32 {
         let mut seen = vec![false; self.edges.len()];
         let mut queue = VecDeque::from([start]);

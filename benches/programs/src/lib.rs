@@ -1,7 +1,7 @@
-//! Programs in which functions are alike: generic code for several types, closures, trait objects.
+//! Programs in which functions are similar: generic code for several types, closures, trait objects.
 //!
-//! Every exported function takes how much there is to do and returns a checksum of all that it did.
-//! It needs nothing from outside, not even more memory, and gives back what it allocated.
+//! Every exported function takes the amount of work and returns a checksum of all of it. It imports nothing, not
+//! even more memory, and frees what it allocated.
 
 #![no_std]
 
@@ -19,7 +19,7 @@ mod sorts;
 mod table;
 mod text;
 
-/// There is nobody to tell.
+/// A panic cannot be reported.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     core::arch::wasm32::unreachable()

@@ -1,4 +1,4 @@
-//! Sorting: the standard library's, and two of our own that are told how to compare.
+//! Sorting: the standard library's, and two of our own that take a comparison as an argument.
 
 use crate::random::{Rng, Sample, mix};
 use alloc::string::String;

@@ -1,11 +1,11 @@
-//! `MergingModule<ObjectModule>` beside a bare `ObjectModule`: time and peak memory of defining a unit
+//! `MergingModule<ObjectModule>` compared with a bare `ObjectModule`: time and peak memory of defining a unit
 //! and finishing the object, and the size of its code.
 //!
-//! Runs `clif-merge compile -v` with and without `--no-merge` in turn, a process each, and compares
-//! the figures that it prints: of all rounds, the fastest of each side, in seconds that the one thread
-//! was running (of all time that passed, where the system does not tell). Runs on the sample of the
-//! repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. All functions
-//! local, addresses insignificant.
+//! Runs `clif-merge compile -v` with and without `--no-merge` in turn, a process each, and compares the figures
+//! that it prints: of all rounds, the fastest of each side, in seconds of CPU time of the one thread (of
+//! wall-clock time, where the system does not report CPU time). Runs on the sample of the repository, or, if
+//! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. All functions local,
+//! addresses insignificant.
 //!
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_SET` a setting of Cranelift, such as
 //! `enable_verifier=true`.
@@ -18,7 +18,7 @@ use std::process::Command;
 struct Figures {
     seconds: f64,
     memory: f64,
-    /// Bytes of code, and without merging, if it merged.
+    /// Bytes of code, and bytes without merging, if it merged.
     code: Option<(f64, f64)>,
 }
 
@@ -46,7 +46,7 @@ fn run(unit: &Path, merge: bool) -> Figures {
     let seconds = number_before(&text, " s of CPU").or_else(|| number_before(&text, " s"));
     let code = number_before(&text, " bytes of code").zip(number_before(&text, " without merging"));
     Figures {
-        seconds: seconds.expect("tells the time"),
+        seconds: seconds.expect("reports the time"),
         memory: number_before(&text, " KiB").unwrap_or(f64::NAN),
         code,
     }

@@ -65,7 +65,7 @@ pub fn proof(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<Proo
         let [kept, original] = [kept, original].map(|symbol| merged.names.display(&symbol));
         let at = at.map(|at| format!(", {at}")).unwrap_or_default();
         CheckError(format!(
-            "the plan does not hold: {kept} does not stand for {original}: {mismatch}{at}"
+            "the plan does not hold: {kept} may not replace {original}: {mismatch}{at}"
         ))
     })
 }

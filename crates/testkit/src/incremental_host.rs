@@ -1,5 +1,4 @@
-//! Runs compiled code in a child of this process, so that code that was merged wrongly takes nothing else
-//! with it.
+//! Runs compiled code in a child of this process, so that wrongly merged code can damage nothing else.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers, in a child process")]
 
@@ -13,7 +12,7 @@ use cranelift_mergefunc::fuzzing::incremental::{
 use std::ptr;
 use std::sync::OnceLock;
 
-/// More than any program has. Only what is used takes memory.
+/// More than any program has. Only pages that are used take memory.
 const CODE_AND_DATA: usize = 16 << 20;
 
 /// How long a child may take, in seconds: far longer than any program takes.
@@ -40,7 +39,7 @@ fn isa(speed: bool) -> OwnedTargetIsa {
     isa.clone()
 }
 
-/// Memory that a child shares: the buffer, how many calls came back, and what they left.
+/// Memory that a child shares: the buffer, how many calls returned, and their results.
 struct Shared {
     start: *mut u8,
     size: usize,
@@ -55,7 +54,7 @@ impl Shared {
         let size = RESULTS + runs * size_of::<Left>();
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: nothing is there yet.
+        // SAFETY: a new mapping.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED, "memory");
         Shared { start: start.cast(), size }
@@ -64,7 +63,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `new`, and the child is gone.
+        // SAFETY: it was mapped by `new`, and the child has ended.
         unsafe { libc::munmap(self.start.cast(), self.size) };
     }
 }
@@ -96,7 +95,7 @@ impl Host for ThisMachine {
                 assert_eq!(ended, child, "{}", std::io::Error::last_os_error());
             }
         }
-        // SAFETY: the child wrote so many results, one behind the other, and is gone.
+        // SAFETY: the child wrote so many results, one behind the other, and has ended.
         unsafe {
             let count = shared.start.add(COUNT).cast::<usize>().read();
             let results = shared.start.add(RESULTS).cast::<Left>();

@@ -7,7 +7,7 @@ use cranelift_mergefunc::fuzzing::incremental::{
 };
 use std::process::Command;
 
-/// How object files become something that runs.
+/// How object files become a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Static,
@@ -45,7 +45,7 @@ impl Linker {
         }
     }
 
-    /// What differs between the plain and the merged programs, by number.
+    /// The differences between the plain and the merged programs, by number.
     pub fn check(
         &self,
         programs: &[&Program],
@@ -89,7 +89,7 @@ impl Linker {
         let printed = match &printed {
             [Ok(plain), Ok(merged)] => [plain.as_str(), merged],
             [Err(said), _] => panic!("the plain programs: {said}"),
-            // Which one of them?
+            // Finds out which one of them.
             [Ok(_), Err(_)] if programs.len() > 1 => {
                 let single = programs.iter().enumerate().flat_map(|(number, program)| {
                     let findings = self.check(&[program], kind, &mut Statistics::default());
@@ -107,7 +107,7 @@ impl Linker {
         findings
     }
 
-    /// What the program printed, or what the linker says against it.
+    /// The output of the program, or the error of the linker.
     fn link_and_run(&self, files: &[String], kind: Kind) -> Result<String, String> {
         let mut link: Vec<&str> = match kind {
             Kind::Static => vec!["-static", "main.o", "-o", "main"],

@@ -1,4 +1,4 @@
-//! What running code takes that a test oracle has no unsafe code for.
+//! Running compiled code, for a test oracle that has no unsafe code itself.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
@@ -9,7 +9,7 @@ use cranelift_mergefunc::fuzzing::module::Host;
 /// The JIT of this machine.
 pub struct ThisMachine;
 
-/// More than any module of the tests has. Only what is used takes memory.
+/// More than any module of the tests has. Only pages that are used take memory.
 const CODE_AND_DATA: usize = 4 << 20;
 
 extern "C" fn outside(argument: i64) -> i64 {

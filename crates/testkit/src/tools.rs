@@ -1,5 +1,5 @@
-//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that
-//! skips what is not installed says nothing.
+//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that skips missing
+//! tools shows nothing.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,8 +48,7 @@ impl Workshop {
         path
     }
 
-    /// Runs a program here, which must succeed and say nothing against it, and returns what it
-    /// printed.
+    /// Runs a program here, which must succeed and print no errors, and returns its output.
     #[track_caller]
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);

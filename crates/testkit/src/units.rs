@@ -1,4 +1,4 @@
-//! Which units are measured.
+//! The units that are measured.
 
 use std::path::PathBuf;
 

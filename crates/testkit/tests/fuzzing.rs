@@ -3,8 +3,8 @@
 //! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too. The
 //! target `text` fuzzes the program and has its test there; `differential` is a test of its own.
 //!
-//! `ARBTEST_BUDGET_MS=60000` looks for longer, at other input each time; `ARBTEST_SEED` repeats what
-//! that found.
+//! `ARBTEST_BUDGET_MS=60000` searches for longer, with other input each time; `ARBTEST_SEED` repeats what that
+//! found.
 
 use arbitrary::{Result, Unstructured};
 use cranelift_mergefunc::fuzzing::support::Rng;
@@ -26,7 +26,7 @@ fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>)
     }
 }
 
-/// Tells on which input a target panicked.
+/// Reports on which input a target panicked.
 struct Failed(u64);
 
 impl Drop for Failed {

@@ -1,8 +1,8 @@
 //! Random programs that are defined over several flushes do the same merged and unmerged.
 //!
-//! Without it, nobody saw that a function of a later flush was merged into one of an earlier flush whose
-//! callee makes promises that only hold there, nor that a later flush passes the address of a function of
-//! which nothing is left.
+//! Before this test existed, two faults were unnoticed: a function of a later flush was merged into one of an
+//! earlier flush whose callee has facts that only hold there, and a later flush passed the address of a function
+//! that had been eliminated.
 //!
 //! | variable | says |
 //! |---|---|
@@ -34,11 +34,11 @@ fn variable(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
 }
 
-/// What a path makes of some programs: what differs, by their numbers.
+/// The result of a path for some programs: the differences, by number of the program.
 type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)> + 'a;
 
-/// Runs programs of consecutive seeds, so many or for as long as is asked for, some at once, and fails with
-/// the first one that is merged wrongly, made smaller.
+/// Runs programs of consecutive seeds, a number of them or for a time, some at once, and fails with the first one
+/// that is merged wrongly, reduced.
 fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
     let start = Instant::now();
     let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
@@ -74,7 +74,7 @@ fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> St
                 true
             });
             panic!(
-                "seed {seed}, after {elapsed:.1} s: {finding}\nmade smaller: {last}\n{}",
+                "seed {seed}, after {elapsed:.1} s: {finding}\nreduced: {last}\n{}",
                 print(&smallest)
             );
         }
@@ -83,10 +83,10 @@ fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> St
     statistics
 }
 
-/// Nothing was found, and what should occur did.
+/// Checks that nothing was found, and that everything occurred that should.
 fn finish(statistics: &Statistics, occurs: &[&str]) {
     let is_asked = |name: &&str| variable(name).is_some();
-    // Other programs than those of the test are as they are.
+    // For other programs than those of the test, nothing need occur.
     if !["CLIF_MERGE_RUNS", "CLIF_MERGE_SECONDS", "CLIF_MERGE_SEED"].iter().any(is_asked) {
         statistics.assert_occurred(occurs);
     }
@@ -105,8 +105,8 @@ fn here(seeds: Range<u64>, check: Check) -> Statistics {
     })
 }
 
-/// What programs must consist of, and what must become of them, by every path: the generator is of no use
-/// if something of that is lost.
+/// What programs must consist of, and their required outcomes, by every path: without one of these the generator
+/// misses what it is for.
 const OCCURS: [&str; 31] = [
     "functions with two alias regions",
     "functions for tail calls",
@@ -126,7 +126,7 @@ const OCCURS: [&str; 31] = [
     "functions defined by bytes",
     "interposed functions",
     "interposed data objects",
-    "modules of which nothing is known",
+    "modules of an unknown kind",
     "uses of data objects",
     "uses of memory",
     "kept",
@@ -141,7 +141,7 @@ const OCCURS: [&str; 31] = [
     "thunks to an earlier flush",
 ];
 
-/// What is claimed of a function holds wherever it is called: what the front end said is not to blame.
+/// The facts of a function hold wherever it is called, so that a finding is not an error of the front end.
 #[test]
 fn facts_are_true() {
     finish(&here(0..150, check_facts), &["functions with two alias regions"]);
@@ -160,7 +160,7 @@ fn library() {
 fn linked(linker: &Linker, seeds: Range<u64>, kinds: &[Kind]) -> Statistics {
     let mut batch = 0;
     run(seeds, 24, 400, &mut |programs, statistics| {
-        // What is made smaller is linked as it was.
+        // A program that is being reduced is linked as it was before.
         batch += usize::from(programs.len() > 1 || batch == 0);
         linker.check(programs, kinds[(batch - 1) % kinds.len()], statistics)
     })

@@ -51,7 +51,7 @@ fn make_unit(module: &Path, directory: &Path) -> Result<()> {
         format!("# {heading}\n{names}{more}")
     };
     let exported = list("Exports of the module.", &exported, "");
-    // What is not of the module is called by the runtime, directly or out of its tables.
+    // Functions outside of the module are called by the runtime, directly or out of its tables.
     let others = "# Functions of Wasmtime's own: trampolines and the like.\nu[1-9]*:*\n";
     let called = list("Functions in tables and other references, and the start.", &called, others);
     std::fs::write(directory.join("exported.txt"), exported).with_context(cannot_write)?;
@@ -59,12 +59,12 @@ fn make_unit(module: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions of a module that something outside of its functions leads to, without those that it
-/// imports, which do not count.
+/// The functions of a module that are reachable from outside of its functions, without imported functions, which
+/// do not count.
 #[derive(Default)]
 struct Reachable {
     exported: BTreeSet<u32>,
-    /// Those that get into a table or any other reference, and the start function.
+    /// Functions in a table or any other reference, and the start function.
     called: BTreeSet<u32>,
 }
 

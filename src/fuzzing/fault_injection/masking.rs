@@ -1,7 +1,7 @@
-//! Functions and data objects in which something is blank, so that a comparator that reads them
-//! overlooks it.
+//! Functions and data objects in which some field is masked, so that a comparator that reads them overlooks
+//! it.
 //!
-//! Entities keep their numbers. What is blank is blank in the same way everywhere, whatever it was.
+//! Entities keep their numbers. A masked field has the same value everywhere.
 
 use super::{Fault, PLANTED};
 use crate::apply::rebuild_flags;
@@ -18,7 +18,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 use std::borrow::Cow;
 
-/// What a comparator with the planted fault sees of a function.
+/// The function as a comparator with the injected fault sees it.
 pub(crate) fn masked(func: &Function) -> Cow<'_, Function> {
     let Some(fault) = PLANTED.get() else {
         return Cow::Borrowed(func);
@@ -192,7 +192,7 @@ fn tables(func: &mut Function, fault: Fault) {
         F::ByteOrder => flags(func, |flags| match flags.explicit_endianness() {
             Some(Endianness::Little) => flags,
             None => flags.with_endianness(Endianness::Little),
-            // It cannot be taken back.
+            // The flag cannot be removed.
             Some(Endianness::Big) => MemFlagsData::new()
                 .with_trap_code(flags.trap_code())
                 .with_endianness(Endianness::Little),

@@ -1,11 +1,11 @@
-//! Faults to plant, one at a time: a comparator that overlooks something, a plan that goes too far, a
-//! rewrite that forgets. Each is a mistake that a merger could make, or that one has made.
+//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too much, an
+//! incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
 //!
-//! [`planted`] runs a closure with one fault in this thread. The library asks for it at few places,
-//! and only with the feature `fuzzing`; without, there is nothing to ask. A comparator that
-//! overlooks a field is one that reads functions in which the field is blank (`masking`).
+//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the fault in few
+//! places, and only with the feature `fuzzing`. A comparator that overlooks a field is one that reads
+//! functions in which the field is masked (`masking`).
 //!
-//! The faults are there to test the tests: `tests/fault_injection.rs` says which oracle must notice which.
+//! The faults test the tests: `tests/fault_injection.rs` says which oracle must notice which fault.
 
 mod masking;
 
@@ -124,7 +124,7 @@ faults! {
     ThreadLocal = "thread-local",
     /// Offsets of derived global values.
     GlobalOffset = "global-offset",
-    /// Whether a call can be patched: it is compared by class.
+    /// Whether a call can be patched: such a callee is compared by class.
     Patchable = "patchable",
     /// Which library function is called.
     LibCall = "lib-call",
@@ -149,50 +149,50 @@ faults! {
     /// Sections of data objects.
     DataSection = "data-section",
 
-    // What references are compared by.
+    // How references are compared.
     /// Callees are not refined at all.
     NoRefinement = "no-refinement",
     /// Callees are refined once, and not those of callees.
     OneRound = "one-round",
     /// A significant address is compared by class.
     AddressByClass = "address-by-class",
-    /// A function whose place another definition may take is compared by class.
+    /// A preemptible function is compared by class.
     PreemptibleByClass = "preemptible-by-class",
     /// A function that must stay distinguishable is compared by class.
     NoMergeByClass = "no-merge-by-class",
 
-    // What the plan does not look at.
+    // What the plan overlooks.
     /// That a function is pinned.
     Pinned = "pinned",
     /// That a function must not be merged.
     NoMerge = "no-merge",
-    /// That somebody calls a symbol whom nobody sees.
+    /// That a function is externally called.
     ExternallyCalled = "externally-called",
     /// That an address is taken.
     AddressTaken = "address-taken",
-    /// That an address matters.
+    /// That an address is significant.
     AddressSignificant = "address-significant",
     /// That a symbol is visible.
     Visible = "visible",
-    /// That another definition may take a symbol's place.
+    /// That a symbol is preemptible.
     Preemptible = "preemptible",
     /// Alignments.
     Alignment = "alignment",
-    /// That there are no aliases.
+    /// That the target supports no aliases.
     AliasUnsupported = "alias-unsupported",
-    /// That there are no thunks.
+    /// That the target supports no thunks.
     ThunkUnsupported = "thunk-unsupported",
 
     // What the plan gets wrong.
-    /// Every thunk is an alias.
+    /// Every thunk becomes an alias.
     AliasForThunk = "alias-for-thunk",
     /// A function is merged into one of another class.
     OtherClass = "other-class",
     /// Two functions are thunks to each other.
     ThunkCycle = "thunk-cycle",
-    /// Every representative keeps all its promises.
+    /// Every representative keeps all its facts.
     FactsKept = "facts-kept",
-    /// Those to which functions were redirected do.
+    /// Every function to which others were redirected keeps all its facts.
     FactsKeptIfRedirected = "facts-kept-if-redirected",
     /// A region is dropped only where it differs.
     RegionPerAccess = "region-per-access",
@@ -200,7 +200,7 @@ faults! {
     // What applying gets wrong.
     /// One callee keeps its old name.
     RedirectForgotten = "redirect-forgotten",
-    /// All callees do.
+    /// All callees keep their old names.
     NothingRedirected = "nothing-redirected",
     /// Uses of an address follow the calls.
     AddressFollowsCalls = "address-follows-calls",
@@ -217,66 +217,67 @@ faults! {
     /// A call thunk drops its last argument and passes the first twice.
     ThunkArguments = "thunk-arguments",
 
-    // What similar functions are told.
-    /// The second function of a set tells what the first one does.
+    // What goes wrong with parameterised bodies and extra arguments.
+    /// The second function of a set passes the extra arguments of the first one.
     PassesAnother = "passes-another",
-    /// What is told is told in the opposite order.
+    /// The extra arguments are in the opposite order.
     PassedBackwards = "passed-backwards",
-    /// Calls tell nothing.
+    /// Calls pass no extra arguments.
     PassedNothing = "passed-nothing",
-    /// The last place of a parameter has what the first function has.
+    /// The last place of a parameter keeps the value of the first function.
     ParameterForgotten = "parameter-forgotten",
-    /// A body that chooses among calls takes two of them for each other.
+    /// A callee dispatch exchanges two of its cases.
     CasesExchanged = "cases-exchanged",
-    /// Functions that call themselves call the first one of their set.
+    /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
-    /// The common body promises what the first function does.
+    /// The parameterised body has the facts of the first function.
     FactsOfTheFirst = "facts-of-the-first",
     /// Functions whose addresses are used have no thunks.
     PassedAddressEliminated = "passed-address-eliminated",
-    /// Thunks tell in the opposite order.
+    /// Thunks pass the extra arguments in the opposite order.
     ThunkPassesBackwards = "thunk-passes-backwards",
     /// Places share a parameter if they agree in the first three functions.
     ParameterByThree = "parameter-by-three",
-    /// A body that calls itself in the position of a tail call exchanges two arguments of one type.
+    /// A self-call in tail position exchanges two arguments of one type.
     SelfTailCallExchanged = "self-tail-call-exchanged",
-    /// A call that is chosen has the first entry of the stack map only.
+    /// A call in a callee dispatch has only the first entry of the stack map.
     StackMapOfCase = "stack-map-of-case",
-    /// Calls are made as a function is if the signatures have one length.
+    /// Signatures that have as many parameters and results count as equal.
     SignatureByLength = "signature-by-length",
     /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
     TableOffset = "table-offset",
 
-    // What is known over time.
-    /// Digests over time do not tell what is referred to.
+    // What goes wrong in incremental merging.
+    /// Digests in the merge cache do not depend on what is referred to.
     DigestWithoutReferences = "digest-without-references",
-    /// Digests over time do not tell a reference by symbol from one by class.
+    /// Digests in the merge cache do not distinguish a reference by symbol from one by class.
     DigestWithoutKind = "digest-without-kind",
-    /// Promises of what was emitted are not compared.
+    /// Facts of emitted bodies are not compared.
     BodyFactsForgotten = "body-facts-forgotten",
-    /// Alignments of what was emitted are not compared.
+    /// Alignments of emitted bodies are not compared.
     AlignmentAcrossUnits = "alignment-across-units",
-    /// Facts of parameterised bodies are forgotten when what they replace is remembered.
+    /// The facts of a parameterised body are forgotten when the functions that it replaces are remembered.
     ReachedFactsForgotten = "reached-facts-forgotten",
-    /// Later units do not pass the extra arguments of functions that earlier ones eliminated.
+    /// Later units do not pass the extra arguments of functions that earlier units eliminated.
     EliminatedPassesNothing = "eliminated-passes-nothing",
-    /// Functions that earlier units eliminated get no code when that is needed.
+    /// Functions that earlier units eliminated get no late thunk when one is needed.
     LateThunkForgotten = "late-thunk-forgotten",
-    /// They get none if a global value is their address.
+    /// They get no late thunk if a global value is their address.
     SymbolValueForgotten = "symbol-value-forgotten",
-    /// They get none if their address is an extra argument.
+    /// They get no late thunk if their address is an extra argument.
     EliminatedAddressPassed = "eliminated-address-passed",
-    /// What is exported later has no local name.
+    /// A function that is exported later has no local name.
     LocalNameForgotten = "local-name-forgotten",
-    /// The addresses of exported functions are passed in place of callees, whatever can take their places.
+    /// The addresses of exported functions are passed in place of callees, even where those can be
+    /// interposed.
     InterposedCalleePassed = "interposed-callee-passed",
-    /// What emitted code names before it is defined equals what it is equal to.
+    /// A symbol that emitted code names before its definition is compared by class.
     NamedBeforeByClass = "named-before-by-class",
     /// A body that the plan adds refers to functions by symbols that can be interposed.
     AddedBodyUnnamed = "added-body-unnamed",
 
-    // What is no fault.
-    /// All functions have one hash: that costs time.
+    // What is not a fault.
+    /// All functions have one hash, which costs time only.
     ConstantHash = "constant-hash",
 }
 
@@ -284,9 +285,9 @@ std::thread_local! {
     static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
-/// Runs `body` in this thread with a fault planted, or with none.
+/// Runs `body` in this thread with a fault injected, or with none.
 pub fn planted<T>(fault: impl Into<Option<Fault>>, body: impl FnOnce() -> T) -> T {
-    /// Takes the fault out, also when `body` panics.
+    /// Removes the fault, also when `body` panics.
     struct Before(Option<Fault>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -297,7 +298,7 @@ pub fn planted<T>(fault: impl Into<Option<Fault>>, body: impl FnOnce() -> T) -> 
     body()
 }
 
-/// `plan` with something else becoming of a function, right or wrong. Nothing else is changed for it.
+/// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.
 pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition) -> Plan {
     plan.entries[function].disposition = disposition;
     plan
@@ -321,17 +322,17 @@ pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
     plan
 }
 
-/// Whether this fault is planted.
+/// Whether this fault is injected.
 pub(crate) fn is(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
-/// Whether any fault is planted. Then only the oracle that runs may notice it.
+/// Whether any fault is injected. Then only the oracle that runs the code may notice it.
 pub(crate) fn is_any() -> bool {
     PLANTED.get().is_some()
 }
 
-/// What the functions of a set tell their body.
+/// The extra arguments that the functions of a set pass to their body.
 pub(crate) fn extra(mut arguments: Vec<Arc<[ExtraArgument]>>) -> Vec<Arc<[ExtraArgument]>> {
     match PLANTED.get() {
         Some(Fault::PassesAnother) => arguments[1] = arguments[0].clone(),
@@ -345,7 +346,7 @@ pub(crate) fn extra(mut arguments: Vec<Arc<[ExtraArgument]>>) -> Vec<Arc<[ExtraA
     arguments
 }
 
-/// What a body for a set of functions is made with: promises, calls of itself, parameters.
+/// What a body for a set of functions is made with: facts, self-calls, parameters.
 pub(crate) fn shared(
     facts: Vec<Fact>,
     of_the_first: &[Fact],
@@ -375,7 +376,7 @@ pub(crate) fn shared(
     }
 }
 
-/// By what places are compared that may share a parameter.
+/// The keys by which places that may share a parameter are compared.
 pub(crate) fn cells(mut cells: Vec<u32>) -> Vec<u32> {
     if is(Fault::ParameterByThree) {
         cells.truncate(3);
@@ -383,7 +384,7 @@ pub(crate) fn cells(mut cells: Vec<u32>) -> Vec<u32> {
     cells
 }
 
-/// What a call by a body of itself passes on.
+/// The arguments that a self-call of a body passes on.
 pub(crate) fn passed_on(func: &Function, call: Inst, values: &[Value]) -> Vec<Value> {
     let mut values = values.to_vec();
     let count = values.len();
@@ -397,7 +398,7 @@ pub(crate) fn passed_on(func: &Function, call: Inst, values: &[Value]) -> Vec<Va
     values
 }
 
-/// The stack map of a call that is chosen.
+/// The stack map of a call in a callee dispatch.
 pub(crate) fn stack_map(
     mut entries: Option<Vec<UserStackMapEntry>>,
 ) -> Option<Vec<UserStackMapEntry>> {
@@ -407,7 +408,7 @@ pub(crate) fn stack_map(
     entries
 }
 
-/// By what signatures are compared.
+/// The form in which signatures are compared.
 pub(crate) fn signature(signature: &Signature) -> Cow<'_, Signature> {
     if !is(Fault::SignatureByLength) {
         return Cow::Borrowed(signature);
@@ -418,7 +419,7 @@ pub(crate) fn signature(signature: &Signature) -> Cow<'_, Signature> {
     Cow::Owned(length)
 }
 
-/// Whether a function is called as something else than it is.
+/// Whether a function is called with a mismatched signature.
 pub(crate) fn is_mismatched(
     right: bool,
     called: Option<&Signature>,
@@ -427,7 +428,7 @@ pub(crate) fn is_mismatched(
     right && called.map(signature) != own.map(signature)
 }
 
-/// What a digest over time is made of, beside the encoding.
+/// The references that a digest in the merge cache is made of, besides the encoding.
 pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]> {
     match PLANTED.get() {
         Some(Fault::DigestWithoutReferences) => Cow::Owned(Vec::new()),
@@ -443,22 +444,22 @@ pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]>
     }
 }
 
-/// Whether what was emitted is aligned enough, and promises no more than it may.
+/// Whether an emitted body is aligned enough, and has no more facts than it may.
 pub(crate) fn incremental(aligned: bool, facts_hold: bool) -> (bool, bool) {
     (aligned || is(Fault::AlignmentAcrossUnits), facts_hold || is(Fault::BodyFactsForgotten))
 }
 
-/// What is remembered of code that took the place of functions.
+/// The facts that are remembered of code that replaced functions.
 pub(crate) fn reached<T>(facts: &[T]) -> &[T] {
     if is(Fault::ReachedFactsForgotten) { &[] } else { facts }
 }
 
-/// What later units pass to what took the place of an eliminated function.
+/// The extra arguments that later units pass to the body that replaced an eliminated function.
 pub(crate) fn by_later_units(arguments: Arc<[ExtraArgument]>) -> Arc<[ExtraArgument]> {
     if is(Fault::EliminatedPassesNothing) { Arc::default() } else { arguments }
 }
 
-/// What a thunk tells.
+/// The extra arguments that a thunk passes.
 pub(crate) fn by_thunk(mut arguments: Vec<ExtraArgument>) -> Vec<ExtraArgument> {
     if is(Fault::ThunkPassesBackwards) {
         arguments.reverse();
@@ -480,7 +481,7 @@ pub(crate) fn by_class(attributes: &Attributes, call: bool, address: bool) -> (b
     }
 }
 
-/// What the plan goes by, and the right attributes.
+/// The attributes that the plan uses, and the right ones.
 pub(crate) fn overlooked<'a>(
     mut unit: Unit,
     options: Options<'a>,
@@ -513,7 +514,7 @@ pub(crate) fn overlooked<'a>(
     (given, unit, options)
 }
 
-/// What becomes of a plan.
+/// The plan with the injected fault.
 pub(crate) fn planned(mut plan: Plan, given: Vec<Attributes>) -> Plan {
     for (entry, given) in plan.entries.values_mut().zip(given) {
         entry.attributes = given;
@@ -571,7 +572,7 @@ fn misplanned(plan: &mut Plan) {
     }
 }
 
-/// Where a reference to a function goes that should go to `right`. Those to data are left alone.
+/// Where a reference to a function goes that should go to `right`. References to data do not change.
 pub(crate) fn redirected<'a>(
     plan: &'a Plan,
     from: &'a UserExternalName,
@@ -599,7 +600,7 @@ pub(crate) fn redirected<'a>(
     }
 }
 
-/// What becomes of a function to which a plan was applied.
+/// The function after applying, with the injected fault.
 pub(crate) fn applied(func: &mut Function) {
     if is(Fault::Colocated) {
         for callee in func.dfg.ext_funcs.values_mut() {
@@ -608,14 +609,14 @@ pub(crate) fn applied(func: &mut Function) {
     }
 }
 
-/// What a call thunk passes.
+/// The arguments of a call thunk, with the injected fault.
 pub(crate) fn passed(args: &mut [Value]) {
     if let (true, Some((last, [first, ..]))) = (is(Fault::ThunkArguments), args.split_last_mut()) {
         *last = *first;
     }
 }
 
-/// What becomes of an encoding.
+/// The encoding, with the injected fault.
 pub(crate) fn encoded(encoding: &mut Encoding) {
     if is(Fault::DigestTrusted) {
         let Encoding { shape, constants, references, .. } = encoding;

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-/// Somebody to call.
+/// What can be called.
 #[derive(Clone, Copy)]
 pub(super) struct Callee {
     namespace: u32,
@@ -52,7 +52,7 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    /// Anybody.
+    /// Any callee.
     fn callee(&mut self) -> Callee {
         let throws = self.profile.exceptions && self.draw.one_in(24);
         if throws {
@@ -75,7 +75,7 @@ impl Builder<'_, '_, '_> {
         Callee { namespace: IMPORTS, index }
     }
 
-    /// Somebody whose exceptions can be caught, or who throws none.
+    /// A callee whose exceptions can be caught, or that throws none.
     pub fn catchable(&mut self) -> Option<Callee> {
         match self.draw.below(4) {
             0 => Some(self.import()),

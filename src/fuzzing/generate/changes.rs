@@ -1,8 +1,8 @@
 //! Single changes of a function's meaning after which it still keeps to the conventions.
 //!
-//! A change is of a [`Kind`], at one instruction. What it takes from tables it changes in place, so
-//! that all counts and handles stay as they were. It may lead to code that the verifier refuses or
-//! that the back end does not know; `near_miss` looks.
+//! A change is of a [`Kind`], at one instruction. It changes table entries in place, so that all counts and
+//! handles stay as they were. It may lead to code that the verifier refuses or that the back end does not know;
+//! `near_miss` checks that.
 
 use crate::fuzzing::generate::conventions::{self, FUNCTIONS, THROWER_COUNT};
 use crate::fuzzing::generate::draw::Draw;
@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{
 pub(super) struct Change {
     pub what: &'static str,
     pub func: Function,
-    /// Whether it certainly means something else.
+    /// Whether it certainly changes the meaning.
     pub certain: bool,
     /// Whether only this instruction differs.
     pub local: bool,
@@ -53,7 +53,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// An instruction that only orders is removed.
+    /// An instruction that only orders others is removed.
     Removal,
     /// The code of an explicit trap.
     TrapCode,
@@ -113,10 +113,10 @@ kinds! {
     Slot,
 }
 
-/// The opcode that does the same with numbers that have signs, or have none.
+/// The opcode that does the same with numbers of the other signedness.
 fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
-    const TWINS: [(Opcode, Opcode); 19] = [
+    const COUNTERPARTS: [(Opcode, Opcode); 19] = [
         (Udiv, Sdiv),
         (Urem, Srem),
         (Ushr, Sshr),
@@ -137,14 +137,14 @@ fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
         (UaddOverflow, SaddOverflow),
         (UsubOverflow, SsubOverflow),
     ];
-    TWINS.iter().find_map(|&(one, other)| match opcode {
+    COUNTERPARTS.iter().find_map(|&(one, other)| match opcode {
         _ if opcode == one => Some(other),
         _ if opcode == other => Some(one),
         _ => None,
     })
 }
 
-/// The opcode that does something else with the same operands.
+/// The opcode of another operation on the same operands.
 fn other_opcode(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
     const RINGS: [&[Opcode]; 9] = [
@@ -184,7 +184,7 @@ pub(super) fn change(
         }
         Kind::Operand => operand(draw, seed, block, inst, &mut change.func)?,
         Kind::AccessTrapCode | Kind::AccessOffset | Kind::SlotOffset | Kind::SlotIndex => {
-            // The place in a slot is said by the address.
+            // The address says which place in a slot is meant.
             change.local = matches!(kind, Kind::AccessTrapCode | Kind::AccessOffset);
             access(draw, seed, kind, inst, &mut change.func)?
         }
@@ -193,7 +193,7 @@ pub(super) fn change(
         | Kind::JumpTable
         | Kind::ExceptionTag
         | Kind::ExceptionDefault => {
-            // What is exchanged may be alike.
+            // What is exchanged may be equal.
             change.certain =
                 matches!(kind, Kind::BranchArguments | Kind::ExceptionTag | Kind::ExceptionDefault);
             branch(draw, kind, inst, &mut change.func)?
@@ -588,7 +588,8 @@ fn other_arguments(func: &mut Function, call: &BlockCall) -> Option<BlockCall> {
     Some(BlockCall::new(block, args, &mut func.dfg.value_lists))
 }
 
-/// Something that the instruction refers to, and others may as well; or the function's own.
+/// An entry of a table that the instruction refers to, and that other instructions may refer to as well; or a
+/// property of the function itself.
 fn entry(
     draw: &mut Draw<'_, '_>,
     kind: Kind,
@@ -678,7 +679,7 @@ fn entry(
     }
 }
 
-/// A narrower integer from a load or a conversion, where whoever takes it does not mind.
+/// A narrower integer from a load or a conversion, where the instructions that use it accept any width.
 fn other_type(draw: &mut Draw<'_, '_>, seed: &Seed, inst: Inst) -> Option<Function> {
     use Opcode::*;
     let func = &seed.func;

@@ -239,7 +239,7 @@ impl Builder<'_, '_, '_> {
             2 => {
                 let value = self.ins().get_pinned_reg(types::I64);
                 self.addresses.push(value);
-                // The register belongs to whoever calls: it gets what it has.
+                // The register belongs to the caller: it is written with the value that it has.
                 if self.draw.one_in(2) {
                     self.ins().set_pinned_reg(value);
                 }
@@ -303,7 +303,7 @@ impl Builder<'_, '_, '_> {
         self.learn(inst, false);
     }
 
-    /// Stores some of what the block has computed, so that somebody sees it.
+    /// Stores some of what the block has computed, so that it can be observed.
     pub fn observe(&mut self, from: usize) {
         if !self.profile.memory {
             return;
@@ -492,7 +492,7 @@ impl Builder<'_, '_, '_> {
         self.known.push(Known { value, ty: types::I64, constant: false });
     }
 
-    /// A load of what a table holds beside pointers.
+    /// A load of what a table holds besides pointers.
     pub fn load_constant(&mut self, table: u32, offset: usize) {
         let base = self.address(DATA, table, 0);
         let flags = MemFlagsData::new().with_notrap().with_readonly().with_can_move();

@@ -10,10 +10,10 @@
 //!
 //! References to `u0` may be colocated; all others never are, and none is thread-local.
 //!
-//! **Memory.** Its contents are arbitrary. The first 8 bytes are *fuel*: every function takes one
-//! at entry and at every loop header, and traps with [`OUT_OF_FUEL`] when there is none, so
-//! whatever number is there bounds the run; with [`USUAL_FUEL`], most runs end before. The next 8 bytes are written with the number of the
-//! seed of the function that was entered last. The last quarter is never written.
+//! **Memory.** Its contents are arbitrary. The first 8 bytes are *fuel*: every function takes one at entry and at
+//! every loop header, and traps with [`OUT_OF_FUEL`] when there is none, so whatever number is there bounds the
+//! run; with [`USUAL_FUEL`], most runs end before. The next 8 bytes are written with the number of the seed of the
+//! function that was entered last. The last quarter is never written.
 //!
 //! **What can be observed**: results, memory, the calls of imports with their arguments, traps with
 //! their codes. Addresses never get there, nor do payloads of exceptions and registers of the
@@ -94,7 +94,7 @@ pub fn import_signature(k: u32) -> Signature {
     };
     signature.params = params.iter().copied().map(AbiParam::new).collect();
     signature.returns = returns.iter().copied().map(AbiParam::new).collect();
-    // Whoever implements them in another language gets what that language expects.
+    // Imports that are implemented in another language get what that language expects.
     for param in signature.params.iter_mut().chain(&mut signature.returns) {
         if param.value_type.is_int() && param.value_type.bits() < 32 {
             let signed = k == 7;

@@ -1,8 +1,8 @@
-//! How a block ends: with a return, with a branch to blocks that are there or will be, with a call
-//! that does not come back here, with a trap.
+//! How a block ends: with a return, with a branch to blocks that exist or will be made, with a call that does not
+//! come back here, or with a trap.
 //!
-//! Everything ends without using up the fuel, most of the time: a branch back is taken for some
-//! times only, and a call that may lead back to its caller is made only while fuel is plentiful.
+//! Most of the time, everything ends without using up the fuel: a branch back is taken a limited number of times
+//! only, and a call that may lead back to its caller is made only while fuel is plentiful.
 
 use crate::fuzzing::generate::conventions::{self, SEED_OFFSET};
 use crate::fuzzing::generate::function::{Builder, Known};
@@ -29,7 +29,7 @@ impl Builder<'_, '_, '_> {
     }
 
     pub fn exit(&mut self) {
-        // A function that returns at once is worth little, one without bytes must end.
+        // A function that returns at once is of little use; a function without bytes left must end.
         const EXITS: [Exit; 16] = [
             Exit::Return,
             Exit::Jump,
@@ -112,7 +112,7 @@ impl Builder<'_, '_, '_> {
         room.then(|| {
             let mut params = Vec::new();
             for _ in 0..self.draw.below(4) {
-                // Two of one type can be taken for each other.
+                // Two of one type can be exchanged by mistake.
                 let known = self.draw.below(self.known.len().max(1));
                 let param = (self.known.get(known).map_or(types::I64, |known| known.ty), true);
                 let same = params.last().copied().filter(|_| self.draw.one_in(2));
@@ -265,7 +265,7 @@ impl Builder<'_, '_, '_> {
         let args = (0..results.len() as u32).map(BlockArg::TryCallRet).collect();
         let node = self.node(results, true);
         let normal = self.edge_with(node, args);
-        // The verifier lets nobody name the entry block.
+        // The verifier does not allow references to the entry block.
         if self.profile.effects && handlers > 0 && self.at != 0 && self.draw.one_in(4) {
             let (opcode, imm) = (Opcode::GetExceptionHandlerAddress, 0.into());
             let block = self.block;

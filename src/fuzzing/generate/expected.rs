@@ -1,10 +1,10 @@
 //! What is known of the classes of a generated unit, from how it was made.
 //!
-//! The definition is that of `classes`: the greatest relation in which two functions are equal if
-//! their bodies are, and if their i-th references are to the same symbol or to equals that may
-//! stand for each other. Here bodies are equal because they are copies, and differ because they
-//! were made to. Of some it is not known; so there are two relations, one in which they all are
-//! equal and one in which none are, and what both say is so.
+//! The definition is that of `classes`: the greatest relation in which two functions are equal if their bodies
+//! are, and if their i-th references are to the same symbol or to equal functions that may replace each other.
+//! Here bodies are equal because they are copies, and differ because they were made to. For some it is not known;
+//! so there are two relations, one in which all of these are equal and one in which none are. What holds in both
+//! is known.
 
 use cranelift_codegen::ir::Inst;
 
@@ -19,11 +19,11 @@ pub(super) struct Node {
     pub site: Option<Inst>,
     /// Whether some references may not count, because nothing goes there.
     pub folds: bool,
-    /// What must be equal, too.
+    /// A property that must be equal, too.
     pub key: u64,
-    /// Whether a call may be to an equal.
+    /// Whether a call may be redirected to an equal function.
     pub replaceable: bool,
-    /// Whether an address may be an equal's.
+    /// Whether an address may be that of an equal function or object.
     pub by_address: bool,
     /// In the same order in all nodes of a body.
     pub references: Vec<Reference>,
@@ -65,8 +65,8 @@ impl Expected {
         self.relations[a][b]
     }
 
-    /// Whether two functions may do the same, although one symbol, or one address, is not as good as
-    /// another one to whoever sees it. Functions for which this is false differ in what they compute.
+    /// Whether two functions may do the same, although symbols or addresses that they use may not replace each
+    /// other where they can be observed. Functions for which this is false differ in what they compute.
     pub fn do_the_same(&self, a: usize, b: usize) -> bool {
         self.same[a][b]
     }
@@ -82,7 +82,8 @@ fn bodies(a: &Node, b: &Node) -> Relation {
         // At either place one of them is as in the body of the group.
         Relation::Different
     } else if near == [true, true] || near[0] && !a.certain || near[1] && !b.certain {
-        // Two changes of the same can be one, and groups are told apart by what can be changed.
+        // Two changes of the same body can be one change. Near misses of different groups differ in what can be
+        // changed.
         Relation::Unknown
     } else {
         Relation::Different
@@ -105,14 +106,14 @@ pub(super) fn solve(nodes: &[Node], functions: usize) -> Expected {
     }
 }
 
-/// What is equal.
+/// Which nodes count as equal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// What certainly is.
+    /// Those that certainly are equal.
     Least,
-    /// All that may be.
+    /// Those that may be equal.
     Most,
-    /// And whatever is referred to stands for its equals.
+    /// As `Most`, and any reference may go to an equal function or object.
     Loose,
 }
 
@@ -143,7 +144,7 @@ fn fixpoint(nodes: &[Node], functions: usize, rule: Rule) -> Vec<Vec<bool>> {
                     let pairs = nodes[a].references.iter().zip(&nodes[b].references);
                     let all = pairs
                         .into_iter()
-                        .all(|(x, y)| alike(nodes, functions, rule, x, y, &before));
+                        .all(|(x, y)| may_replace(nodes, functions, rule, x, y, &before));
                     equal[a][b] = all;
                     changed |= !all;
                 }
@@ -155,8 +156,8 @@ fn fixpoint(nodes: &[Node], functions: usize, rule: Rule) -> Vec<Vec<bool>> {
     }
 }
 
-/// Whether one reference may stand for the other.
-fn alike(
+/// Whether one reference may replace the other.
+fn may_replace(
     nodes: &[Node],
     functions: usize,
     rule: Rule,
@@ -171,10 +172,10 @@ fn alike(
         reference.index as usize + if reference.data { functions } else { 0 }
     };
     let (a, b) = (at(x), at(y));
-    let may_stand = |node: &Node, reference: &Reference| {
+    let replaceable = |node: &Node, reference: &Reference| {
         (!reference.called || node.replaceable && !reference.patchable)
             && (!reference.address || node.by_address && (reference.data || node.replaceable))
     };
-    let stand = rule == Rule::Loose || may_stand(&nodes[a], x) && may_stand(&nodes[b], y);
-    stand && equal[a][b]
+    let both = rule == Rule::Loose || replaceable(&nodes[a], x) && replaceable(&nodes[b], y);
+    both && equal[a][b]
 }

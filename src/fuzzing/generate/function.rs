@@ -5,8 +5,8 @@
 //! reducible, and what dominates a block is known when it is filled. The code within a block is in
 //! `code`, calls are in `calls`, and how blocks end is in `exits`.
 //!
-//! A function makes the strongest promises that are true of it. It refers to functions and tables
-//! of the unit by the number of their *group*; `unit` puts members in their places.
+//! A function has the strongest facts that are true of it. It refers to functions and tables of the unit by the
+//! number of their *group*; `unit` puts members in their places.
 
 use crate::fuzzing::generate::conventions::{
     self, FUEL_OFFSET, SEED_OFFSET, USUAL_FUEL, memory_symbol, out_of_fuel,
@@ -160,7 +160,7 @@ pub struct Access {
     pub null: bool,
 }
 
-/// How far an access in the memory may be moved: more than any alignment that it promises.
+/// How far an access in the memory may be moved: more than any alignment that its facts state.
 pub const ROOM: i32 = 16;
 
 /// A place in a stack slot, by an address that nothing else uses.
@@ -286,8 +286,8 @@ fn param(draw: &mut Draw<'_, '_>, profile: &Profile, call_conv: CallConv) -> Abi
     param
 }
 
-/// The number by which functions of a seed say which one was entered. Numbers of two seeds differ
-/// in more than one bit.
+/// The number by which a function of a seed says that it was entered. Numbers of two seeds differ in more than one
+/// bit.
 pub(super) fn seed_number(group: u32) -> i64 {
     i64::from(group + 1) * 0x11_0011
 }
@@ -399,7 +399,7 @@ impl Builder<'_, '_, '_> {
         self.write_stack_slots();
         self.body();
         while let Some(node) = self.pending.pop_front() {
-            // Whoever made it may have found that it cannot branch after all.
+            // The block that made the node may have ended without a branch to it.
             if !self.nodes[node].preds.is_empty() {
                 self.enter(node);
                 self.body();
@@ -522,7 +522,7 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    /// Nothing is read that was not written, and every word is another one.
+    /// No word is read that was not written, and all words differ.
     fn write_stack_slots(&mut self) {
         let mut number = 0;
         for slot in self.slots.clone() {

@@ -1,9 +1,9 @@
 //! Units of any functions that a back end compiles and a host can run.
 //!
-//! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and makes
-//! the others from them: clones with other promises that refer to other clones, which must be
-//! equal; near misses by one change of meaning, which must not; functions that are equal but for
-//! constants. So what the right classes are is known without looking at the library.
+//! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and makes the others
+//! from them: clones with other facts that refer to other clones, which must be equal; near misses by one change
+//! of meaning, which must not; functions that are equal except for constants. So the right classes are known
+//! without looking at the library.
 //!
 //! * [`conventions`]: what a function may refer to, and what a host must provide to run it.
 //! * [`opcodes`]: which operations there are, and which of them a back end compiles.

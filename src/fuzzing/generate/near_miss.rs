@@ -20,15 +20,15 @@ pub struct NearMiss {
     pub what: String,
     /// The changed function.
     pub func: Function,
-    /// Whether it certainly means something else. If not, it may be the same function after all:
-    /// the change may exchange things that are alike.
+    /// Whether it certainly has another meaning. If not, it may be the same function after all: the change may
+    /// exchange equal things.
     pub certain: bool,
     /// The only instruction that differs, if the others are where they were.
     pub site: Option<Inst>,
 }
 
-/// The code of a seed whose change is a change of its meaning: all of it, unless a branch does not
-/// depend on anything; then what comes before the first branch.
+/// The part of a seed in which a change changes the meaning: all of it, unless a branch depends on nothing; then
+/// what comes before the first branch.
 fn code(seed: &Seed) -> Vec<(Block, Inst)> {
     let func = &seed.func;
     let blocks = func.layout.blocks().take(if seed.folds { 1 } else { usize::MAX });
@@ -127,7 +127,7 @@ pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<Nea
         }
         let mutant = &mutants[draw.below(mutants.len())];
         let mutate::Mutant { what, func } = mutant;
-        // Which functions are equal is for the unit to say.
+        // Which functions are equal is known to the unit only.
         if what.contains("callee ") || what.contains("symbol") {
             continue;
         }
@@ -136,9 +136,9 @@ pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<Nea
         }
         if verify_function(func, isa).is_ok() {
             let certain = mutant.is_certain();
-            // Whatever is said to be of the instruction changes nothing else.
+            // A change of something other than the instruction itself changes no other instruction.
             let of = what.ends_with(&format!("of `{}`", seed.func.dfg.display_inst(inst)));
-            // A place at which nothing is done is no place: two changes there can be one.
+            // A place without an operation does not count: two changes there can be one.
             let nop = [&seed.func, func].map(|func| func.dfg.insts[inst].opcode() == Opcode::Nop);
             let site = (certain && of && nop == [false; 2]).then_some(inst);
             return Some(NearMiss { what: what.clone(), func: func.clone(), certain, site });

@@ -5,7 +5,7 @@
 //! them a back end compiles is written down in `x86_64.txt` and `aarch64.txt`, because finding it
 //! out takes seconds. A test compiles every operation and compares.
 //!
-//! It draws nothing: `function` does.
+//! This module draws nothing: `function` does.
 
 use crate::fuzzing::support::Rng;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};

@@ -1,4 +1,4 @@
-//! How often what occurred in generated units: whether a run tests what it is meant to test.
+//! How often what occurred in generated units, to see whether a run tests what it is meant to test.
 
 use crate::fuzzing::generate::expected::Relation;
 use crate::fuzzing::generate::unit::{GeneratedUnit, Origin};
@@ -27,9 +27,9 @@ pub struct Statistics {
     pub types: BTreeMap<String, usize>,
     /// Functions by calling convention.
     pub call_convs: BTreeMap<String, usize>,
-    /// Functions and data objects by what becomes of them.
+    /// Functions and data objects by disposition.
     pub dispositions: BTreeMap<&'static str, usize>,
-    /// Functions and data objects by why.
+    /// Functions and data objects by reason.
     pub reasons: BTreeMap<Reason, usize>,
     /// Classes of functions by size.
     pub class_sizes: BTreeMap<usize, usize>,

@@ -1,10 +1,10 @@
 //! A unit whose classes are known: seeds, their clones, near misses, and tables of their addresses.
 //!
-//! Every function belongs to a *group*, whose functions have one signature and can be called in
-//! place of each other. Those of a group have one *body* but for references, or are near misses of
-//! it. A reference to a group goes to any member, so what is equal depends on what the members that
-//! are called are, in cycles too; [`GeneratedUnit::expected`] follows from the bodies, the
-//! attributes and who refers to whom, by the definition and without a look at the code.
+//! Every function belongs to a *group*, whose functions have one signature and can be called instead of each
+//! other. Those of a group have one *body* except for references, or are near misses of it. A reference to a group
+//! goes to any member, so which functions are equal depends on the members that are called, in recursive cycles
+//! too; [`GeneratedUnit::expected`] follows from the bodies, the attributes and the references, by the definition
+//! and without a look at the code.
 //!
 //! Members of one body have the same numbering. [`GeneratedUnit::disguised`] gives each another
 //! form.
@@ -41,18 +41,17 @@ pub enum Origin {
     NearMiss {
         /// The instruction and the change.
         what: String,
-        /// Whether it certainly means something else.
+        /// Whether its meaning certainly differs.
         certain: bool,
     },
 }
 
-/// What is known of a function of a unit beside its code.
+/// What is known of a function of a unit besides its code.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Its group: functions of one group have one signature and can be called in place of each
-    /// other.
+    /// Its group: functions of one group have one signature and can be called instead of each other.
     pub group: u32,
-    /// The group whose body this group's equals but for constants, if there is one.
+    /// The group whose body equals this group's except for constants, if there is one.
     pub similar_to: Option<u32>,
     /// How it came to be.
     pub origin: Origin,
@@ -63,7 +62,7 @@ pub struct About {
 /// A unit, and what is known of it by construction.
 #[derive(Clone, Debug)]
 pub struct GeneratedUnit {
-    /// The functions, called `u0:N`, and the data objects, called `u4:N`.
+    /// The functions, named `u0:N`, and the data objects, named `u4:N`.
     pub unit: Unit,
     /// What is known of each function.
     pub about: Vec<About>,
@@ -76,7 +75,7 @@ pub struct GeneratedUnit {
 impl GeneratedUnit {
     /// Draws a unit. Never fails: without bytes it is one small function.
     pub fn draw(bytes: &mut Unstructured<'_>, profile: &Profile) -> GeneratedUnit {
-        // A part is kept for what is drawn last: bodies would take all there is.
+        // A part is kept for what is drawn last: bodies would use up all bytes.
         let kept = bytes.bytes(bytes.len() / 4).unwrap_or_default();
         let mut draw = Draw::new(bytes);
         let (callees, similar) = groups(&mut draw, profile);
@@ -96,7 +95,7 @@ impl GeneratedUnit {
         for member in &mut other.unit.functions {
             member.body = permuted(&member.body, Facts::Keep, rng.word());
         }
-        // Forms have other counts.
+        // Permuted forms have other counts.
         other.unit.options.prebucket = Prebucket::WalkAll;
         other
     }
@@ -106,7 +105,7 @@ impl GeneratedUnit {
 fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u32>>) {
     let mut callees = Callees::default();
     let mut similar = Vec::new();
-    // At times a set: what only its last function shows is seen in four and more.
+    // At times a set: some properties of the last function show only in sets of four and more.
     let is_set = draw.one_in(6);
     let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
     for group in 0..count as u32 {
@@ -164,8 +163,8 @@ fn seeds(
     seeds
 }
 
-/// Has a seed the same value at all places of constants, in each group another one, but for one place if `one` is
-/// drawn from: then places agree in all similar groups but one.
+/// Gives a seed the same value at all places of constants, another one in each group. If `one` is given, one place
+/// that is drawn from it has a value of its own, so that places agree in all similar groups but one.
 fn same_constants(seed: &mut Seed, group: u32, one: Option<Rng>) {
     let entry = seed.func.layout.entry_block().expect("has a body");
     let is_constant = |inst: &Inst| {
@@ -203,7 +202,7 @@ fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) 
             InstructionData::Trap { opcode: _, code } if *code == function::trivial_code(base) => {
                 *code = function::trivial_code(group);
             }
-            // All there is to the function: the only one without a number of its own.
+            // The function has no other instruction: it is the only one without a number of its own.
             data @ InstructionData::MultiAry { opcode: Opcode::Return, .. } if alone => {
                 let code = function::trivial_code(group);
                 *data = InstructionData::Trap { opcode: Opcode::Trap, code };
@@ -220,7 +219,7 @@ struct Chosen {
     near_miss: Option<(u32, NearMiss, bool)>,
 }
 
-/// Who is in the unit: clones of each seed, and near misses, some of them more than once.
+/// The functions of the unit: clones of each seed, and near misses, some of them more than once.
 fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Chosen> {
     let mut members = Vec::new();
     for (group, seed) in (0..).zip(seeds) {
@@ -275,7 +274,7 @@ fn assemble(
             body: (chosen.group, number),
             certain,
             site,
-            // A near miss may have lost the way to some of the references, such as a handler.
+            // A near miss may have lost the path to some of the references, such as a handler.
             folds: seed.folds || number != 0,
             key: attributes.key,
             replaceable: attributes.linkage != Linkage::Preemptible && !attributes.no_merge,
@@ -305,7 +304,7 @@ fn assemble(
     GeneratedUnit { unit, about, expected, profile: *profile }
 }
 
-/// Whom references to groups can mean.
+/// The members that references to groups can mean.
 struct Links {
     functions: BTreeMap<u32, Members>,
     tables: BTreeMap<u32, Members>,
@@ -320,7 +319,7 @@ struct Links {
 struct Members {
     /// Those with the body of the group.
     clones: Vec<u32>,
-    /// Others that can be used in their place.
+    /// Other functions that can be used instead of them.
     others: Vec<u32>,
 }
 
@@ -352,7 +351,7 @@ impl Links {
 fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
     let Members { clones, others } = members;
     match style {
-        // All the same: nothing depends on others.
+        // All the same: equality depends on no other function.
         0 => clones[0],
         _ if !others.is_empty() && rng.one_in(5) => rng.choose(others),
         _ => rng.choose(clones),
@@ -362,7 +361,7 @@ fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
 /// How a table differs from the others of its group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Other {
-    /// Not, but for who its pointers point to.
+    /// It does not differ, except in what its pointers point to.
     No,
     /// In a byte.
     Contents,
@@ -393,7 +392,7 @@ fn tables(draw: &mut Draw<'_, '_>, callees: &Callees, links: &mut Links) -> Vec<
     tables
 }
 
-/// Points the references of a function to members of the groups, and says what they are.
+/// Points the references of a function to members of the groups, and returns what they are.
 fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec<Reference> {
     let mut uses: BTreeMap<Place, (bool, bool)> = BTreeMap::new();
     for block in func.layout.blocks() {
@@ -414,7 +413,7 @@ fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec
         }
     }
     let mut references = Vec::new();
-    // Some refer to what others of the group do, or hardly any would be equal.
+    // Some refer to what other members of the group refer to, or hardly any would be equal.
     let last = links.last.remove(&group).unwrap_or_default();
     let follows = links.rng.but_one_in(4);
     let mut chosen = BTreeMap::new();
@@ -577,7 +576,7 @@ fn table_member(
     (DataMember { symbol: UserExternalName::new(DATA, index), attributes, object }, node)
 }
 
-/// Nobody can be run who may call somebody who cannot.
+/// A function that may call one that cannot be run cannot be run either.
 fn spread(about: &mut [About], nodes: &[Node]) {
     let mut runs: Vec<bool> = about.iter().map(|about| about.runnable).collect();
     runs.resize(nodes.len(), true);
@@ -615,7 +614,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
         similar: Similar {
             policy: draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
-            // Few units have functions between which a body can choose.
+            // Few units have functions that a callee dispatch can choose between.
             callees: draw.choose(&[
                 crate::Callees::None,
                 crate::Callees::Switch,

@@ -1,11 +1,11 @@
-//! A function that does the same and promises less.
+//! A function that does the same and has fewer facts.
 
 use crate::fuzzing::support::Rng;
 use cranelift_codegen::ir::{AliasRegionData, Function, MemFlags, MemFlagsData, Opcode};
 use std::collections::BTreeMap;
 
-/// Takes some promises back. What is left is as true as before: flags of single accesses, all of a
-/// region's accesses, all accesses of two regions as those of one.
+/// Removes some facts: flags of single accesses, the region of all accesses to it, or the distinction between two
+/// regions. The facts that are left are as true as before.
 pub fn weaken(func: &mut Function, rng: &mut Rng) {
     let keep_flags = rng.one_in(3);
     let keep_regions = rng.one_in(3);
@@ -39,7 +39,7 @@ pub fn weaken(func: &mut Function, rng: &mut Rng) {
         if let Some(endianness) = old.explicit_endianness() {
             new.set_endianness(endianness);
         }
-        let mut keep = |promised: bool| promised && (keep_flags || rng.one_in(2));
+        let mut keep = |is_set: bool| is_set && (keep_flags || rng.one_in(2));
         if keep(old.aligned()) {
             new.set_aligned();
         }

@@ -4,8 +4,8 @@ use super::contract::Contract;
 use super::program::{AREA, Call, Program, Statement};
 use arbitrary::{Result, Unstructured};
 
-/// Takes out comparisons of addresses that do not matter, puts definitions into an order, and says when the
-/// program is made ready to run.
+/// Removes comparisons of insignificant addresses, puts definitions into an order, and chooses when the program is
+/// made ready to run.
 pub fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
     forget_comparisons(program);
     let mixed = u.arbitrary()?;
@@ -22,7 +22,7 @@ pub fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes out comparisons of addresses of which merging may change the result.
+/// Removes comparisons of addresses whose result merging may change.
 fn forget_comparisons(program: &mut Program) {
     let all = program.clone();
     for function in &mut program.functions {
@@ -35,7 +35,7 @@ fn forget_comparisons(program: &mut Program) {
     }
 }
 
-/// A call from outside that keeps the contract, and nothing that it does not ask for.
+/// A call from outside that keeps the contract, and keeps no condition that the contract does not require.
 pub fn call(
     program: &Program,
     function: usize,
@@ -49,7 +49,7 @@ pub fn call(
     };
     let a = place(0, u)?;
     let mut b = place(1, u)?;
-    // What nobody asked to be apart is at one place, or overlaps.
+    // Pointers that the contract does not require to be disjoint are equal, or their areas overlap.
     let apart = contract.disjoint || contract.frozen[0] || contract.frozen[1];
     if !apart && u.ratio(2, 3)? {
         let aligned = contract.aligned[1];

@@ -1,11 +1,11 @@
 //! What must hold where a function is called, so that all facts in it, and in what it calls, are true.
 //!
-//! Merging keeps facts only if they hold for every function that a body is for. So a program can show
-//! that it does only if its facts are true, and if functions without facts are called where those of
-//! their copies would be false. A [`Contract`] says what is true of the pointers of a function;
-//! [`settle`] computes all of them, and changes calls that cannot keep that of their callee.
+//! Merging keeps facts only if they hold for every function that a body is used for. A program can show this only
+//! if its facts are true, and if functions without facts are called where those of their copies would be false. A
+//! [`Contract`] says what is true of the pointers of a function; [`settle`] computes all contracts, and changes
+//! calls that cannot keep the contract of their callee.
 
-use super::program::{End, ExtraArgument, Function, Passes, Pointer, Program, Statement};
+use super::program::{Argument, End, Function, Passes, Pointer, Program, Statement};
 
 /// What holds wherever a function is called. The bits only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Contract {
     pub disjoint: bool,
     /// They are aligned to 16 bytes.
     pub aligned: [bool; 2],
-    /// Nobody ever writes there.
+    /// No function ever writes to the memory behind it.
     pub frozen: [bool; 2],
-    /// It may be written there.
+    /// Some function may write to the memory behind it.
     pub written: [bool; 2],
     /// It is not null, whatever `g` is.
     pub valid: [bool; 2],
@@ -42,7 +42,7 @@ impl Contract {
                 }
                 Statement::Guarded { .. } => {
                     loads[0] = true;
-                    // It may be done whatever `g` is.
+                    // The load may be moved, so it may be executed whatever `g` is.
                     contract.valid[0] |= facts.can_move[0];
                 }
                 Statement::Constant(..)
@@ -69,8 +69,8 @@ impl Contract {
         contract
     }
 
-    /// What this, of a callee, needs of the caller that passes these pointers. `None` if the caller
-    /// cannot see to it.
+    /// What this contract, of a callee, requires of the caller that passes these pointers. `None` if the caller
+    /// cannot ensure it.
     fn through(&self, pointers: [Pointer; 2]) -> Option<Contract> {
         let mut needed = Contract::default();
         for (at, pointer) in pointers.into_iter().enumerate() {
@@ -79,7 +79,7 @@ impl Contract {
                     needed.aligned[own] |= self.aligned[at];
                     needed.frozen[own] |= self.frozen[at];
                     needed.written[own] |= self.written[at];
-                    // Only `a` may be null, and what lies behind null is not null.
+                    // Only `a` may be null, and a pointer behind a null pointer is not null.
                     let stays_null = at == 0 && pointer == Pointer::Own(0);
                     needed.valid[own] |= self.valid[at] || !stays_null;
                 }
@@ -99,7 +99,7 @@ impl Contract {
                     }
                     needed.disjoint = true;
                 }
-                // There is a slot for each. Where one is never written, both may be it.
+                // There is a slot for each. Where one is never written, both may be that one.
                 [Pointer::Frozen | Pointer::Slot, _] | [_, Pointer::Frozen | Pointer::Slot] => {}
             }
         }
@@ -123,8 +123,8 @@ impl Contract {
 
 /// The contracts of all functions, by number.
 ///
-/// A fact of a function that its own accesses make false is dropped. A call whose callee wants what the caller
-/// cannot know passes other pointers, and a tail call is dropped.
+/// A fact of a function that its own accesses make false is dropped. A call whose callee requires what the caller
+/// cannot ensure passes other pointers, and a tail call is dropped.
 pub fn settle(program: &mut Program) -> Vec<Contract> {
     for function in &mut program.functions {
         let Contract { written, .. } = Contract::of(function);
@@ -140,7 +140,7 @@ pub fn settle(program: &mut Program) -> Vec<Contract> {
     }
 }
 
-/// The contracts, or a function that cannot keep them and what its calls must allow for.
+/// The contracts, or a function that cannot keep them and the contracts that its calls must allow for.
 fn contracts(program: &Program) -> Result<Vec<Contract>, (usize, Vec<Contract>)> {
     let mut contracts: Vec<Contract> = program.functions.iter().map(Contract::of).collect();
     loop {
@@ -162,7 +162,7 @@ fn contracts(program: &Program) -> Result<Vec<Contract>, (usize, Vec<Contract>)>
     }
 }
 
-/// Lets all calls of a function pass pointers that allow for everything that the callees may want.
+/// Makes all calls of a function pass pointers that allow for everything that the callees may require.
 fn repair(program: &mut Program, function: usize, contracts: &[Contract]) {
     let callees: Vec<usize> =
         program.calls_of(function).into_iter().map(|(callee, _)| callee).collect();
@@ -180,7 +180,7 @@ fn repair(program: &mut Program, function: usize, contracts: &[Contract]) {
         changed |= passes.pointers != pointers;
         passes.pointers = pointers;
     }
-    // The stack slots of a function are gone when it makes a tail call.
+    // The stack slots of a function no longer exist when it makes a tail call.
     if let End::Tail(..) = end {
         *end = End::Return;
         changed = true;
@@ -189,9 +189,9 @@ fn repair(program: &mut Program, function: usize, contracts: &[Contract]) {
 }
 
 /// Whether a call can pass this for a number of that type.
-pub fn fits(argument: ExtraArgument, function: &Function, at: usize, callee: &Function) -> bool {
+pub fn fits(argument: Argument, function: &Function, at: usize, callee: &Function) -> bool {
     match argument {
-        ExtraArgument::Constant(_) | ExtraArgument::Current => true,
-        ExtraArgument::Own(own) => function.shape.extras.get(own) == callee.shape.extras.get(at),
+        Argument::Constant(_) | Argument::Current => true,
+        Argument::Own(own) => function.shape.extras.get(own) == callee.shape.extras.get(at),
     }
 }

@@ -11,7 +11,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleResult,
 };
 
-/// Tells a merging module what the program says of a part.
+/// Passes the attributes of a part of the program to a merging module.
 pub fn say<M: Module>(module: &mut MergingModule<M>, program: &Program, part: Part, ids: &Ids) {
     match part {
         Part::Function(function) => {
@@ -23,7 +23,7 @@ pub fn say<M: Module>(module: &mut MergingModule<M>, program: &Program, part: Pa
     }
 }
 
-/// What merging is told of a function. The linkage in it is that of its definition.
+/// The attributes that merging gets of a function. The linkage in them is that of its definition.
 pub fn function_attributes(program: &Program, function: usize) -> crate::Attributes {
     let Function { attributes, linkage, .. } = &program.functions[function];
     let Attributes {
@@ -49,7 +49,7 @@ pub fn function_attributes(program: &Program, function: usize) -> crate::Attribu
     }
 }
 
-/// What merging is told of a data object.
+/// The attributes that merging gets of a data object.
 pub fn data_attributes(program: &Program, data: usize) -> DataAttributes {
     let Data { attributes, linkage, writable, .. } = &program.data[data];
     let Attributes { addresses, pinned, externally_called, key, alignment, .. } = *attributes;
@@ -82,7 +82,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// For a program of which nothing is declared.
+    /// The identifiers for a program of which nothing is declared.
     pub fn new(program: &Program) -> Ids {
         Ids { functions: vec![None; program.functions.len()], data: vec![None; program.data.len()] }
     }
@@ -115,7 +115,7 @@ pub fn name(prefix: &str, part: Part) -> String {
 ///
 /// # Errors
 ///
-/// What the module says.
+/// The error of the module.
 pub fn define_aligned(
     module: &mut impl Module,
     id: FuncId,
@@ -159,7 +159,7 @@ pub struct Definer<'a, M> {
     program: &'a Program,
     bodies: &'a [ir::Function],
     prefix: &'a str,
-    /// Whether functions get their alignments here, because nobody else knows them.
+    /// Whether functions are aligned here, because the module cannot be asked to.
     aligns: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { module, ids: Ids::new(program), program, bodies, prefix, aligns: false }
     }
 
-    /// The same for a module to which nobody can say how functions are aligned, except by their code.
+    /// The same for a module that can be asked for alignments only through the code of a function.
     pub fn plain(
         module: M,
         program: &'a Program,
@@ -213,11 +213,11 @@ impl<'a, M: Module> Definer<'a, M> {
         if known { Ok(()) } else { self.declare(part, linkage) }
     }
 
-    /// Makes the calls of a flush, up to the flush itself. `say` hears of everything before it is defined.
+    /// Makes the calls of a flush, up to the flush itself. `say` is called for every part before it is defined.
     ///
     /// # Errors
     ///
-    /// What the module says.
+    /// The error of the module.
     pub fn define(
         &mut self,
         flush: usize,

@@ -1,12 +1,12 @@
-//! Much of one flush once more in a later one, which knows more or less of it.
+//! Repeats much of one flush in a later one, with more or fewer facts.
 
 use super::generate::Drawn;
 use super::program::{FROZEN, Facts, Hole, Item, Part};
 use arbitrary::{Result, Unstructured};
 
 impl Drawn {
-    /// Defines much of what one flush defines once more in a later one, where it refers to its own, as a
-    /// front end does that makes the same instances again and knows more or less of them.
+    /// Defines much of what one flush defines a second time in a later flush, where it refers to the copies there.
+    /// A front end does that when it makes the same instances again and has more or fewer facts about them.
     pub(super) fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let flush = u.int_in_range(1..=self.style.flushes - 1)?;
         let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };

@@ -2,9 +2,9 @@
 //!
 //! Uniformly random functions are never equal. So a program is drawn from *families*: a function, and
 //! copies of it that differ in some constants, references, and facts, by one of a few policies, defined
-//! in one flush or another. Functions of later families call those of earlier ones, copy by copy, and so
-//! are copies that become equal, or similar, once their callees are merged. Nothing here knows what will
-//! merge: the policies only see to it that much does.
+//! in one flush or another. Functions of later families call those of earlier ones, copy by copy, and so are
+//! copies that become equal, or similar, once their callees are merged. Nothing here knows what will merge: the
+//! policies only ensure that much does.
 
 use super::calls::{call, order};
 use super::contract::settle;
@@ -80,7 +80,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     Ok(program)
 }
 
-/// Whether a program in C can define something in its place. It has no functions for tail calls.
+/// Whether a program in C can define something that replaces the part. C has no functions for tail calls.
 fn can_be_interposed(program: &Program, part: Part) -> bool {
     let is_tail = |function: usize| program.functions[function].shape.tail;
     matches!(program.linkage(part), Linkage::Export | Linkage::Preemptible)
@@ -98,17 +98,17 @@ pub(super) struct Style {
     pub(super) flushes: usize,
     /// Whether attributes are drawn. Mostly, functions are what front ends make.
     attributes: bool,
-    /// Whether what comes later is referred to.
+    /// Whether parts that are defined later are referred to.
     forward: bool,
     /// Whether some functions are defined by their code.
     bytes: bool,
-    /// Whether much is about data objects that are equal and that others see.
+    /// Whether the program is mostly about equal data objects that other images see.
     pub(super) data: bool,
     linkage: Linkages,
     facts: FactsAcrossUnits,
 }
 
-/// Of what linkage functions are.
+/// The linkage of functions.
 #[derive(Clone, Copy)]
 enum Linkages {
     Local,
@@ -119,7 +119,7 @@ enum Linkages {
 /// How facts are spread over flushes.
 #[derive(Clone, Copy)]
 enum FactsAcrossUnits {
-    /// What comes later makes none.
+    /// Later flushes have none.
     FirstStrong,
     FirstWeak,
     Same,
@@ -196,16 +196,16 @@ fn frozen() -> Data {
     }
 }
 
-/// Whom a hole for a function names in the copy of a number.
+/// The function that a hole for a function names in the copy of a number.
 #[derive(Clone, Copy)]
 pub(super) enum Choice {
     /// A function of a family.
     Of(usize),
-    /// The one behind it.
+    /// The function behind it.
     Next(usize),
     /// The function itself.
     Itself,
-    /// The one before it or behind it.
+    /// The function before or behind it.
     Partner,
 }
 
@@ -365,7 +365,7 @@ impl Drawn {
         let strong = self.facts(u)?;
         let start = self.program.functions.len();
         let flushes = self.flushes(copies, &choices, u)?;
-        // A copy of a copy, with other facts at most: what later flushes merge into earlier ones.
+        // A copy of a copy, with other facts at most: later flushes merge such copies into earlier ones.
         let mut same_as: Vec<Option<usize>> = vec![None; copies];
         for (copy, same) in same_as.iter_mut().enumerate().skip(1) {
             if u.ratio(1, 3)? {
@@ -401,7 +401,7 @@ impl Drawn {
             };
             numbers.push(own);
         }
-        // Callees by the number of the copy, by what varies, or the same for all.
+        // Callees by the number of the copy, by the variation, or the same for all.
         let pairing = u.int_in_range(0..=3)?;
         let linkage = self.draw_linkage(u)?;
         for copy in 0..copies {
@@ -465,7 +465,7 @@ impl Drawn {
         Ok(())
     }
 
-    /// Lets something be seen by more after its flush.
+    /// Widens the linkage of a part after its flush.
     fn widen(&mut self, part: Part, flush: usize, u: &mut Unstructured<'_>) -> Result<()> {
         let linkage = match self.program.linkage(part) {
             Linkage::Local | Linkage::Hidden => Linkage::Export,
@@ -561,7 +561,7 @@ impl Drawn {
         })
     }
 
-    /// Somebody calls every function, and is called from outside.
+    /// Makes every function be called by a function that is called from outside.
     fn reach_all(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let seen = |program: &Program, function: usize| {
             let Function { shape, .. } = &program.functions[function];

@@ -37,11 +37,11 @@ pub fn check(
     result
 }
 
-/// Runs the plain program with optimised code and without. Facts that are not true would show.
+/// Runs the plain program with optimised code and without. Facts that are not true would show as a difference.
 ///
 /// # Errors
 ///
-/// What differs, which is a mistake of the generator.
+/// What differs, which is an error of the generator.
 ///
 /// # Panics
 ///

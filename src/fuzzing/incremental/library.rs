@@ -1,9 +1,9 @@
-//! The library without `Module`: each flush is a unit, planned after those before it, and carried out as an
-//! embedder does that has a table of names. What it emits is put into a JIT under names of its own.
+//! The library without `Module`: each flush is a unit, planned after those before it, and carried out as by an
+//! embedder with a table of names. The code that it emits is put into a JIT under names of its own.
 //!
-//! The embedder knows what comes, and says so: a function whose address another unit takes has its address
-//! taken, and one that an earlier unit names has its symbol used. All else a later unit must get right by
-//! itself: whatever is left in it to refer to must be there.
+//! The embedder knows the later units, and sets attributes accordingly: a function whose address another unit
+//! takes has `address_taken`, and one that an earlier unit names has `externally_called`. Everything else a later
+//! unit must handle without such attributes: every symbol that it can still refer to must be defined.
 
 use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
 use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
@@ -75,7 +75,8 @@ fn run(
         target: Target::of(&**isa),
         aliases: program.options.aliases,
         similar: program.options.similar,
-        // What is compiled does not depend on it, and functions that differ in unused entities merge, too.
+        // Without colocated calls, compiled code does not depend on the option, and functions that differ in
+        // unused entities merge, too.
         prebucket: if program.colocated { Prebucket::Counts } else { Prebucket::WalkAll },
         canonicalize: match program.options.optimize {
             true => Canonicalize::Optimize(&**isa),
@@ -133,18 +134,18 @@ struct Embedder<'a> {
     program: &'a Program,
     bodies: &'a [Function],
     emitted: MergeCache,
-    /// What is behind the symbols of functions and data objects. A symbol that a redirected function had,
-    /// and that means more than the function that took its place, has nothing behind it.
+    /// What the symbols of functions and data objects are defined as. The symbol of a redirected function is not
+    /// defined if it means more than the function that replaced it.
     functions: Names<FuncId>,
     data: Names<DataId>,
     /// The symbols that have code or data of their own.
     defined: Vec<UserExternalName>,
-    /// What was planned.
+    /// The units that were planned.
     units: Vec<usize>,
     added: u32,
 }
 
-/// What is behind symbols, in their order.
+/// Definitions of symbols, in the order of the symbols.
 struct Names<T>(BTreeMap<(u32, u32), T>);
 
 impl<T: Copy> Names<T> {
@@ -260,7 +261,7 @@ impl Embedder<'_> {
         objects: &[(usize, DataObject)],
         statistics: &mut Statistics,
     ) -> Result<(), Finding> {
-        // Names first: what takes the place of another one, and only then who refers to it.
+        // Names first: definitions that replace another one, and only then the functions that refer to them.
         let mut other_names = Vec::new();
         for (index, &number) in functions.iter().enumerate() {
             let entry = plan.entry(FunctionIndex::new(index));
@@ -284,7 +285,7 @@ impl Embedder<'_> {
                     other_names.push((own, plan.entry(to).symbol().clone(), index));
                 }
                 Disposition::Alias { .. } => unreachable!("nothing is passed to an alias"),
-                // Only who knows what to pass can call it.
+                // Only callers that pass the extra arguments can call it.
                 Disposition::Redirect { .. } => {
                     if self.functions.get(&own).is_some() {
                         return Err(Finding::new(format!("{own} has a user and is redirected")));
@@ -301,15 +302,16 @@ impl Embedder<'_> {
         }
         for (own, to, index) in other_names {
             match self.functions.get(&own).is_some() {
-                // Emitted code has its symbol, which the module cannot move.
+                // Emitted code uses its symbol, which the module cannot move.
                 true => {
                     let function = FunctionIndex::new(index);
                     self.thunk(plan, options, function, functions[index], &to)?;
                 }
                 false => {
                     let to = self.functions.get(&to);
-                    let to =
-                        to.ok_or_else(|| Finding::new(format!("{own} is merged into nothing")))?;
+                    let to = to.ok_or_else(|| {
+                        Finding::new(format!("{own} is merged into an undefined function"))
+                    })?;
                     self.functions.insert(&own, to);
                 }
             }
@@ -351,7 +353,7 @@ impl Embedder<'_> {
         Ok(())
     }
 
-    /// What is behind the symbol of a function, now or later.
+    /// The definition of a function's symbol, now or later.
     fn function(&mut self, symbol: &UserExternalName, signature: &Signature) -> FuncId {
         if let Some(known) = self.functions.get(symbol) {
             return known;
@@ -375,7 +377,7 @@ impl Embedder<'_> {
         id
     }
 
-    /// What is behind a symbol that something emitted refers to.
+    /// The definition of a symbol that emitted code refers to.
     fn reference(&mut self, symbol: &UserExternalName) -> Result<ModuleRelocTarget, Finding> {
         if symbol.namespace == DATA {
             return Ok(self.data(symbol).into());
@@ -386,10 +388,10 @@ impl Embedder<'_> {
         let unit = self.program.flush_of(Part::Function(symbol.index as usize));
         if self.units.contains(&unit) {
             return Err(Finding::new(format!(
-                "something refers to {symbol} of unit {unit}, of which nothing is left"
+                "something refers to {symbol} of unit {unit}, which was eliminated"
             )));
         }
-        // It comes later.
+        // It is defined later.
         let signature = self.bodies[symbol.index as usize].signature.clone();
         Ok(self.function(symbol, &signature).into())
     }
@@ -403,7 +405,7 @@ impl Embedder<'_> {
         let id = self.functions.get(own).expect("has a name");
         let names = func.params.user_named_funcs().iter();
         let names: Vec<_> = names.map(|(reference, symbol)| (reference, symbol.clone())).collect();
-        // Names that nothing refers to any more may be left; code must not have them.
+        // Unused names may remain in the function; code must not refer to them.
         let mut missing = Vec::new();
         for (reference, symbol) in names {
             match self.reference(&symbol) {
@@ -440,7 +442,7 @@ impl Embedder<'_> {
         to: &UserExternalName,
     ) -> Result<(), Finding> {
         let own = plan.entry(function).symbol().clone();
-        // Where it was to be another name, its own is what counts.
+        // It was meant to become an alias, so its own alignment counts.
         let alignment = plan.entry(function).alignment();
         let alignment = alignment.max(self.program.alignment(Part::Function(number)));
         let signature = &self.bodies[number].signature;
@@ -483,7 +485,7 @@ impl Embedder<'_> {
                 self.data.insert(&own, to);
                 return Ok(());
             }
-            // Emitted code has its symbol, which the module cannot move, and nobody compares it.
+            // Emitted code uses its symbol, which the module cannot move, and no code compares it.
         }
         let id = self.data(&own);
         let Contents::Bytes(bytes) = &object.contents else { unreachable!("they have bytes") };
@@ -502,7 +504,7 @@ impl Embedder<'_> {
         Ok(())
     }
 
-    /// Everything that something refers to is there.
+    /// Checks that every part that is referred to is defined.
     fn check_references(&self, flush: usize) -> Result<(), Finding> {
         let names = self.functions.0.iter().filter(|((namespace, _), _)| *namespace == FUNCTION);
         for ((_, number), id) in names {
@@ -535,7 +537,7 @@ fn object(data: &Data) -> DataObject {
     DataObject { contents, relocations, section: None }
 }
 
-/// A unit as the pass asks for it.
+/// A unit as the pass reads it.
 struct Held<'a> {
     bodies: &'a [Function],
     functions: &'a [usize],

@@ -1,14 +1,14 @@
-//! Random programs that are defined over time, merged and unmerged, and run.
+//! Random programs that are defined flush by flush, merged and unmerged, and run.
 //!
-//! A program is defined in one to five flushes, in any order, in a module that merges and in one that
-//! does not; or unit by unit, with the library alone. Then both are called from outside with the same
-//! arguments and memory, and must return the same and leave the same in memory. It is the oracle for
-//! what no plan shows: what one flush keeps of another one.
+//! A program is defined in one to five flushes, in any order, in a module that merges and in one that does not; or
+//! unit by unit, with the library alone. Then both are called from outside with the same arguments and memory, and
+//! must return the same and leave the same in memory. This is the oracle for what no single plan shows: the
+//! information that one flush uses of earlier ones.
 //!
 //! * `program` is what a program consists of; `text` is its CLIF;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
 //!   with `statements`, `echo` and `calls`;
-//! * `contract` sees to it that every fact is true wherever it is claimed, so that the program without
+//! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
@@ -51,7 +51,7 @@ pub struct Run {
     pub call: Call,
 }
 
-/// What a call left.
+/// The result and the memory after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// What was returned.
@@ -67,9 +67,9 @@ pub trait Host {
     fn isa(&mut self, speed: bool) -> OwnedTargetIsa;
     /// An empty module for that ISA.
     fn jit(&mut self, speed: bool) -> JITModule;
-    /// Makes these calls, each with a [`buffer`] of its own at a multiple of 64. What the calls write
-    /// elsewhere may be gone in the end. Of calls that do not end, by a signal or in time, and of all
-    /// behind them, there is nothing.
+    /// Makes these calls, each with a [`buffer`] of its own at a multiple of 64. What the calls write elsewhere
+    /// may be lost in the end. For calls that do not end, by a signal or in time, and for all calls behind them,
+    /// there is no result.
     fn run(&mut self, runs: &[Run]) -> Vec<Left>;
     /// Frees a module none of whose code will be called again.
     fn free(&mut self, jit: JITModule);
@@ -80,7 +80,7 @@ pub fn buffer() -> [u8; BUFFER] {
     core::array::from_fn(|at| (at * 37 + 11) as u8)
 }
 
-/// Nothing, or that a part of a program is not at a multiple of what it must be at.
+/// Nothing, or the finding that a part of a program is not at a multiple of its alignment.
 fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {
     let alignment = program.alignment(part);
     match (place as usize).is_multiple_of(alignment as usize) {
@@ -108,7 +108,7 @@ pub fn arguments(call: &Call, buffer: i64) -> [i64; 4 + MOST_EXTRAS] {
     arguments
 }
 
-/// What the merged program does and the other one does not.
+/// A difference between the merged program and the plain one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// In words.

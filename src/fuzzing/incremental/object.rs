@@ -1,8 +1,8 @@
-//! Two object files, a plain one and a merged one, and a program in C that calls what is in them.
+//! Two object files, a plain one and a merged one, and a program in C that calls the functions in them.
 //!
-//! Whoever links and runs them compares what is printed. In a shared library, the program in C takes the
-//! place of some functions and data objects; then what a function does that reaches one of them is only compared if
-//! that is preemptible: references to others that are seen may go here or there.
+//! The caller links and runs them and compares what they print. In a shared library, the program in C interposes
+//! some functions and data objects. Then the result of a function that reaches one of those is only compared if
+//! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
 
 use super::Finding;
 use super::define::{Definer, name, parse, say};
@@ -81,7 +81,7 @@ pub fn objects(
     statistics.add_module(program, &merging.module, &merging.ids);
     let merged = match program.any_back_end {
         true => merging.module.into_inner().map(|(object, aliases)| {
-            assert!(aliases.is_empty(), "symbols for which nothing is known to place them");
+            assert!(aliases.is_empty(), "symbols that this host cannot place");
             object.finish()
         }),
         false => merging.module.finish(),
@@ -114,7 +114,7 @@ typedef number function(NUMBERS);
 
 static unsigned char buffer[BUFFER] __attribute__((aligned(64)));
 
-/* What is in the place of others. */
+/* Definitions that interpose others. */
 static number numbers[ITEMS];
 static number code(number n) {
     return 3000000 + n;
@@ -150,8 +150,8 @@ int main(void) {
 }
 "#;
 
-/// The functions and data objects that the program in C defines in the place of others. Where nothing is known of
-/// the module, a function that is merged may name one that can be interposed, as [`BackEnd::Any`] says.
+/// The functions and data objects that the program in C interposes. With an unknown wrapped module, a merged
+/// function may name one that can be interposed, as [`BackEnd::Any`] says.
 fn interposed(program: &Program, image: Image) -> impl Iterator<Item = Part> {
     let is_interposed = move |part: &Part| match part {
         Part::Function(_) => {
@@ -163,7 +163,7 @@ fn interposed(program: &Program, image: Image) -> impl Iterator<Item = Part> {
     parts.filter(move |_| image == Image::Shared)
 }
 
-/// The definition in C of something in whose place it is: with other results, other numbers, and other addresses.
+/// The interposing definition in C: with other results, other numbers, and other addresses.
 fn interposer(program: &Program, prefix: &str, part: Part) -> String {
     let name = name(prefix, part);
     match part {
@@ -227,8 +227,8 @@ pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
     text
 }
 
-/// Whether each of the calls that a program in C can make may give one result or another: it reaches what is
-/// interposed and not preemptible, or what such a call can have written to before.
+/// Whether each of the calls that a program in C can make may give one result or another: it reaches a symbol that
+/// is interposed and not preemptible, or memory that such a call can have written to before.
 fn undecided(program: &Program, image: Image) -> Vec<bool> {
     let open: Vec<Part> = interposed(program, image)
         .filter(|part| program.linkage(*part) != Linkage::Preemptible)

@@ -25,14 +25,14 @@ pub const NEXT: i64 = 16;
 /// The data object that is never written to, for pointers to such memory.
 pub const FROZEN: usize = 0;
 
-/// Functions and data objects that are defined over time.
+/// Functions and data objects that are defined flush by flush.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// What they are merged with. The back end is that of the path by which the program is run.
     pub options: ModuleOptions,
     /// Whether code is optimised. Facts matter only then.
     pub speed: bool,
-    /// Whether calls whose callee is in the same image may take that as known.
+    /// Whether code refers to callees in the same image as colocated.
     pub colocated: bool,
     /// By number.
     pub functions: Vec<Function>,
@@ -42,20 +42,20 @@ pub struct Program {
     pub flushes: Vec<Flush>,
     /// From outside, after each flush that made what is called ready.
     pub calls: Vec<Call>,
-    /// Functions and data objects in whose place another image defines one, in a shared library.
+    /// Functions and data objects that another image interposes, in a shared library.
     pub interposed: Vec<Part>,
     /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](crate::BackEnd::Any).
     pub any_back_end: bool,
 }
 
-/// What is defined at one time.
+/// What is defined in one flush.
 #[derive(Clone, Debug, Default)]
 pub struct Flush {
     /// Declared once more before anything is defined.
     pub widened: Vec<(Part, Linkage)>,
     /// In this order.
     pub defined: Vec<Part>,
-    /// Whether a JIT is made ready to run behind it, if everything is defined.
+    /// Whether a JIT is made ready to run after it, if everything is defined.
     pub ready: bool,
 }
 
@@ -102,8 +102,8 @@ pub struct Shape {
     pub tail: bool,
 }
 
-/// What the front end claims of the accesses of a function, by pointer. All of it is true wherever the
-/// function is called: see [`Contract`](super::contract::Contract).
+/// The facts that the front end states about the accesses of a function, by pointer. All of them are true wherever
+/// the function is called: see [`Contract`](super::contract::Contract).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The number of a region, or 0 for none.
@@ -131,19 +131,19 @@ pub struct Function {
     pub statements: Vec<Statement>,
     /// What it does in the end.
     pub end: End,
-    /// What is claimed of its accesses.
+    /// The facts of its accesses.
     pub facts: Facts,
     /// How it is declared first: [`Linkage::Import`], or as it is defined.
     pub declared: Linkage,
     /// How it is declared when it is defined.
     pub linkage: Linkage,
-    /// What merging is told of it.
+    /// The attributes that merging gets of it.
     pub attributes: Attributes,
     /// Whether a module gets its code, in place of its IR.
     pub bytes: bool,
 }
 
-/// What merging is told of a function or a data object.
+/// The attributes that merging gets of a function or a data object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// See [`crate::Attributes`].
@@ -200,7 +200,7 @@ pub enum Statement {
     Through(Place),
     /// Whether two functions or data objects have one address.
     Compare([Address; 2]),
-    /// By how much an address misses the alignment of what it is declared to be the address of: by nothing.
+    /// By how much an address misses the alignment of its declared function or object: always zero.
     Misaligned(Address),
     /// One of three constants.
     Switch([i64; 3]),
@@ -258,7 +258,7 @@ pub enum Pointer {
 
 /// What is passed for a further number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtraArgument {
+pub enum Argument {
     /// A constant.
     Constant(i64),
     /// The number that statements change.
@@ -273,7 +273,7 @@ pub struct Passes {
     /// For `a` and `b`.
     pub pointers: [Pointer; 2],
     /// For each further number of the callee.
-    pub extras: Vec<ExtraArgument>,
+    pub extras: Vec<Argument>,
 }
 
 /// The last step of a function.
@@ -296,7 +296,7 @@ pub struct Data {
     pub writable: bool,
     /// How it is declared.
     pub linkage: Linkage,
-    /// What merging is told of it.
+    /// The attributes that merging gets of it.
     pub attributes: Attributes,
 }
 
@@ -440,8 +440,8 @@ impl Address {
 impl Passes {
     fn holes(&mut self) -> impl Iterator<Item = Hole<'_>> {
         self.extras.iter_mut().filter_map(|argument| match argument {
-            ExtraArgument::Constant(value) => Some(Hole::Constant(value)),
-            ExtraArgument::Current | ExtraArgument::Own(_) => None,
+            Argument::Constant(value) => Some(Hole::Constant(value)),
+            Argument::Current | Argument::Own(_) => None,
         })
     }
 }
@@ -476,7 +476,7 @@ impl Program {
         }
     }
 
-    /// What the address is declared to be that of.
+    /// The part whose address it is declared to be.
     pub fn part_at(&self, address: Address) -> Part {
         match address {
             Address::Code(function) => Part::Function(function),
@@ -485,7 +485,7 @@ impl Program {
         }
     }
 
-    /// At multiples of what something is, at least.
+    /// The least alignment of the address of a part.
     pub fn alignment(&self, part: Part) -> u32 {
         match part {
             Part::Function(function) => self.functions[function].attributes.alignment,
@@ -493,7 +493,7 @@ impl Program {
         }
     }
 
-    /// Whether nothing else can have the address of something. Otherwise merging may change it.
+    /// Whether no other part can have the address of the part. Otherwise merging may change it.
     pub fn has_own_address(&self, part: Part) -> bool {
         match part {
             Part::Function(function) => {
@@ -506,7 +506,7 @@ impl Program {
         }
     }
 
-    /// The calls of a function: whom, and with what.
+    /// The calls of a function: the callees and the arguments.
     pub fn calls_of(&self, function: usize) -> Vec<(usize, &Passes)> {
         let Function { statements, end, .. } = &self.functions[function];
         let calls = statements.iter().filter_map(|statement| match statement {

@@ -1,4 +1,4 @@
-//! Makes a program smaller that shows something.
+//! Makes a program smaller while it still shows some property.
 
 use super::contract::settle;
 use super::program::{Address, Attributes, Callee, End, FROZEN, Part, Program, Statement};
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 /// number and none behind it, the inner one that this one changes nothing.
 type Step = fn(&Program, usize) -> Option<Option<Program>>;
 
-/// The smallest program that was found by leaving out one thing after the other, such that `shows` still
-/// holds. It must hold of `program`, and is asked `tries` times at most.
+/// The smallest program that was found by removing one part after the other, such that `shows` still holds. It
+/// must hold of `program`, and is called `tries` times at most.
 ///
-/// Every program that it is asked of keeps its contracts: leaving out can only make them weaker.
+/// Every program that it is called with keeps its contracts: removing parts can only make them weaker.
 pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut smallest = program.clone();
     let mut left = tries;
@@ -36,7 +36,7 @@ pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -
                 if shows(&smaller) {
                     smallest = smaller;
                     changed = true;
-                    // What has this number now is another one.
+                    // Another step has this number now.
                     at -= 1;
                 }
             }
@@ -59,8 +59,8 @@ fn calls(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| count > 1))
 }
 
-/// Leaves out functions that nobody but the outside calls: all that are not needed for a call, and then one
-/// after the other.
+/// Removes functions that no other function calls: all that are not needed for a call, and then one after the
+/// other.
 fn functions(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let defined = || program.flushes.iter().flat_map(|flush| &flush.defined);
@@ -194,7 +194,7 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| changed))
 }
 
-/// Lets the other image define one thing less.
+/// Makes the other image define one part less.
 fn interposed(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     if at >= program.interposed.len() {
@@ -204,7 +204,7 @@ fn interposed(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller))
 }
 
-/// Takes what is simpler for all statements: references to data objects have no offsets, calls no stack maps.
+/// Simplifies details of all statements: references to data objects have no offsets, calls no stack maps.
 fn details(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let mut changed = false;
@@ -263,7 +263,7 @@ fn forget(program: &mut Program, parts: &[Part]) {
     }
     program.interposed.retain(|part| !parts.contains(part));
     for part in parts {
-        // It still has a text, in which nothing is left.
+        // It still has a text, which is empty.
         if let Part::Function(function) = *part {
             program.functions[function].statements.clear();
             program.functions[function].end = End::Return;

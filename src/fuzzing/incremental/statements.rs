@@ -1,15 +1,15 @@
-//! What a function does, as the first one of its family has it.
+//! The statements of the first function of a family.
 
 use super::contract::fits;
 use super::generate::{Choice, Drawn};
 use super::program::{
-    Address, Callee, End, Extra, ExtraArgument, Facts, Function, Item, MOST_EXTRAS, Operation,
-    Passes, Place, Pointer, Shape, Statement,
+    Address, Argument, Callee, End, Extra, Facts, Function, Item, MOST_EXTRAS, Operation, Passes,
+    Place, Pointer, Shape, Statement,
 };
 use arbitrary::{Result, Unstructured};
 use cranelift_module::Linkage;
 
-/// An address, and of whose function if code takes it by name.
+/// An address, and the choice of its function if code takes it by name.
 type Taken = (Address, Option<Choice>);
 
 impl Drawn {
@@ -49,7 +49,7 @@ impl Drawn {
             };
             function.statements.push(statement);
         }
-        // Few instructions do not pay to be merged unless they are identical.
+        // Small functions do not pay to be merged unless they are identical.
         let mix = *u.choose(&[0, 1, 4, 8, 16, 24])?;
         let at = u.int_in_range(0..=function.statements.len())?;
         function.statements.insert(at, Statement::Mix(mix));
@@ -59,7 +59,7 @@ impl Drawn {
                 let shape = self.shape_of(choice, &function.shape);
                 let mut passes = self.passes(&function, &shape, u)?;
                 for (at, pointer) in passes.pointers.iter_mut().enumerate() {
-                    // Its stack slots are gone by then.
+                    // Its stack slots no longer exist by then.
                     if *pointer == Pointer::Slot {
                         *pointer = Pointer::Own(at);
                     }
@@ -71,7 +71,7 @@ impl Drawn {
         Ok(function)
     }
 
-    /// Whom to call. `tail`: by a tail call.
+    /// The function to call. `tail`: by a tail call.
     fn callee_of(&self, tail: bool, u: &mut Unstructured<'_>) -> Result<Option<Choice>> {
         let families: Vec<usize> = (0..self.families.len())
             .filter(|&family| {
@@ -116,14 +116,14 @@ impl Drawn {
         let callee = Function { shape: callee.clone(), ..own.clone() };
         for at in 0..callee.shape.extras.len() {
             let argument = match u.int_in_range(0..=5)? {
-                0 => ExtraArgument::Current,
-                1 => ExtraArgument::Own(at),
-                2 => ExtraArgument::Own(u.choose_index(own.shape.extras.len().max(1))?),
-                _ => ExtraArgument::Constant(17 + at as i64),
+                0 => Argument::Current,
+                1 => Argument::Own(at),
+                2 => Argument::Own(u.choose_index(own.shape.extras.len().max(1))?),
+                _ => Argument::Constant(17 + at as i64),
             };
             extras.push(match fits(argument, own, at, &callee) {
                 true => argument,
-                false => ExtraArgument::Constant(17 + at as i64),
+                false => Argument::Constant(17 + at as i64),
             });
         }
         Ok(Passes { pointers, extras })
@@ -151,7 +151,7 @@ impl Drawn {
                 return Ok(Statement::Call { call, passes, in_loop, entries });
             }
         }
-        let choice = self.callee_of(false, u)?.expect("somebody");
+        let choice = self.callee_of(false, u)?.expect("a callee");
         let shape = self.shape_of(choice, &own.shape);
         let passes = self.passes(own, &shape, u)?;
         choices.push(choice);
@@ -232,7 +232,7 @@ impl Drawn {
         })
     }
 
-    /// Compares addresses. What does not matter is taken out later.
+    /// Compares addresses. Comparisons of insignificant addresses are removed later.
     fn compare(&self, choices: &mut Vec<Choice>, u: &mut Unstructured<'_>) -> Result<Statement> {
         let Some(addresses) = self.addresses(u)? else {
             return Ok(Statement::Float(0x3ff0_0000_0000_0000));

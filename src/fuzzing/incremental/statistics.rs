@@ -82,7 +82,7 @@ impl Statistics {
             self.add("tail calls", usize::from(matches!(function.end, End::Tail(..))));
             self.add("functions defined by bytes", usize::from(function.bytes));
         }
-        self.add("modules of which nothing is known", usize::from(program.any_back_end));
+        self.add("modules of an unknown kind", usize::from(program.any_back_end));
         for part in &program.interposed {
             self.add(
                 match part {
@@ -106,7 +106,7 @@ impl Statistics {
         }
     }
 
-    /// Counts what became of a program in a module.
+    /// Counts the dispositions of a program in a module.
     pub fn add_module<M: Module>(
         &mut self,
         program: &Program,

@@ -1,8 +1,8 @@
 //! Functions as CLIF, in which `u0:N` is the function N and `u1:N` the data object N.
 
 use super::program::{
-    AREA, Address, Callee, End, Extra, ExtraArgument, FROZEN, Function, NEXT, Operation, Part,
-    Passes, Place, Pointer, Program, Shape, Statement,
+    AREA, Address, Argument, Callee, End, Extra, FROZEN, Function, NEXT, Operation, Part, Passes,
+    Place, Pointer, Program, Shape, Statement,
 };
 use cranelift_codegen::ir::immediates::Ieee64;
 use cranelift_module::Linkage;
@@ -140,12 +140,12 @@ impl Text<'_> {
         }
     }
 
-    /// Lets a statement change the number.
+    /// Makes a statement change the number.
     fn change(&mut self, operation: &str, value: &str) {
         self.current = self.let_(&format!("{operation} {}, {value}", self.current));
     }
 
-    /// Lets the number depend on a value such that the same value again makes another difference.
+    /// Makes the number depend on a value such that the same value makes another difference the next time.
     fn absorb(&mut self, value: &str) {
         let three = self.constant(3);
         self.change("imul", &three);
@@ -336,7 +336,7 @@ impl Text<'_> {
         format!("ss{number}")
     }
 
-    /// Whether references to something take it to be near. That must be the same in all functions.
+    /// Whether references to a part are colocated. That must be the same in all functions.
     fn is_near(&self, part: Part, address: bool) -> bool {
         let linkage = match part {
             Part::Function(function) => self.program.functions[function].declared,
@@ -346,7 +346,7 @@ impl Text<'_> {
         self.program.colocated
             && match (linkage, final_) {
                 (Linkage::Import | Linkage::Preemptible, _) => false,
-                // A shared library must ask the loader where those are that others see.
+                // A shared library must ask the loader for the addresses of exported symbols.
                 (_, Linkage::Export) => !address,
                 (_, Linkage::Local | Linkage::Hidden) => true,
                 (_, Linkage::Import | Linkage::Preemptible) => false,
@@ -463,10 +463,10 @@ impl Text<'_> {
         let extras = &self.program.functions[callee].shape.extras;
         for (argument, extra) in passes.extras.iter().zip(extras) {
             arguments.push(match (argument, extra) {
-                (ExtraArgument::Constant(value), _) => self.narrow(*extra, *value),
-                (ExtraArgument::Own(own), _) => format!("v{}", 4 + own),
-                (ExtraArgument::Current, Extra::I64) => self.current.clone(),
-                (ExtraArgument::Current, Extra::I8 | Extra::I32) => {
+                (Argument::Constant(value), _) => self.narrow(*extra, *value),
+                (Argument::Own(own), _) => format!("v{}", 4 + own),
+                (Argument::Current, Extra::I64) => self.current.clone(),
+                (Argument::Current, Extra::I8 | Extra::I32) => {
                     self.let_(&format!("ireduce.{} {}", extra.name(), self.current))
                 }
             });

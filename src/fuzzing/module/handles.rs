@@ -12,7 +12,7 @@ pub struct FunctionHandle {
     pub wide: bool,
     /// What it is, once it is defined.
     pub shape: Option<Shape>,
-    /// Whether its address matters.
+    /// Whether its address is significant.
     pub significant: bool,
     /// Whether the host compares its address.
     pub address_taken: bool,
@@ -31,7 +31,7 @@ impl FunctionHandle {
         self.shape.as_ref().is_some_and(|shape| !matches!(shape, Shape::Bytes { .. }))
     }
 
-    /// What its place is a multiple of. Whoever gives bytes says it there.
+    /// The alignment of its code. Functions defined by bytes have theirs in the definition.
     pub fn alignment(&self) -> u32 {
         if self.is_ir() { self.alignment } else { 1 }
     }
@@ -48,7 +48,7 @@ pub struct DataHandle {
     pub outside: bool,
 }
 
-/// What functions and data objects are called in both modules.
+/// The names of functions and data objects in both modules.
 pub struct Names {
     pub functions: Vec<[String; 2]>,
     pub data: Vec<[String; 2]>,
@@ -90,7 +90,7 @@ pub fn same<T>(what: &str, bare: ModuleResult<T>, merging: ModuleResult<T>) -> O
 
 /// What kind of error it is, without what differs between two modules that got the same calls.
 pub fn kind(error: &ModuleError) -> String {
-    // Those of what is anonymous have its number.
+    // Errors about anonymous functions and objects contain their number.
     let known = |name: &str| if name.starts_with('.') { String::new() } else { name.to_owned() };
     match error {
         ModuleError::Undeclared(name) => format!("undeclared {}", known(name)),

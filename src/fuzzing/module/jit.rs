@@ -1,7 +1,7 @@
 //! Two JITs of the same program: does every function return the same?
 //!
-//! Functions are run whenever the modules are made ready to run, and addresses are compared that
-//! somebody could compare.
+//! Functions are run whenever the modules are made ready to run, and addresses are compared that the program could
+//! compare.
 
 use super::{GoesOn, Host, Pair};
 use crate::{BackEnd, ModuleOptions};
@@ -21,7 +21,7 @@ pub(super) fn check(
     let done = run(&mut pair, u, host);
     let Pair { bare, merging, calls: _calls, .. } = pair;
     host.free(bare);
-    // It is lost with what it holds if a flush failed.
+    // The module is lost with all that it holds if a flush failed.
     if let Ok((jit, _)) = merging.into_inner() {
         host.free(jit);
     }

@@ -1,19 +1,18 @@
-//! Random calls of `Module`, made on a module and on one that merges what it is told.
+//! Random calls of `Module`, made on a plain module and on one that merges.
 //!
 //! A plain module and a [`MergingModule`] around another one get the same calls: declarations of all
 //! linkages, repeated and widened; definitions by IR and by bytes, of data with pointers, twice, of
 //! imports, refused by the verifier or the compiler; attributes; flushes. Each call must end in the
-//! same way, unless it is of those that `MergingModule` says come later. In the end the objects are
-//! compared symbol by symbol, or every function is called in both JITs.
+//! same way, unless `MergingModule` documents that the error comes later. In the end the objects are compared
+//! symbol by symbol, or every function is called in both JITs.
 //!
 //! * `handles` are functions and data objects of both modules;
 //! * `shapes` is what functions and data objects are made of;
 //! * `object` compares two object files;
 //! * `jit` runs both modules.
 //!
-//! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe. What
-//! functions do is of no interest here beyond that they refer to each other: that is for the other
-//! generators.
+//! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe. What functions compute
+//! does not matter here; they only have to refer to each other. The other generators vary the code.
 
 mod handles;
 mod jit;
@@ -44,7 +43,7 @@ pub trait Host {
     fn free(&mut self, jit: JITModule);
 }
 
-/// Makes random calls on two modules, and panics if they tell them apart.
+/// Makes random calls on two modules, and panics if their observable behaviour differs.
 ///
 /// # Errors
 ///
@@ -136,12 +135,12 @@ struct Pair<B> {
     data: Vec<DataHandle>,
     /// Whether the back end is an object: it has thread-local data and sections.
     object: bool,
-    /// Whether code may take everything to be colocated.
+    /// Whether code may refer to everything as colocated.
     near: bool,
     calls: Calls,
 }
 
-/// What became of a definition in both modules.
+/// The results of a definition in both modules.
 enum Both {
     Defined,
     Refused,
@@ -237,7 +236,7 @@ impl<B: Module> Pair<B> {
         });
         if let Some(known) = known {
             if self.functions[known].outside && linkage != Linkage::Import {
-                // It would be something else than what emitted code calls.
+                // Emitted code would call another function than before.
                 return Ok(());
             }
             if self.functions[known].wide != wide {
@@ -247,8 +246,8 @@ impl<B: Module> Pair<B> {
             let FunctionHandle { flushed, ids, .. } = self.functions[known];
             let flushed = flushed || self.merging.outcome(ids[1]).is_some();
             if flushed && linkage == Linkage::Preemptible {
-                // That is refused if it shares its body or has a local name, and a plain module knows nothing of
-                // that.
+                // The merging module refuses that if the function shares its body or has a local name, and a plain
+                // module has no such state.
                 return Ok(());
             }
         }
@@ -364,7 +363,7 @@ impl<B: Module> Pair<B> {
         let function = u.choose_index(self.functions.len())?;
         let callees: Vec<usize> =
             (0..self.functions.len()).filter(|&at| !self.functions[at].wide).collect();
-        // What lies outside holds nothing that could be called.
+        // Imported objects hold nothing that could be called.
         let usable = |&at: &usize| !self.data[at].tls && self.data_linkage(at) != Linkage::Import;
         let data: Vec<(usize, &Contents)> =
             (0..self.data.len()).filter(usable).map(|at| (at, &self.data[at].contents)).collect();
@@ -410,8 +409,8 @@ impl<B: Module> Pair<B> {
             return Ok(Some(()));
         }
         let function = u.choose_index(self.functions.len())?;
-        // Only to those before it: jumps that lead back would never end. What is outside can be too
-        // far away.
+        // Only to functions before it: jumps that lead back would never end. Imported functions can be too far
+        // away.
         let is_near = |&at: &usize| !self.functions[at].wide && self.linkage(at) != Linkage::Import;
         let targets: Vec<usize> = (0..function).filter(is_near).collect();
         let jumps_to = match targets.is_empty() || u.ratio(1, 4)? {
@@ -419,7 +418,7 @@ impl<B: Module> Pair<B> {
             false => Some(*u.choose(&targets)?),
         };
         let inside = match u.ratio(1, 4)? && !self.functions[function].wide {
-            // An offset into code of which nothing is left means nothing.
+            // An offset into the code of an eliminated function means nothing.
             true => {
                 let mut targets = vec![function];
                 targets.extend((0..self.functions.len()).filter(|&at| {
@@ -453,7 +452,7 @@ impl<B: Module> Pair<B> {
                 if self.merging.options().mode == Mode::Eager {
                     self.everything_is_flushed();
                 }
-                // Others that are held back are pinned by the flush.
+                // Other deferred functions are pinned by the flush.
                 if let Some(inside) = inside {
                     self.functions[inside].stays = true;
                 }
@@ -480,7 +479,7 @@ impl<B: Module> Pair<B> {
                 self.data[data].defined = true;
                 Some(())
             }
-            // If the object was held back, it ended a flush.
+            // If the object was deferred, the error ended a flush.
             Both::Refused => match self.merging.options().mode {
                 Mode::Eager => self.merging.flush().ok(),
                 Mode::Deferred => Some(()),
@@ -489,8 +488,8 @@ impl<B: Module> Pair<B> {
         }
     }
 
-    /// How a definition ended in both modules. `misplaced`: it may come at a wrong time and be wrong
-    /// itself, and modules do not agree on what they look at first.
+    /// How a definition ended in both modules. `misplaced`: it may come at a wrong time and be wrong itself, and
+    /// modules do not agree on which error they look for first.
     fn outcome(&self, what: &str, results: [ModuleResult<()>; 2], misplaced: bool) -> Both {
         match results {
             [Ok(()), Ok(())] => Both::Defined,
@@ -568,10 +567,10 @@ impl<B: Module> Pair<B> {
         Some(())
     }
 
-    /// The flush says what the plain module said, and nothing goes on.
+    /// The flush returns the error of the plain module, and all later calls fail.
     fn flush_fails(&mut self, wanted: &str) -> GoesOn {
-        let error = self.merging.flush().expect_err("something cannot be defined");
-        assert_eq!(kind(&error), wanted, "the flush says something else: {error}");
+        let error = self.merging.flush().expect_err("some function cannot be defined");
+        assert_eq!(kind(&error), wanted, "the flush returns another error: {error}");
         let again = self.merging.flush().expect_err("nothing goes on").to_string();
         assert!(again.contains("a flush failed before"), "{again}");
         None
@@ -594,7 +593,7 @@ impl<B: Module> Pair<B> {
             if !self.data[data].defined && self.data_linkage(data) != Linkage::Import {
                 self.data[data].contents.section = false;
                 self.define_data(data)?;
-                // One that was refused for its section is defined all the same, says the module.
+                // A module defines an object all the same that it refused for its section.
                 if !self.data[data].defined {
                     return None;
                 }
@@ -603,13 +602,13 @@ impl<B: Module> Pair<B> {
         Some(())
     }
 
-    /// What the module that merges says of what it did.
+    /// Checks the outcomes and statistics that the merging module reports.
     fn check_outcomes(&self) {
         let id_of = |id: FuncId| self.functions.iter().find(|handle| handle.ids[1] == id);
         for handle in self.functions.iter().filter(|handle| handle.flushed) {
             let id = handle.ids[1];
             let outcome = self.merging.outcome(id);
-            assert_eq!(outcome.is_some(), handle.is_ir(), "what became of {id}: {outcome:?}");
+            assert_eq!(outcome.is_some(), handle.is_ir(), "outcome of {id}: {outcome:?}");
             let body = self.merging.body_of(id);
             let Some((disposition, reason)) = outcome else {
                 assert_eq!(body, id);
@@ -621,15 +620,15 @@ impl<B: Module> Pair<B> {
             if to.is_none() {
                 continue;
             }
-            assert!(!handle.stays, "{id} must stay, but became {disposition:?}: {reason}");
-            // Others are bodies that all members share.
+            assert!(!handle.stays, "{id} must be kept, but became {disposition:?}: {reason}");
+            // Other bodies are private copies and parameterised bodies.
             if let Some(representative) = id_of(body) {
                 assert!(representative.is_ir() && !representative.stays);
                 let became = self.merging.outcome(body).map(|(became, _)| became);
                 assert_eq!(became, Some(Disposition::Keep));
                 let [one, other] = [handle, representative].map(|h| h.shape.as_ref());
-                let alike = one.zip(other).is_some_and(|(one, other)| one.is_like(other));
-                assert!(alike, "{one:?} was merged with {other:?}");
+                let like = one.zip(other).is_some_and(|(one, other)| one.is_like(other));
+                assert!(like, "{one:?} was merged with {other:?}");
             }
         }
         let stats = self.merging.stats();
@@ -641,7 +640,7 @@ impl<B: Module> Pair<B> {
         }
     }
 
-    /// Functions whose address something takes that is defined.
+    /// Functions whose address some defined function or object takes.
     fn taken(&self) -> BTreeSet<usize> {
         let mut taken = BTreeSet::new();
         for shape in self.functions.iter().filter_map(|handle| handle.shape.as_ref()) {
@@ -653,7 +652,7 @@ impl<B: Module> Pair<B> {
         taken
     }
 
-    /// Functions of IR whose addresses somebody can compare.
+    /// Functions of IR whose addresses the program can compare.
     fn distinct(&self) -> Vec<usize> {
         let taken = self.taken();
         let is_distinct = |&at: &usize| {

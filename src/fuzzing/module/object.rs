@@ -1,9 +1,9 @@
-//! Two object files of the same program: is everything in the one that is in the other?
+//! Two object files of the same program: is everything in the merged one that is in the plain one?
 //!
-//! Symbols are compared by name: who can see them, whether they are defined. What they stand for is
-//! compared by content, in step: the bytes must be equal, and where the one refers to something, the
-//! other must refer to the same symbol, or to something that is equal again. A jump may stand in the
-//! place of any function. So this tells whether a merge was right without knowing what was merged.
+//! Symbols are compared by name: their visibility, and whether they are defined. Their definitions are compared by
+//! content, in step: the bytes must be equal, and where the one refers to a symbol, the other must refer to the
+//! same symbol, or to a definition that is equal in turn. Any function may be replaced by a jump. So this finds
+//! out whether a merge was right without knowing what was merged.
 
 use super::handles::{DataHandle, FunctionHandle, Names};
 use super::shapes::{Item, Shape};
@@ -32,7 +32,7 @@ struct Reference {
     kind: u32,
 }
 
-/// An object file, and what is found in it often.
+/// An object file, with tables for frequent lookups.
 struct Image<'a> {
     file: File<'a>,
     by_name: HashMap<String, Symbol>,
@@ -144,15 +144,15 @@ struct Comparison<'a> {
     merged: Image<'a>,
     /// The symbol of the second file that is that of the first.
     counterpart: BTreeMap<Symbol, Symbol>,
-    /// Symbols of the first file whose addresses matter.
+    /// Symbols of the first file whose addresses are significant.
     distinct: BTreeSet<Symbol>,
-    /// What was compared, or will be.
+    /// Pairs that were compared, or will be.
     met: BTreeSet<(Symbol, Symbol)>,
     left: Vec<(Symbol, Symbol)>,
 }
 
 impl Comparison<'_> {
-    /// Every symbol is there, and can be seen by whom it could be seen before.
+    /// Checks that every symbol is present, with the same visibility.
     fn symbols(&mut self, names: &Names) {
         let Comparison { bare, merged, counterpart, .. } = self;
         for [name, other] in names.functions.iter().chain(&names.data) {
@@ -162,11 +162,11 @@ impl Comparison<'_> {
             let one = bare.file.symbol_by_index(SymbolIndex(*one)).expect("a symbol");
             let other = merged.file.symbol_by_index(SymbolIndex(*other)).expect("a symbol");
             assert_eq!(one.is_undefined(), other.is_undefined(), "{name} is defined");
-            assert_eq!(one.scope(), other.scope(), "who sees {name}");
+            assert_eq!(one.scope(), other.scope(), "visibility of {name}");
             assert_eq!(one.is_weak(), other.is_weak(), "{name} is weak");
             assert_eq!(one.kind(), other.kind(), "what {name} is");
         }
-        // Nothing new can be seen from outside, or is looked for there.
+        // No new symbol is visible from outside or imported.
         for (name, symbol) in &merged.by_name {
             let symbol = merged.file.symbol_by_index(SymbolIndex(*symbol)).expect("a symbol");
             if symbol.is_global() || symbol.is_undefined() {
@@ -175,7 +175,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What needs an address of its own has one.
+    /// Checks that symbols that need an address of their own have one.
     fn distinct_places(
         &mut self,
         functions: &[FunctionHandle],
@@ -214,7 +214,7 @@ impl Comparison<'_> {
         for (one, other) in pairs {
             self.meet(one, other);
         }
-        // Pointers of data objects and functions that do nothing with functions but take addresses.
+        // Pointers of data objects, and functions that refer to functions only by taking addresses.
         let takes = functions
             .iter()
             .zip(&names.functions)
@@ -235,7 +235,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares what two symbols stand for. `addresses`: all that it refers to is an address.
+    /// Compares the definitions of two symbols. `addresses`: all references are addresses.
     fn step(&mut self, one: Symbol, other: Symbol, addresses: bool) {
         let (name, other_name) = (self.bare.name(one), self.merged.name(other));
         let (Some(place), Some(other_place)) = (self.bare.place(one), self.merged.place(other))
@@ -255,7 +255,7 @@ impl Comparison<'_> {
         if !equal {
             let jump = self.jump(other_place, other_size);
             let Some(to) = jump else {
-                panic!("{name} is {other_name}, which does something else");
+                panic!("{name} is {other_name}, which behaves differently");
             };
             return self.meet(one, to);
         }
@@ -268,12 +268,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares what is referred to in `from`.
+    /// Compares two references in `from`.
     fn refers(&mut self, from: Symbol, to: Reference, other: Reference, address: bool) {
         let symbol = self.bare.file.symbol_by_index(SymbolIndex(to.to)).expect("a symbol");
         let (from, name) = (self.bare.name(from), self.bare.name(to.to));
         let Some(&counterpart) = self.counterpart.get(&to.to) else {
-            // A label inside a function, which must be as far inside as it was.
+            // A label inside a function, which must be at the same offset as before.
             let place = self.bare.place(to.to).expect("a label");
             let holder = self.counterpart.iter().find(|(function, _)| {
                 let start = self.bare.place(**function);
@@ -294,7 +294,7 @@ impl Comparison<'_> {
         };
         let other_name = self.merged.name(other.to);
         if symbol.is_undefined() || symbol.is_weak() {
-            // Somebody else may define it.
+            // Another image may define it.
             assert_eq!(counterpart, other.to, "{from} refers to {other_name}, not to {name}");
         } else if address && self.distinct.contains(&to.to) {
             let places = [counterpart, other.to].map(|symbol| self.merged.place(symbol));
@@ -303,7 +303,7 @@ impl Comparison<'_> {
         self.meet(to.to, other.to);
     }
 
-    /// Where code jumps that does nothing else.
+    /// The target of code that consists of a jump.
     fn jump(&self, place: Place, size: u64) -> Option<Symbol> {
         let bytes = self.merged.bytes(place, size);
         let is_jump = match cfg!(target_arch = "aarch64") {
@@ -316,7 +316,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What was asked for holds where the symbol is now.
+    /// Checks that the requested alignments hold for the addresses of the symbols.
     fn alignments(&self, functions: &[FunctionHandle], data: &[DataHandle], names: &Names) {
         let functions = functions.iter().zip(&names.functions);
         let functions = functions.map(|(handle, names)| (names, u64::from(handle.alignment())));
@@ -328,7 +328,7 @@ impl Comparison<'_> {
                 let section =
                     self.merged.file.section_by_index(SectionIndex(section)).expect("a section");
                 let aligned = at % alignment == 0 && section.align() % alignment == 0;
-                // What has no bytes is nowhere.
+                // An empty definition has no place.
                 assert!(
                     aligned || self.merged.size(symbol) == 0,
                     "{} at {at:#x} in a section aligned to {} is not aligned to {alignment}",

@@ -1,8 +1,7 @@
 //! What the functions and data objects of random modules are made of.
 //!
-//! Functions take a number and return one. One that refers to others gives them a smaller number,
-//! and all of them end at zero, so that whatever is called ends. Few shapes and few constants, so
-//! that many functions are equal.
+//! Functions take a number and return one. A function that refers to others passes them a smaller number, and all
+//! of them end at zero, so that every call ends. Few shapes and few constants, so that many functions are equal.
 
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::binemit::Reloc;
@@ -20,11 +19,11 @@ use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, Mod
 pub enum Shape {
     /// Adds.
     Constant(i64),
-    /// Mixes its argument with two constants, for so long that it pays to share that.
+    /// Mixes its argument with two constants, in so many instructions that sharing them pays.
     Mixed([i64; 2]),
     /// Calls another one.
     Call { callee: usize, constant: i64 },
-    /// Calls two.
+    /// Calls two others.
     Calls([usize; 2]),
     /// Calls another one through its address, which is that of a reference or of a global value.
     Address { callee: usize, constant: i64, by_symbol: bool },
@@ -32,7 +31,7 @@ pub enum Shape {
     Slot { data: usize, slot: usize },
     /// Reads a number of a data object.
     Number { data: usize, slot: usize },
-    /// What the verifier refuses.
+    /// A function that the verifier refuses.
     Refused,
     /// Given as bytes.
     Bytes { jumps_to: Option<usize>, inside: Option<usize> },
@@ -81,7 +80,7 @@ impl Shape {
             }
             9 if u.ratio(1, 4)? => Shape::Refused,
             10..=11 => {
-                // Mostly the same, so that places agree in all functions but one.
+                // Mostly the same, so that places agree in all functions except one.
                 let first = u.int_in_range(0..=5)?;
                 let second = if u.ratio(1, 4)? { u.int_in_range(0..=5)? } else { first };
                 Shape::Mixed([first, second])
@@ -334,7 +333,7 @@ impl Contents {
         }
         let section = sections && u.ratio(1, 8)?;
         Ok(Contents {
-            // A section of its own has bytes: an object file cannot be told otherwise.
+            // A section of its own has bytes: the object file has no way to say that it does not.
             zeros: !section && items.iter().all(|item| *item == Item::Number(0)),
             items,
             align: *u.choose(&[None, Some(8), Some(64)])?,

@@ -1,8 +1,8 @@
 //! Every single change of an instruction that changes what it means.
 //!
-//! The match over `InstructionData` is exhaustive and names every field, so that a format or a field
-//! that a new Cranelift adds is a compile error here until somebody says what changing it means.
-//! Mutants need not pass the verifier: what the verifier asks of a field is no reason to overlook it.
+//! The match over `InstructionData` is exhaustive and names every field, so that a format or a field that a new
+//! Cranelift adds is a compile error here until the match says what changing it means. Mutants need not pass the
+//! verifier: that the verifier constrains a field is no reason to overlook it.
 //!
 //! Tables behind an instruction (callees, signatures, branch targets, constants) are changed by
 //! giving the instruction an entry of its own; those of a whole function are in `mutate_function`.
@@ -31,8 +31,8 @@ pub struct Mutant {
 }
 
 impl Mutant {
-    /// Whether the change cannot lead to the same function with things that are alike exchanged: two
-    /// blocks that do the same, two slots of one size.
+    /// Whether the change certainly leads to another function. Other changes may exchange equal things: two blocks
+    /// that do the same, two slots of one size.
     pub fn is_certain(&self) -> bool {
         const CERTAIN: [&str; 14] = [
             "opcode ",
@@ -68,8 +68,7 @@ pub fn instruction_mutants(func: &Function) -> Vec<Mutant> {
     mutants
 }
 
-/// Mutants of one instruction of a function in any form. Operands that nothing can take the place of
-/// stay.
+/// Mutants of one instruction of a function in any form. Operands that have no possible replacement stay.
 pub fn mutants_of(func: &Function, block: Block, inst: Inst) -> Vec<Mutant> {
     // Another name of the same value is no change.
     let mut func = func.clone();
@@ -439,7 +438,7 @@ impl Site<'_> {
         }
         for endianness in [Endianness::Little, Endianness::Big] {
             if old.explicit_endianness() != Some(endianness) {
-                // Made anew, because a byte order that was set cannot be taken back.
+                // Built from scratch, because a byte order that was set cannot be removed.
                 let new = MemFlagsData::new()
                     .with_trap_code(old.trap_code())
                     .with_alias_region(old.alias_region())

@@ -162,7 +162,7 @@ fn other_symbols(symbol: &Symbol) -> Vec<Symbol> {
 
 /// Every single change of a callee, as what makes it in a copy of the function.
 pub fn callee_mutants(func: &Function, callee: FuncRef) -> Vec<(String, Change<FuncRef>)> {
-    // `colocated` is a promise; that it does not count is said in `sensitivity`.
+    // `colocated` is a fact; that it does not count is said in `sensitivity`.
     let ExtFuncData { name, signature, colocated, patchable } = func.dfg.ext_funcs[callee].clone();
     let mut mutants: Vec<(String, Change<FuncRef>)> = Vec::new();
     let symbol = Symbol::of(func, &name);
@@ -291,8 +291,8 @@ fn link_mutants(link: &Link) -> Vec<(&'static str, Link)> {
             }
             let other = other_type(global_type);
             mutants.push(("type", Link::Load { offset, global_type: other, flags }));
-            // Promises of such loads are compared, too: they only make stack limits, and nothing is
-            // gained by weakening one.
+            // Facts of such loads are compared, too: they only make stack limits, and weakening one would gain
+            // nothing.
             let trap = flags.with_trap_code(Some(TrapCode::unwrap_user(44)));
             for flags in [trap, flags.with_can_move(), MemFlagsData::new()] {
                 mutants.push(("flags", Link::Load { offset, global_type, flags }));

@@ -1,4 +1,4 @@
-//! Targets without a jump that stands for a function: there, a function that calls takes its place.
+//! Targets without a jump that can replace a function: there, a call thunk does.
 //!
 //! A package of its own, because a code generator that is switched on for one test of a package is
 //! switched on for all, the program included.
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_calls_takes_the_place_of_a_longer_one() {
+    fn a_call_thunk_replaces_a_longer_function() {
         for convention in ["system_v", "tail"] {
             let mut module = MergingModule::new(riscv64());
             let [f, g] =
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_shorter_than_a_call_keeps_its_body() {
+    fn a_function_shorter_than_a_call_keeps_its_body() {
         let mut module = MergingModule::new(riscv64());
         let [_, g] = ["f", "g"].map(|name| define(&mut module, name, &long(name, "system_v", 1)));
         module.flush().unwrap();

@@ -1,15 +1,15 @@
-//! Writes the IR that Wasmtime makes of some programs of a WebAssembly module, with all that they
-//! can reach, and the image that they start with: memory, stack pointer, table of functions. And
-//! what each computes in Wasmtime, told to do its work once.
+//! Writes the IR that Wasmtime makes of some programs of a WebAssembly module, with all that they can reach, and
+//! the image that they start with: memory, stack pointer, table of functions. Also writes the result of each
+//! program in Wasmtime, called with 1.
 //!
 //! ```text
 //! translate MODULE.wasm UNIT PROGRAM…      # writes UNIT/*.clif and UNIT/image
 //! ```
 //!
-//! The IR is what `Config::emit_clif` writes, without source locations, comments and indentation. A
-//! function that only a call through the table could reach is kept if one of its type is made. Does
-//! what it takes for the programs beside it (one memory, one table, one global that matters), and
-//! no more.
+//! The IR is what `Config::emit_clif` writes, without source locations, comments and indentation. A function that
+//! can only be reached through the table is kept if it has the type of some call through the table. This program
+//! supports what the programs in this directory need (one memory, one table, one global that matters), and no
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use wasmparser::{ElementItems, ElementKind, ExternalKind, Operator, Parser, Payl
 
 type Error = Box<dyn std::error::Error>;
 
-/// What there is in a module beside code.
+/// The parts of a module except its code.
 #[derive(Default)]
 struct Module {
     /// The types of all functions.
@@ -59,7 +59,7 @@ fn parse(wasm: &[u8]) -> Result<Module, Error> {
                 }
             }
             Payload::GlobalSection(globals) => {
-                // The others are constants for whoever loads the module.
+                // The others are constants for the embedder.
                 let global = globals.into_iter().next().ok_or("no stack pointer")??;
                 module.stack_pointer = constant(&global.init_expr)?;
             }
@@ -115,7 +115,7 @@ fn translate(wasm: &[u8]) -> Result<Functions, Error> {
     let mut functions = BTreeMap::new();
     for entry in std::fs::read_dir(directory.path())? {
         let text = std::fs::read_to_string(entry?.path())?;
-        // Trampolines for the host have the names of what they lead to.
+        // Trampolines for the host have the names of their targets.
         for (namespace, marked) in
             [(DEFINED, "<wasm[0]::function["), (BUILTIN, "<wasmtime_builtin")]
         {
@@ -151,7 +151,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// What a program computes for 1.
+/// The result of a program for 1.
 fn checksum(wasm: &[u8], program: &str) -> Result<u64, Error> {
     let engine = wasmtime::Engine::default();
     let mut store = wasmtime::Store::new(&engine, ());

@@ -1,8 +1,7 @@
 //! A program as bytes at addresses, for any target, and what Cranelift says of them.
 //!
-//! It compiles, lays out and links; where that goes and what imports are, the host says ([`Ground`]).
-//! Nothing is looked up by name, and an alias is one more symbol for an address, which
-//! `cranelift-jit` has no word for.
+//! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]). Nothing is looked
+//! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
 
 use super::fail;
 use cranelift_codegen::binemit::Reloc;
@@ -42,7 +41,7 @@ pub struct Site {
 pub enum Handler {
     Tag(u32, u64),
     Default(u64),
-    /// A value that tells the following handlers apart, in bytes from the stack pointer.
+    /// A value that identifies the following handlers, in bytes from the stack pointer.
     ContextAt(u64),
     ContextElsewhere,
 }
@@ -57,7 +56,7 @@ pub struct Frame {
 /// Where functions begin.
 pub const ALIGNMENT: usize = 16;
 
-/// Where a program goes, and what is around it.
+/// The addresses of a program and its imports.
 pub struct Ground<'a> {
     pub isa: &'a dyn TargetIsa,
     /// The addresses of the code, of read-only data, and of the shared memory.
@@ -143,7 +142,7 @@ impl Placed {
             let address = code + at as u64;
             compiled.relocate(address, &|symbol| placed.address(symbol), library);
             placed.code[at..at + compiled.code.len()].copy_from_slice(&compiled.code);
-            compiled.tell(&mut placed.tables, address);
+            compiled.add_to(&mut placed.tables, address);
         }
         for (at, object) in objects {
             if let Contents::Bytes(bytes) = &object.contents {
@@ -172,7 +171,7 @@ impl Placed {
         }
     }
 
-    /// Asks for stubs for what a function calls and the program does not define.
+    /// Requests stubs for the symbols that a function calls and the program does not define.
     fn import(
         &mut self,
         func: &Function,
@@ -288,7 +287,7 @@ impl Compiled {
         Ok(Compiled { relocs: relocs.collect(), tables, code: bytes })
     }
 
-    /// What stands for a whole function.
+    /// The code of a jump that replaces a whole function.
     fn jump(isa: &dyn TargetIsa, jump: &Jump) -> Result<Compiled, String> {
         let Some(thunk) = jump.code(&Target::of(isa)) else {
             return Compiled::of(isa, Function::clone(&jump.call));
@@ -341,8 +340,8 @@ impl Compiled {
         }
     }
 
-    /// Adds what is known of the code, which is at `address`, to tables.
-    pub fn tell(self, tables: &mut Tables, address: u64) {
+    /// Adds the traps, sites and frames of the code, which is at `address`, to tables.
+    pub fn add_to(self, tables: &mut Tables, address: u64) {
         let Tables { traps, sites, frames } = self.tables;
         tables.traps.extend(traps.into_iter().map(|(at, code)| (address + at, code)));
         for (at, mut site) in sites {
@@ -372,8 +371,8 @@ fn patch(bytes: &mut [u8], offset: u32, with: &[u8]) {
     bytes[offset..offset + with.len()].copy_from_slice(with);
 }
 
-/// The settings with which the runtime is compiled: what it calls may do anything to registers that
-/// a function of C must restore.
+/// The settings with which the runtime is compiled: its callees may clobber any register that a function of C must
+/// restore.
 pub fn runtime_flags() -> Flags {
     Flags::new(builder("none"))
 }

@@ -1,5 +1,5 @@
 /* The host on aarch64: runs the programs of a file, which were placed at addresses beforehand, and
- * writes what came of them. What `signals.rs` is on x86-64; see there. Everything is 64-bit words in
+ * writes their outcomes. It is for aarch64 what `signals.rs` is for x86-64; see there. Everything is 64-bit words in
  * files, little-endian as the machine is. */
 
 #define _GNU_SOURCE
@@ -93,7 +93,7 @@ static struct slot cut(struct slot value, word bits) {
 
 static const struct slot some_address = { 0, 0xadd4e55e00000000 };
 
-/* What is to be seen of a value of so many bits, or of an address. */
+/* The observable part of a value of so many bits, or of an address. */
 static struct slot seen(struct slot value, word bits) {
     if (bits == 0)
         return some_address;

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::Flags;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{Call, End, ExtraArgument, Invocation, Outcome};
+use cranelift_mergefunc::fuzzing::differential::{Argument, Call, End, Invocation, Outcome};
 use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program, THROWING};
 use std::collections::HashMap;
 use std::num::NonZeroU8;
@@ -22,8 +22,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where everything is. The first word holds the address of the outer trampoline, the second that
-/// of the driver's function for imports; then come the runtime, the program, and its data.
+/// The memory layout. The first word holds the address of the outer trampoline, the second that of the driver's
+/// function for imports; then come the runtime, the program, and its data.
 const BASE: u64 = 0x6000_0000;
 const RUNTIME: u64 = BASE + 16;
 const CODE: u64 = BASE + (8 << 20);
@@ -115,9 +115,9 @@ impl Batch {
             self.words.push(arguments.len() as u64);
             for argument in arguments {
                 self.words.extend(match *argument {
-                    ExtraArgument::Bits(bits) => [0, bits as u64, (bits >> 64) as u64],
-                    ExtraArgument::Memory(offset) => [1, u64::from(offset), 0],
-                    ExtraArgument::Surroundings(_) => panic!("there are no surroundings"),
+                    Argument::Bits(bits) => [0, bits as u64, (bits >> 64) as u64],
+                    Argument::Memory(offset) => [1, u64::from(offset), 0],
+                    Argument::Surroundings(_) => panic!("there are no surroundings"),
                 });
             }
             self.words.push(signature.returns.len() as u64);
@@ -224,12 +224,12 @@ fn outcome(words: &mut dyn Iterator<Item = u64>, results: usize) -> Outcome {
     Outcome { end, trace, memory: next(words) }
 }
 
-/// The width of a value as the driver is told of it: one more than 64 for what may be an address.
+/// The width of a value as the driver gets it: 65 for a value that may be an address.
 fn seen_bits(ty: Type) -> u64 {
     if ty == types::I64 { 65 } else { u64::from(ty.bits()) }
 }
 
-/// Trampolines, stubs, and what stubs know of themselves.
+/// Trampolines, stubs, and the data of the stubs.
 #[derive(Default)]
 struct Runtime {
     bytes: Vec<u8>,
@@ -248,7 +248,7 @@ impl Runtime {
         assert!(compiled.is_closed(), "the runtime refers to nothing by name");
         let address = self.next(ALIGNMENT);
         self.bytes.extend(&compiled.code);
-        compiled.tell(&mut self.tables, address);
+        compiled.add_to(&mut self.tables, address);
         Ok(address)
     }
 
@@ -283,7 +283,7 @@ fn with(flags: Flags) -> OwnedTargetIsa {
     builder.finish(flags).expect("settings that fit")
 }
 
-/// The driver, compiled unless one of the same source is there from another time.
+/// The driver, compiled unless one of the same source is left from an earlier run.
 fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
@@ -299,7 +299,7 @@ fn driver() -> &'static Path {
         if driver.exists() {
             return driver;
         }
-        // Another process may be about to do the same.
+        // Another process may be compiling the driver, too.
         let own = directory.join(format!("driver-{}", std::process::id()));
         let source = own.with_extension("c");
         std::fs::write(&source, text).expect("a file that can be written");

@@ -1,10 +1,10 @@
-//! A third opinion: the same programs, one instruction at a time, by Cranelift's interpreter.
+//! A third implementation: the same programs, one instruction at a time, by Cranelift's interpreter.
 //!
-//! The interpreter computes what an instruction does with values; memory, calls, imports and
-//! exceptions are done here, since its own state has only stacks. Thunks and aliases are followed. What
-//! it cannot do (some vector instructions, some conversions) ends an invocation without an outcome.
-//! Its stack is not that of a machine, and its addresses are not those of one: no more than
-//! [`Outcome`]s of programs that keep to the conventions can be compared with those of a machine.
+//! The interpreter computes what an instruction does with values; memory, calls, imports and exceptions are done
+//! here, since its own state has only stacks. Thunks and aliases are followed. An instruction that it does not
+//! support (some vector instructions, some conversions) ends an invocation without an outcome. Its stack is not
+//! that of a machine, and its addresses are not those of one: only [`Outcome`]s of programs that keep to the
+//! conventions can be compared with those of a machine.
 
 use super::{MAX_TRACE, STACK_BYTES};
 use cranelift_codegen::data_value::DataValue;
@@ -21,7 +21,7 @@ use cranelift_interpreter::state::{InterpreterFunctionRef, MemoryError, State};
 use cranelift_interpreter::step::{ControlFlow, CraneliftTrap, step};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    Call, End, ExtraArgument, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
+    Argument, Call, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
     memory_before, memory_digest,
 };
 use cranelift_mergefunc::fuzzing::program::{
@@ -47,7 +47,7 @@ pub fn run(program: &Program, invocations: &[Invocation]) -> Vec<Option<Outcome>
     });
     let world = World::new(program);
     let interpret = |invocation| {
-        // What the interpreter cannot do it says by a panic.
+        // The interpreter panics at what it does not support.
         catch_unwind(AssertUnwindSafe(|| Machine::new(&world, invocation).run(invocation)))
     };
     QUIET.set(true);
@@ -57,7 +57,7 @@ pub fn run(program: &Program, invocations: &[Invocation]) -> Vec<Option<Outcome>
 }
 
 thread_local! {
-    /// Whether a panic on this thread is nothing to report.
+    /// Whether a panic on this thread is not reported.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -152,7 +152,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// The number of the memory among objects, so that no number that is likely is an address.
+/// The number of the memory among objects, so that no likely number is an address.
 const OBJECTS: u64 = 0x2a5;
 /// Where the stack begins, so that small numbers are no addresses.
 const STACK: u64 = 1 << 40;
@@ -167,7 +167,7 @@ struct Machine<'a> {
     objects: Vec<Vec<u8>>,
     frames: Vec<Active<'a>>,
     stack: Vec<u8>,
-    /// Whether the last access that failed was one that promises not to.
+    /// Whether the last access that failed has a fact that says that it does not.
     broken_fact: Cell<bool>,
     trace: Vec<Call>,
 }
@@ -175,7 +175,7 @@ struct Machine<'a> {
 /// A function that was called and has not returned.
 struct Active<'a> {
     frame: Frame<'a>,
-    /// What is executed, or waits for a call to return.
+    /// The instruction that is executed, or waits for a call to return.
     at: Inst,
     stack_start: usize,
 }
@@ -200,12 +200,12 @@ impl<'a> Machine<'a> {
         let Invocation { symbol, signature, arguments, .. } = invocation;
         let arguments = arguments.iter().zip(&signature.params).map(|(argument, param)| {
             let bits = match *argument {
-                ExtraArgument::Bits(bits) => Some(bits),
-                ExtraArgument::Memory(offset) => {
+                Argument::Bits(bits) => Some(bits),
+                Argument::Memory(offset) => {
                     let memory = self.world.address(&UserExternalName::new(MEMORY, 0))?;
                     Some(u128::from(memory as u64 + u64::from(offset)))
                 }
-                ExtraArgument::Surroundings(_) => None,
+                Argument::Surroundings(_) => None,
             };
             Some(value(bits?, param.value_type))
         });
@@ -276,7 +276,7 @@ impl<'a> Machine<'a> {
                 self.leave();
                 self.return_to(results)
             }
-            // It would panic.
+            // The interpreter would panic.
             Opcode::GetFramePointer
             | Opcode::GetStackPointer
             | Opcode::GetReturnAddress
@@ -299,7 +299,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the interpreter does itself.
+    /// What the interpreter executes itself.
     fn compute(&mut self, func: &'a Function, inst: Inst) -> Next {
         match step(self, DfgInstructionContext::new(inst, &func.dfg)) {
             Ok(ControlFlow::Assign(values)) => {
@@ -319,8 +319,8 @@ impl<'a> Machine<'a> {
                 Next::Go
             }
             Ok(ControlFlow::Trap(CraneliftTrap::User(code))) => {
-                let promised = self.broken_fact.take() && code == TrapCode::HEAP_OUT_OF_BOUNDS;
-                Next::End(if promised { End::Signal(libc::SIGSEGV) } else { End::Trapped(code) })
+                let has_fact = self.broken_fact.take() && code == TrapCode::HEAP_OUT_OF_BOUNDS;
+                Next::End(if has_fact { End::Signal(libc::SIGSEGV) } else { End::Trapped(code) })
             }
             Ok(_) | Err(_) => Next::Cannot,
         }
@@ -371,7 +371,7 @@ impl<'a> Machine<'a> {
         self.stack.truncate(active.stack_start);
     }
 
-    /// Gives results to whoever called.
+    /// Passes results to the caller.
     fn return_to(&mut self, results: Vec<DataValue>) -> Next {
         let Some(active) = self.frames.last_mut() else {
             return Next::End(End::Returned(results.iter().map(bits).collect()));
@@ -390,7 +390,7 @@ impl<'a> Machine<'a> {
         Next::Go
     }
 
-    /// A call of something outside, which returns to the function called last.
+    /// A call of an import, which returns to the function called last.
     fn import(
         &mut self,
         symbol: &UserExternalName,
@@ -450,7 +450,7 @@ impl<'a> Machine<'a> {
         Next::End(End::Uncaught(tag))
     }
 
-    /// What is to be seen of a value that may be an address.
+    /// The observable part of a value that may be an address.
     fn seen(&self, bits: u128, ty: Type) -> u128 {
         if ty != types::I64 {
             return bits;
@@ -458,7 +458,7 @@ impl<'a> Machine<'a> {
         let Ok(address) = Address::try_from(DataValue::I64(bits as i64)) else {
             return bits;
         };
-        // What is left of a frame that is gone is an address still.
+        // An address of a frame that was left is still an address.
         let stack = STACK..STACK + STACK_BYTES as u64;
         match address.region {
             AddressRegion::GlobalValue => match self.place(&address, 1) {
@@ -472,7 +472,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The bytes at an address, of which so many are wanted.
+    /// The bytes at an address, at least so many.
     fn place(&self, address: &Address, len: usize) -> Option<(Place, usize)> {
         let (place, offset, size) = match address.region {
             AddressRegion::Stack => {

@@ -1,8 +1,8 @@
 //! Code and data in the memory of this process.
 //!
-//! All lies in one reservation, so that everything is within reach of everything: the runtime
-//! (trampolines and stubs, kept from program to program), the program's code, its read-only data, and
-//! the memory that units share with their inputs, between pages that nobody may touch.
+//! Everything is in one reservation, so that all of it is within reach of near calls: the runtime (trampolines and
+//! stubs, kept from program to program), the program's code, its read-only data, and the memory that units share
+//! with their inputs, between inaccessible pages.
 
 use super::code::{ALIGNMENT, Compiled, Ground, Placed, Tables, flags, runtime_flags};
 use super::stubs::{self, Imported};
@@ -28,7 +28,7 @@ struct Part {
 const RUNTIME: Part = Part { start: 0, len: 32 << 20 };
 const CODE: Part = Part { start: RUNTIME.len, len: 512 << 20 };
 const DATA: Part = Part { start: CODE.start + CODE.len, len: 256 << 20 };
-/// Behind a page that cannot be touched.
+/// Behind an inaccessible page.
 const SHARED: Part = Part { start: DATA.start + DATA.len + PAGE, len: MEMORY_BYTES };
 const RESERVED: usize = 1 << 30;
 const PAGE: usize = 4096;
@@ -36,7 +36,7 @@ const PAGE: usize = 4096;
 /// A reservation of address space, and the runtime in it.
 pub struct Arena {
     base: *mut u8,
-    /// Apart from the rest, and only if they are asked for.
+    /// Apart from the rest, and mapped only on request.
     surroundings: OnceCell<u64>,
     runtime_used: usize,
     runtime: Tables,
@@ -45,7 +45,7 @@ pub struct Arena {
     stubs: HashMap<(UserExternalName, Signature), u64>,
 }
 
-// SAFETY: it owns the memory that it points to, and nobody else does.
+// SAFETY: it exclusively owns the memory that it points to.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -111,7 +111,7 @@ impl Arena {
         self.outer
     }
 
-    /// What calls functions of this signature with arguments from slots.
+    /// The trampoline that calls functions of this signature with arguments from slots.
     ///
     /// # Panics
     ///
@@ -196,7 +196,7 @@ impl Arena {
         self.write(RUNTIME, at, &compiled.code);
         self.protect(RUNTIME, self.runtime_used, libc::PROT_READ | libc::PROT_EXEC);
         let address = self.address(RUNTIME) + at as u64;
-        compiled.tell(&mut self.runtime, address);
+        compiled.add_to(&mut self.runtime, address);
         address
     }
 

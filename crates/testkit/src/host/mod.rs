@@ -1,21 +1,21 @@
-//! The native host: compiles a [`Program`] for this machine, calls its functions, and survives what
-//! they do.
+//! The native host: compiles a [`Program`] for this machine, calls its functions, and keeps running whatever they
+//! do.
 //!
 //! * `code` compiles, lays out and links a program, and keeps what Cranelift says of it: where an
 //!   instruction may trap and with which code, which handlers a call site has, where a function
 //!   saves registers. `loader` puts it into memory.
-//! * `stubs` makes, in CLIF, what the unit imports and what calls into it.
+//! `stubs` makes, in CLIF, the imports of the unit and the functions that call into it.
 //! * `signals` turns a trap into an outcome, and an exception into a jump to its handler.
 //! * `emulated` does the same for aarch64 under an emulator, and `interpreter` for the functions that
 //!   Cranelift's interpreter can run.
 //!
 //! A trap arrives as a signal. Its handler looks up the code of the instruction and continues at the
 //! handler of a `try_call` that every invocation begins with, so that no assembly and no `longjmp` is
-//! needed. Exceptions take the same way in, and go up the frame pointers. A signal that is not the
-//! unit's doing crashes the process, as it should.
+//! needed. Exceptions are entered the same way, and go up the frame pointers. A signal that the unit did not cause
+//! crashes the process, as it should.
 //!
-//! It runs on x86-64 Linux only. It does not sandbox: what a unit stores through a wild pointer that
-//! happens to be mapped is stored.
+//! It runs on x86-64 Linux only. It does not sandbox: a store of the unit through a wild pointer to mapped memory
+//! is executed.
 
 #![allow(unsafe_code, reason = "machine code is run here, and its signals are caught")]
 #![allow(dead_code, reason = "not every test, bench and fuzz target uses all of it")]
@@ -30,7 +30,7 @@ mod stubs;
 use cranelift_codegen::ir::{Type, UserExternalName, types};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    End, ExtraArgument, Invocation, Outcome, SOME_ADDRESS, address_in_memory, memory_before,
+    Argument, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, memory_before,
     memory_digest, surroundings_before,
 };
 use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program};
@@ -43,7 +43,7 @@ use std::sync::Mutex;
 pub enum Level {
     /// As it is.
     None,
-    /// Optimised: promises are made use of.
+    /// Optimised: facts are used.
     Speed,
 }
 
@@ -70,14 +70,14 @@ pub fn run_at(level: Level, program: &Program, invocations: &[Invocation]) -> Ve
     Host::new().run(level, program, invocations)
 }
 
-/// A place to run programs in, one after the other. What they see of it is the same for each, its
-/// addresses included, those of code excepted.
+/// A host runs programs, one after the other. They find the same environment each time, including addresses,
+/// except those of code.
 pub struct Host {
     /// `None` only while it is dropped.
     arena: Option<Arena>,
 }
 
-/// Arenas that nobody uses now.
+/// Arenas that are not in use.
 static ARENAS: Mutex<Vec<Arena>> = Mutex::new(Vec::new());
 
 /// Address space for the stack of an invocation: a frame of 128 KiB for each of 2,000 calls.
@@ -120,7 +120,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // What a panic left half done is not used again.
+        // An arena that a panic left half done is not used again.
         if let Some(arena) = self.arena.take()
             && !std::thread::panicking()
         {
@@ -149,8 +149,7 @@ fn invoke(arena: &Arena, image: &Image, invocation: &Invocation) -> Outcome {
     let Invocation { symbol, signature, arguments, memory_seed, fuel, .. } = invocation;
     assert_eq!(arguments.len(), signature.params.len(), "arguments of {symbol}");
     arena.set_memory(&memory_before(*memory_seed, *fuel));
-    let surrounded =
-        arguments.iter().any(|argument| matches!(argument, ExtraArgument::Surroundings(_)));
+    let surrounded = arguments.iter().any(|argument| matches!(argument, Argument::Surroundings(_)));
     if surrounded {
         let before = surroundings_before(*memory_seed, arena.surroundings());
         arena.set_surroundings(&before);
@@ -159,11 +158,9 @@ fn invoke(arena: &Arena, image: &Image, invocation: &Invocation) -> Outcome {
     let mut slots = vec![Slot([0; 16]); count];
     for (slot, argument) in slots.iter_mut().zip(arguments) {
         *slot = Slot::of(match *argument {
-            ExtraArgument::Bits(bits) => bits,
-            ExtraArgument::Memory(offset) => u128::from(arena.memory() + u64::from(offset)),
-            ExtraArgument::Surroundings(offset) => {
-                u128::from(arena.surroundings() + u64::from(offset))
-            }
+            Argument::Bits(bits) => bits,
+            Argument::Memory(offset) => u128::from(arena.memory() + u64::from(offset)),
+            Argument::Surroundings(offset) => u128::from(arena.surroundings() + u64::from(offset)),
         });
     }
     let mut run = Run::new(arena, image);
@@ -191,7 +188,7 @@ fn invoke(arena: &Arena, image: &Image, invocation: &Invocation) -> Outcome {
     Outcome { end, trace: run.trace, memory }
 }
 
-/// What is to be seen of a value that may be an address.
+/// The observable part of a value that may be an address.
 fn without_address(arena: &Arena, bits: u128, ty: Type) -> u128 {
     let Ok(word) = u64::try_from(bits) else {
         return bits;
@@ -209,7 +206,7 @@ fn without_address(arena: &Arena, bits: u128, ty: Type) -> u128 {
 
 const MEMORY: u64 = MEMORY_BYTES as u64;
 
-/// What must not happen, told with the symbol that it happened to.
+/// Fails with the symbol that the error is about.
 #[track_caller]
 fn fail(symbol: &UserExternalName, what: impl std::fmt::Display) -> ! {
     panic!("{symbol}: {what}")

@@ -1,4 +1,4 @@
-//! One invocation: what its calls of imports write down, and where it continues after a signal.
+//! One invocation: the trace of its calls of imports, and where it continues after a signal.
 //!
 //! The handler runs in the middle of compiled code. It reads tables, and writes what stopped the
 //! invocation and the registers with which the thread continues; it allocates nothing, takes no
@@ -51,7 +51,7 @@ enum Thrown {
     GiveUp,
 }
 
-/// What a stub knows of itself.
+/// The data of a stub.
 pub struct Import {
     pub symbol: UserExternalName,
     pub params: Vec<(Type, ArgumentPurpose)>,
@@ -61,8 +61,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// The address of what a stub knows of itself. Code that refers to it is kept as long as the
-    /// process runs.
+    /// The address of the data of a stub. The data is kept as long as the process runs, because code refers to it.
     pub fn leak(symbol: &UserExternalName, signature: &Signature) -> u64 {
         let params = signature.params.iter();
         let import = Import {
@@ -142,7 +141,7 @@ struct Continue {
 }
 
 impl Run<'_> {
-    /// Where to continue, or `None` if the signal is not the unit's doing.
+    /// Where to continue, or `None` if the unit did not cause the signal.
     fn after(&mut self, signal: i32, pc: u64, fault: u64, fp: u64) -> Option<Continue> {
         if self.arena.is_in_runtime(pc)
             && let Some(thrown) = self.thrown.take()
@@ -152,7 +151,7 @@ impl Run<'_> {
                 Thrown::Exception { tag, payload } => self.throw(tag, payload, pc, fp),
             });
         }
-        // An overflow can come to light anywhere, the runtime included.
+        // An overflow can be detected anywhere, the runtime included.
         let [guard, stack] = STACK.get();
         if signal == libc::SIGSEGV && (guard..stack).contains(&fault) && self.arena.contains(pc) {
             return Some(self.end(Stop::GaveUp));
@@ -161,7 +160,7 @@ impl Run<'_> {
             let code = self.image.tables().traps.get(&pc);
             return Some(self.end(code.map_or(Stop::Signal(signal), |&code| Stop::Trap(code))));
         }
-        // It called what is no code.
+        // It called an address that is not code.
         let wild = matches!(signal, libc::SIGSEGV | libc::SIGBUS) && fault == pc;
         wild.then(|| self.end(Stop::Signal(signal)))
     }
@@ -199,7 +198,8 @@ impl Run<'_> {
             let mut payload = payload;
             for handler in &site.handlers {
                 let pc = match *handler {
-                    // Which handler it is does not depend on it, but what it sees does.
+                    // The choice of the handler does not depend on the context, but what the handler observes
+                    // does.
                     Handler::ContextAt(offset) => {
                         payload[1] ^= word_at(sp + offset);
                         continue;
@@ -228,7 +228,7 @@ fn word_at(address: u64) -> u64 {
 
 const SIGNALS: [i32; 5] = [libc::SIGILL, libc::SIGSEGV, libc::SIGFPE, libc::SIGBUS, libc::SIGTRAP];
 
-/// What was to be done with the signals before.
+/// The signal actions before.
 static BEFORE: OnceLock<Vec<libc::sigaction>> = OnceLock::new();
 
 /// Takes over the signals by which compiled code stops. Once in a process.
@@ -273,7 +273,7 @@ const REGISTERS: [i32; 16] = [
 ];
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes both; nobody else looks at the invocation while its thread is here.
+    // SAFETY: the kernel passes both; nothing else accesses the invocation while its thread is here.
     let (run, fault, registers) = unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         (CURRENT.get().as_mut(), (*info).si_addr() as u64, &mut context.uc_mcontext.gregs)
@@ -300,7 +300,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     set(libc::REG_RDX, payload[1]);
 }
 
-/// A signal that is not ours happens again, and then it is for whoever had it before.
+/// A signal that is not ours is raised a second time, and then goes to the handler that was installed before.
 fn pass_on(signal: i32) {
     let at = SIGNALS.iter().position(|own| *own == signal).unwrap_or(0);
     if let Some(before) = BEFORE.get() {
@@ -330,8 +330,8 @@ impl AlternateStack {
 
     pub fn new() -> AlternateStack {
         let mut memory = vec![0_u8; Self::BYTES];
-        // SAFETY: the memory lives as long as it is the alternate stack; attributes of a thread are
-        // initialised by whoever returns them.
+        // SAFETY: the memory lives as long as it is the alternate stack; attributes of a thread are initialised by
+        // the function that returns them.
         unsafe {
             let stack = libc::stack_t {
                 ss_sp: memory.as_mut_ptr().cast(),

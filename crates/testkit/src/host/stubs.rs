@@ -1,7 +1,7 @@
-//! What calls into a unit, and what it calls outside: made in CLIF from signatures.
+//! Functions that call into a unit, and its imports: made in CLIF from signatures.
 //!
-//! Values go through slots of sixteen bytes. Neither decides anything: a stub hands its arguments to
-//! a function of the host, which writes the trace and says what becomes of the call.
+//! Values go through slots of sixteen bytes. Neither decides anything: a stub passes its arguments to a function
+//! of the host, which writes the trace and decides how the call ends.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::{
@@ -12,9 +12,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::support::parse_one;
 
-/// `(inner trampoline, function, slots, context)`: leaves in the context where a trap continues, and
-/// calls the inner trampoline. What is called in the `tail` convention need not restore any
-/// register when an exception leaves it.
+/// `(inner trampoline, function, slots, context)`: writes into the context where a trap continues, and calls the
+/// inner trampoline. A callee of the `tail` convention need not restore any register when an exception leaves it.
 pub fn outer_trampoline() -> Function {
     parse_one(
         "function u0:0(i64, i64, i64, i64) system_v {
@@ -63,17 +62,16 @@ pub fn inner_trampoline(signature: &Signature) -> Function {
     func
 }
 
-/// The function of the host that every stub calls, with the address of what is known of the stub
-/// and with its slots.
+/// The function of the host that every stub calls, with the address of the data of the stub and with its slots.
 #[derive(Clone, Copy)]
 pub enum Imported {
     /// Its address.
     At(u64),
-    /// Where its address is.
+    /// The place that holds its address.
     Behind(u64),
 }
 
-/// What a unit imports with this signature.
+/// An import with this signature.
 pub fn import(signature: &Signature, imported: Imported, about: u64) -> Function {
     let mut func = Function::with_name_signature(UserFuncName::default(), signature.clone());
     let mut host = Signature::new(CallConv::SystemV);
@@ -115,7 +113,7 @@ pub fn import(signature: &Signature, imported: Imported, about: u64) -> Function
     }
     cursor.ins().return_(&results);
     cursor.insert_block(stop);
-    // The handler knows why.
+    // The signal handler has the reason.
     cursor.ins().trap(TrapCode::unwrap_user(1));
     func
 }

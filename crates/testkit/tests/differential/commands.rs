@@ -1,16 +1,16 @@
-//! Run commands of CLIF files, and what they expect: for each function of a file there is a twin in
-//! another form, so that every command calls a body that is shared.
+//! Run commands of CLIF files, and their expected results: each function of a file has a duplicate in another
+//! form, so that every command calls a body that is shared.
 //!
 //! `CLIF_MERGE_RUNTESTS` is the directory of Cranelift's own run tests
 //! (`cranelift/filetests/filetests/runtests` of its repository); without it the filetests of this
-//! repository are taken, and the test says so. What is left out is counted by its reason.
+//! repository are run, and the test says so. Files that are left out are counted by reason.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_mergefunc::fuzzing::differential::{
-    Comparison, Effort, End, ExtraArgument, Invocation, Outcome, Tally,
+    Argument, Comparison, Effort, End, Invocation, Outcome, Tally,
 };
 use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use testkit::host::emulated::Batch;
 use testkit::host::{Host, Level, interpreter};
 
-/// The functions of a file with their twins, and the commands.
+/// The functions of a file with their duplicates, and the commands.
 struct File {
     path: PathBuf,
     functions: Vec<Member>,
@@ -34,7 +34,7 @@ struct File {
     commands: Vec<(usize, RunCommand)>,
 }
 
-/// Where twins have their symbols.
+/// The namespace of the duplicates.
 const DUPLICATES: u32 = 100;
 
 /// The files that have something to run on a target, and how many others there are, by reason.
@@ -89,7 +89,7 @@ fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
     for (at, (mut func, _)) in parsed.into_iter().enumerate() {
         rename(&mut func, &names).ok_or("refers to what it does not define")?;
         func.name = UserFuncName::user(0, at as u32);
-        // Some compare addresses.
+        // Some functions compare addresses.
         functions.push(Member { attributes: Attributes::default(), body: func });
     }
     for at in 0..functions.len() {
@@ -100,8 +100,8 @@ fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
     Ok(File { path, functions, commands })
 }
 
-/// Gives all that a function refers to the symbols that a program has. `None` if there is something
-/// that the file does not define.
+/// Renames all symbols that a function refers to to symbols of a program. `None` if the file does not define one
+/// of them.
 fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()> {
     let externs = func.dfg.ext_funcs.values().map(|callee| callee.name.clone());
     let symbols = func.global_values.values().filter_map(|global| match global {
@@ -134,10 +134,10 @@ fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()>
     Some(())
 }
 
-/// Both sides of a file: each command calls its function and the twin. `None` if nothing merges, or
-/// an argument cannot be passed.
+/// Both sides of a file: each command calls its function and the duplicate. `None` if nothing merges, or an
+/// argument cannot be passed.
 fn comparison(file: &File, target: Target, how: Canonicalize<'_>) -> Option<Comparison> {
-    // Twins have other numbers of values.
+    // Duplicates have other numbers of values.
     let walk_all = Prebucket::WalkAll;
     let options = Options { target, prebucket: walk_all, canonicalize: how, ..Options::default() };
     let unit = Parts { functions: &file.functions, data: &[], options: &options, code_size: None };
@@ -160,8 +160,8 @@ fn call_of(command: &RunCommand) -> &cranelift_reader::Invocation {
 }
 
 fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<Invocation> {
-    let arguments = call.args.iter().map(|value| ExtraArgument::Bits(interpreter::bits(value)));
-    let arguments: Vec<ExtraArgument> = arguments.collect();
+    let arguments = call.args.iter().map(|value| Argument::Bits(interpreter::bits(value)));
+    let arguments: Vec<Argument> = arguments.collect();
     (arguments.len() == entry.signature.params.len()).then(|| Invocation {
         function: entry.function.clone(),
         symbol: entry.symbol.clone(),
@@ -172,7 +172,7 @@ fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<Invo
     })
 }
 
-/// Whether an outcome is what a command expects; what is printed is expected to return.
+/// Whether an outcome is what a command expects; a command that prints expects the function to return.
 fn is_expected(command: &RunCommand, signature: &Signature, outcome: &Outcome) -> bool {
     let End::Returned(results) = &outcome.end else {
         return false;
@@ -186,7 +186,7 @@ fn is_expected(command: &RunCommand, signature: &Signature, outcome: &Outcome) -
     }
 }
 
-/// Both sides do the same, and what the commands expect.
+/// Checks that both sides do the same, and what the commands expect.
 #[track_caller]
 fn judge(file: &File, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tally {
     let tally = comparison.judge(outcomes);
@@ -214,7 +214,7 @@ fn run_commands() {
         };
         let Comparison { programs, invocations, .. } = &comparison;
         for level in [Level::None, Level::Speed] {
-            // What does not compile on one side must not on the other.
+            // A program that does not compile on one side must not compile on the other.
             let outcomes = [0, 1].map(|side| {
                 let run = || Host::new().run(level, &programs[side], &invocations[side]);
                 catch_unwind(AssertUnwindSafe(run)).ok()
@@ -230,7 +230,7 @@ fn run_commands() {
     assert!(tally.units > 0 && tally.merged > 0, "{tally}");
 }
 
-/// What runs in place of a function and its twin is their canonical body.
+/// A function and its duplicate are replaced by their canonical body.
 #[test]
 fn run_commands_of_canonical_bodies() {
     let (files, left_out) = files("x86_64");
@@ -249,7 +249,7 @@ fn run_commands_of_canonical_bodies() {
             });
             match &outcomes {
                 [Some(before), Some(after)] => tally += judge(file, &comparison, [before, after]),
-                // What the back end cannot compile can be gone from the canonical body.
+                // The canonical body may lack the instructions that the back end cannot compile.
                 [None, _] => cannot += 1,
                 [Some(_), None] => panic!("{}: the canonical body does not", file.path.display()),
             }

@@ -1,9 +1,9 @@
-//! The host sees what functions do: each outcome that there is, from a function that has it.
+//! The host observes what functions do: each possible outcome, from a function that has it.
 
 use cranelift_codegen::ir::{TrapCode, UserExternalName};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::fuzzing::differential::{
-    Call, End, ExtraArgument, Invocation, Outcome, import_result, memory_before, memory_digest,
+    Argument, Call, End, Invocation, Outcome, import_result, memory_before, memory_digest,
 };
 use cranelift_mergefunc::fuzzing::program::{Parts, Program};
 use cranelift_mergefunc::fuzzing::recipes::Member;
@@ -37,7 +37,7 @@ fn with_constants(text: &str) -> String {
     lines.collect()
 }
 
-/// What `u0:0` of a text does with these arguments, at both levels, here and on aarch64.
+/// The outcome of `u0:0` of a text with these arguments, at both levels, here and on aarch64.
 #[track_caller]
 fn outcome(text: &str, arguments: &[u128]) -> Outcome {
     let program = program(text);
@@ -46,11 +46,11 @@ fn outcome(text: &str, arguments: &[u128]) -> Outcome {
         function: entry.function.clone(),
         symbol: entry.symbol.clone(),
         signature: entry.signature.clone(),
-        arguments: arguments.iter().map(|&bits| ExtraArgument::Bits(bits)).collect(),
+        arguments: arguments.iter().map(|&bits| Argument::Bits(bits)).collect(),
         memory_seed: 7,
         fuel: 100,
     };
-    // Twice: an invocation leaves nothing behind.
+    // Twice: an invocation leaves no state.
     let invocations = [invocation.clone(), invocation];
     let mut all = Vec::new();
     for level in [Level::None, Level::Speed] {
@@ -212,7 +212,7 @@ fn memory_is_filled_and_compared() {
     after[16..24].copy_from_slice(&5_u64.to_le_bytes());
     assert_eq!(outcome(&text("store v0, v1+16"), &[5]).memory, memory_digest(&after));
     assert_eq!(outcome(&text("store v0, v2"), &[5]).memory, memory_digest(&after));
-    // The end of it, and what is behind.
+    // The end of the memory, and the byte behind it.
     after = before.clone();
     after[4088..].copy_from_slice(&5_u64.to_le_bytes());
     assert_eq!(outcome(&text("store v0, v1+4088"), &[5]).memory, memory_digest(&after));
@@ -278,7 +278,7 @@ block0(v0: i64):
     assert_eq!(end, End::Returned(seen));
 }
 
-/// `u0:0` calls `u0:1`, and that calls what throws.
+/// `u0:0` calls `u0:1`, and that calls an import that throws.
 fn throwing(tag: u32, handlers: &str, middle: &str, convention: &str) -> String {
     format!(
         "function u0:0(i64) -> i64 {convention} {{

@@ -162,7 +162,7 @@ block3(v5: i64):
     }
 }
 
-/// A call that was sent to a function that is not equal.
+/// A call that was redirected to a function that is not equal.
 #[test]
 fn callees() {
     let unit = |callee: u32, kind: &str| {

@@ -1,11 +1,11 @@
-//! Real units, a function at a time: what was merged away and what takes its place get the same
-//! arguments in the same surroundings, and must do the same to them.
+//! Real units, a function at a time: a function that was merged away and the code that replaces it get the same
+//! arguments in the same surroundings, and must have the same effect on them.
 //!
-//! The units come from WebAssembly (Wasmtime's CLIF), so all that a function sees of its world is
-//! behind one pointer, and here that leads into pseudo-random memory: small numbers, and pointers
-//! into that memory. Many invocations end in a trap soon, and many do not. Functions of the unit
-//! call each other as they do; what they import is a stub, and so is whatever they call through a
-//! pointer. Fuel, taken on both sides after merging, ends every loop.
+//! The units come from WebAssembly (Wasmtime's CLIF), so a function reaches all of its context through one
+//! pointer, which here points into pseudo-random memory: small numbers, and pointers into that memory. Many
+//! invocations end in a trap soon, and many do not. Functions of the unit call each other as they do; what they
+//! import is a stub, and so is whatever they call through a pointer. Fuel, taken on both sides after merging, ends
+//! every loop.
 
 use testkit::units;
 
@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::fuzzing::differential::{
-    Comparison, Effort, End, ExtraArgument, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
+    Argument, Comparison, Effort, End, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
 };
 use cranelift_mergefunc::fuzzing::fuel;
 use cranelift_mergefunc::fuzzing::program::{Definition, Parts, Program};
@@ -49,7 +49,7 @@ fn real_units() {
             .into_iter()
             .enumerate()
             .map(|(at, mut body)| {
-                // Before merging: bodies with parameters call through pointers of their own.
+                // Before merging: parameterised bodies call through pointers that are extra arguments.
                 world.detach(&mut body);
                 Member { attributes: attributes(at), body }
             })
@@ -136,19 +136,19 @@ fn shares_a_body(unit: &Parts<'_>, plan: &Plan) -> HashSet<UserExternalName> {
     shares
 }
 
-/// Pointers where there are pointers in these units, and small numbers.
-fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<ExtraArgument> {
+/// Pointers for parameters that are pointers in these units, and small numbers.
+fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
     let params = signature.params.iter();
     params
         .map(|param| match (param.purpose, param.value_type) {
-            (ArgumentPurpose::VMContext, _) => ExtraArgument::Surroundings(0),
+            (ArgumentPurpose::VMContext, _) => Argument::Surroundings(0),
             (_, types::I64) if !rng.one_in(4) => {
-                ExtraArgument::Surroundings(8 * rng.below(SURROUNDINGS_BYTES / 16) as u32)
+                Argument::Surroundings(8 * rng.below(SURROUNDINGS_BYTES / 16) as u32)
             }
             (_, types::I32) if !rng.one_in(4) => {
-                ExtraArgument::Bits(8 * rng.below(SURROUNDINGS_BYTES / 16) as u128)
+                Argument::Bits(8 * rng.below(SURROUNDINGS_BYTES / 16) as u128)
             }
-            (_, ty) => ExtraArgument::Bits(random_bits(ty, rng)),
+            (_, ty) => Argument::Bits(random_bits(ty, rng)),
         })
         .collect()
 }
@@ -165,7 +165,7 @@ const POINTERS: u32 = 0x7000_0000;
 const INDIRECT: u32 = 0x7000_0001;
 
 impl World {
-    /// Has calls through pointers go to stubs, and the pointers written into the trace.
+    /// Redirects calls through pointers to stubs, which write the pointers into the trace.
     fn detach(&mut self, func: &mut Function) {
         let calls: Vec<_> = func
             .layout

@@ -19,13 +19,13 @@ use testkit::host::{Host, Level, interpreter};
 /// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
 const RUNS: u64 = 100;
 
-/// The namespace of functions that are there a second time.
+/// The namespace of duplicates of functions.
 const DUPLICATES: u32 = 77;
 
-/// What every processor of this kind has.
+/// Features that every processor of this kind has.
 const MACHINE: Machine = Machine::X86_64;
 
-/// How many units the environment wants, or so many.
+/// The number of units that the environment requests, or the default.
 pub fn runs(default: u64) -> u64 {
     std::env::var("CLIF_MERGE_RUNS").map_or(default, |runs| runs.parse().expect("a number"))
 }
@@ -41,8 +41,8 @@ pub fn run_natively(seed: u64, comparison: &Comparison, host: &mut Host, tally: 
     }
 }
 
-/// A unit to be run, for a seed, and the functions that keep to the conventions. What is drawn is
-/// said here, and nowhere else.
+/// A unit to be run, for a seed, and the functions that keep to the conventions. All choices of what is drawn are
+/// made here.
 fn unit(seed: u64, profile: &Profile) -> Option<(Unit, HashSet<UserExternalName>)> {
     let mut rng = Rng::new(seed);
     if seed.is_multiple_of(4) {
@@ -118,8 +118,9 @@ fn random_units() {
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
-/// What stands for others is a canonical body then: by Cranelift's optimiser, and by rules of this crate that the
-/// checker takes on trust. So here every function has a twin, and is merged with it.
+/// With canonicalization, merged functions are replaced by a canonical body: by Cranelift's optimiser, and by
+/// rules of this crate that the checker takes on trust. So here every function has a duplicate, and is merged with
+/// it.
 #[test]
 fn random_units_of_canonical_bodies() {
     let mut tally = Tally::default();
@@ -163,7 +164,7 @@ fn random_units_on_aarch64() {
                 continue;
             };
             let Comparison { programs, invocations, .. } = &comparison;
-            // What does not compile on one side must not on the other.
+            // A program that does not compile on one side must not compile on the other.
             let [before, after] = [0, 1].map(|side| {
                 let mut alone = Batch::default();
                 let added = alone.add(Level::Speed, &programs[side], &invocations[side]);
@@ -183,7 +184,7 @@ fn random_units_on_aarch64() {
         for ((seed, comparison), outcomes) in units.iter().zip(outcomes.chunks_exact(2)) {
             tally += same(*seed, comparison, [&outcomes[0], &outcomes[1]]);
             let Comparison { programs, invocations, .. } = comparison;
-            // x86-64 does not have all of it.
+            // x86-64 does not support all of it.
             let here = || Host::new().run(Level::Speed, &programs[0], &invocations[0]);
             for (here, there) in catch_unwind(here).iter().flatten().zip(&outcomes[0]) {
                 *if here == there { &mut like_x86_64 } else { &mut otherwise } += 1;
@@ -211,7 +212,7 @@ fn random_units_interpreted() {
             interpreter::run(&comparison.programs[side], &comparison.invocations[side])
         });
         let native = host.run(Level::None, &comparison.programs[0], &comparison.invocations[0]);
-        // Only what it can do on both sides is left to compare.
+        // Only invocations that it can run on both sides are compared.
         let [before, after] = &outcomes;
         let both = |at: usize| before[at].is_some() && after[at].is_some();
         for invocations in &mut comparison.invocations {

@@ -1,7 +1,7 @@
-//! Units made by hand: what faults need that random units hardly ever have.
+//! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, but for the last two, which are not run.
+//! which units are run, except for the last two, which are not run.
 
 use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
 use cranelift_mergefunc::fuzzing::support::{free, parse_one};
@@ -14,9 +14,9 @@ pub const RUN: u64 = 2;
 pub fn unit(number: u64) -> Unit {
     let texts = match number {
         0 => agree_in_all_but_one(),
-        1 => call_themselves(),
-        2 => choose_with_stack_maps(),
-        3 => are_called_as_something_else(),
+        1 => self_calls(),
+        2 => callee_dispatch_with_stack_maps(),
+        3 => mismatched_calls(),
         _ => unreachable!("so many there are"),
     };
     let functions =
@@ -31,7 +31,7 @@ pub fn unit(number: u64) -> Unit {
     Unit { functions, data: Vec::new(), options, code_size: Some(64) }
 }
 
-/// Some code that makes it pay to share it, from two values: its text, and its last value.
+/// Enough code that sharing it pays, computed from two values: its text, and its last value.
 fn work(mut one: String, mut other: String) -> (String, String) {
     let mut text = String::new();
     for at in 0..20 {
@@ -61,8 +61,8 @@ block0(v0: i64, v1: i64):
     (0..).zip([(1, 1), (2, 2), (3, 3), (4, 9)]).map(function).collect()
 }
 
-/// Functions with two constants that call themselves in the position of a tail call, a few times.
-fn call_themselves() -> Vec<String> {
+/// Functions with two constants that call themselves in tail position, a few times.
+fn self_calls() -> Vec<String> {
     let function = |(own, (a, b)): (u32, (i64, i64))| {
         let (work, last) = work("v5".into(), "v4".into());
         format!(
@@ -88,8 +88,8 @@ block2:
     (0..).zip([(3, 5), (17, 29), (101, 7)]).map(function).collect()
 }
 
-/// Functions that differ in whom they call, with two live references at the call.
-fn choose_with_stack_maps() -> Vec<String> {
+/// Functions that differ in their callees, with two live references at the call.
+fn callee_dispatch_with_stack_maps() -> Vec<String> {
     let function = |own: u32| {
         let (work, last) = work("v2".into(), "v0".into());
         format!(
@@ -110,8 +110,8 @@ block0(v0: i64, v1: i64):
     (0..3).map(function).collect()
 }
 
-/// Functions with a constant, one of which is called by a signature of as many parameters.
-fn are_called_as_something_else() -> Vec<String> {
+/// Functions with a constant, one of which is called with a mismatched signature of as many parameters.
+fn mismatched_calls() -> Vec<String> {
     let function = |own: u32| {
         let (work, last) = work("v3".into(), "v1".into());
         format!(

@@ -1,6 +1,6 @@
-//! Oracles over time: programs in several flushes, executed; units one after the other, proved.
+//! Oracles of incremental merging: programs in several flushes, executed; units one after the other, proved.
 //!
-//! What is executed is not proved, so that these share nothing.
+//! Programs that are executed are not proved, so that these oracles share nothing.
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
@@ -31,15 +31,15 @@ fn draw(seed: u64) -> Program {
     program
 }
 
-/// Whether a program does something else in a JIT when it is merged.
+/// Whether a program behaves differently in a JIT when it is merged.
 pub fn runs_otherwise(case: u64) -> bool {
     let mut check =
         |program: &Program| check_jit(program, &mut ThisMachine, &mut Statistics::default());
     checked(&draw(case), &mut check).is_err()
 }
 
-/// What random programs hardly ever have: `d` means what is equal to `f`, which is exported in the end. What is declared
-/// first, and what each flush defines.
+/// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is exported in the
+/// end. `f` is declared first, then follows what each flush defines.
 fn interposed_programs() -> [Vec<String>; 4] {
     let mixes = |name: &str, callee: &str, k: i64| {
         let lines = (3..20)
@@ -60,9 +60,10 @@ block0(v0: i64):
     };
     let preemptible = |name: &str, callee: &str| calls("preemptible", name, callee);
     [
-        // Merged into it before it is exported.
+        // `g` is merged into `f` before `f` is exported.
         vec![plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g")],
-        // Passed by the thunk of a function that calls it, which stands for one that calls what was merged into it.
+        // `f` is an extra argument that the thunk of a caller of `f` passes; `d`, which calls a duplicate of `f`,
+        // is merged with that caller.
         vec![
             plus("export", "f", 5)
                 + &plus("export", "g", 5)
@@ -71,13 +72,13 @@ block0(v0: i64):
                 + &mixes("d", "g", 1)
                 + &mixes("y", "h", 3),
         ],
-        // Called by what is emitted before it is defined.
+        // `f` is called by emitted code before it is defined.
         vec![
             calls("export", "x", "f"),
             plus("local", "f", 5) + &plus("local", "g", 5),
             calls("export", "d", "g"),
         ],
-        // Called by the private body of preemptible functions, and of a later one.
+        // `f` is called by the private copy of preemptible functions, which a later preemptible function joins.
         vec![
             plus("export", "f", 5) + &preemptible("p", "f") + &preemptible("q", "f"),
             plus("export", "g", 5) + &preemptible("d", "g"),
@@ -85,14 +86,14 @@ block0(v0: i64):
     ]
 }
 
-/// Another definition of the function, which may take its place, but not that of what was merged into it.
+/// Another definition of `f`, which may interpose `f`, but not the functions that were merged into it.
 const INTERPOSES: &str = "#include <stdio.h>
 long d(long);
 long f(long x) { return 4242; }
 int main(void) { printf(\"%ld\\n\", d(7)); }
 ";
 
-/// What that prints, with a program in a shared library, merged or not.
+/// The output of that program, with a unit in a shared library, merged or not.
 fn prints(program: &[String], is_merged: bool) -> String {
     let options = ModuleOptions {
         back_end: BackEnd::Object,
@@ -112,7 +113,7 @@ fn prints(program: &[String], is_merged: bool) -> String {
     define_all(&mut module, &plus("export", "later", 6));
     module.flush().expect("a flush");
     let object = module.finish().expect("an object").emit().expect("an object file");
-    let workshop = Workshop::new(&format!("sabotage-{is_merged}"));
+    let workshop = Workshop::new(&format!("fault-injection-{is_merged}"));
     workshop.write("unit.o", object);
     workshop.write("main.c", INTERPOSES);
     workshop.run("gcc", &["-shared", "-o", "libunit.so", "unit.o"]);
@@ -122,12 +123,12 @@ fn prints(program: &[String], is_merged: bool) -> String {
     workshop.run(program.to_str().expect("a path that is text"), &[])
 }
 
-/// Whether one of some programs does something else as a part of an executable, or of a shared library of which another
+/// Whether some program behaves differently as a part of an executable, or of a shared library of which another
 /// image defines some functions as well.
 pub fn is_linked_otherwise(case: u64) -> bool {
     // One at a time, in directories of their own.
     static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
-    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("sabotage")));
+    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("fault-injection")));
     let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(case) = case.checked_sub(1) else {
         let differs = || {
@@ -143,7 +144,7 @@ pub fn is_linked_otherwise(case: u64) -> bool {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
 }
 
-/// Whether the functions of a unit are of use as units one after the other: a pointer into a function that was eliminated
+/// Whether the functions of a unit can be used as consecutive units: a pointer into a function that was eliminated
 /// means nothing.
 fn is_of_use(unit: &Unit) -> bool {
     let points_inside = |member: &Member| {
@@ -155,7 +156,7 @@ fn is_of_use(unit: &Unit) -> bool {
     !unit.functions.iter().any(points_inside)
 }
 
-/// The caller's side of units that come one after the other: symbols of new functions are new.
+/// The caller's side of consecutive units: symbols of new functions are new.
 struct Held<'a> {
     members: &'a [Member],
     code_size: Option<u32>,

@@ -1,4 +1,4 @@
-//! Who must notice what.
+//! Which oracle must notice which fault.
 
 use crate::oracles::Oracle::{
     self, Checker, Classes, Differential, Incremental, Laws, Linked, Modules, Sensitivity, Thunks,
@@ -6,11 +6,11 @@ use crate::oracles::Oracle::{
 use cranelift_mergefunc::fuzzing::fault_injection::Fault::{self, *};
 use std::time::Instant;
 
-/// The oracles that must notice each fault; `ConstantHash` is none.
+/// The oracles that must notice each fault; `ConstantHash` is not a fault.
 ///
-/// The walk overlooks something: another function has the same encoding, and the checker, which
-/// reads with eyes of its own, refuses the merge. The plan goes too far: the laws of a plan and the
-/// checker say so. References are compared wrongly: classes are not those of the definition.
+/// If the walk overlooks something, another function has the same encoding, and the checker, which reads the
+/// functions independently, refuses the merge. If the plan merges too much, the laws of a plan and the checker
+/// report it. If references are compared wrongly, classes are not those of the definition.
 const MATRIX: &[(Fault, &[Oracle])] = &[
     (ShuffleMask, &[Sensitivity, Checker]),
     (AtomicOperator, &[Sensitivity, Checker]),
@@ -118,12 +118,12 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (ConstantHash, &[]),
 ];
 
-/// By which case an oracle notices a fault, if it does.
+/// The first case in which an oracle notices a fault, if any.
 fn first_case(oracle: Oracle, fault: Option<Fault>) -> Option<u64> {
     (0..oracle.cases()).find(|&case| oracle.notices(fault, case))
 }
 
-/// Panics of the pass are expected here, and told of only if something is not as it must be.
+/// Panics of the pass are expected here, and their messages are suppressed.
 fn quietly<T>(body: impl FnOnce() -> T) -> T {
     std::panic::set_hook(Box::new(|_| {}));
     let result = body();
@@ -176,7 +176,7 @@ fn differential_execution_notices_its_faults() {
 }
 
 #[test]
-fn programs_incremental_notice_their_faults() {
+fn incremental_programs_notice_their_faults() {
     notices_its_faults(Incremental);
 }
 
@@ -195,11 +195,11 @@ fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
 
-/// What every oracle says on the same input without a fault, and with one that is none.
+/// What every oracle reports on the same input without a fault, and with `ConstantHash`.
 #[test]
 fn nothing_is_noticed_where_nothing_is_wrong() {
     for oracle in Oracle::ALL {
-        // As far as faults are noticed at all, they are among so many.
+        // Faults that are noticed at all are noticed in these cases.
         let all = oracle.cases();
         let first = (0..all.min(700)).chain(all.saturating_sub(150)..all);
         let step = match oracle {
@@ -216,8 +216,8 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
     }
 }
 
-/// Of the faults whose names contain what `FAULTS` says, which can be several texts between commas; `MUST` leaves out
-/// who need not notice.
+/// For the faults whose names contain one of the comma-separated texts of `FAULTS`; with `MUST`, only for the
+/// oracles that must notice them.
 #[test]
 #[ignore = "prints the whole matrix, which takes long"]
 fn print_the_matrix() {
@@ -241,7 +241,7 @@ fn print_the_matrix() {
     }
 }
 
-/// Of the faults whose names contain what `FAULTS` says.
+/// For the faults whose names contain the text of `FAULTS`.
 #[test]
 #[ignore = "prints how runs end and what they notice, which takes long"]
 fn print_what_differential_execution_notices() {

@@ -39,15 +39,15 @@ pub enum Oracle {
     Checker,
     /// Classes are those of the definition, or of the construction.
     Classes,
-    /// Nothing observable is lost, and everything refers to what it should.
+    /// Nothing observable is lost, and every reference goes where it should.
     Laws,
     /// The merged unit does what the unmerged one does.
     Differential,
     /// A merged program of several flushes does what the unmerged one does, in a JIT.
     Incremental,
-    /// The same of objects that are linked, also with functions interposed.
+    /// The same for objects that are linked, also with functions interposed.
     Linked,
-    /// A module that merges, random calls of which are made on a plain one as well.
+    /// A merging module behaves as a plain one under the same random calls.
     Modules,
     /// Thunks in raw bytes reach symbols as the back end does.
     Thunks,
@@ -78,7 +78,7 @@ impl Oracle {
         }
     }
 
-    /// Whether something is wrong about a case, with this fault planted.
+    /// Whether a case fails with this fault injected.
     pub fn notices(self, fault: Option<Fault>, case: u64) -> bool {
         let mutants = mutants();
         match (self, mutants.get(case as usize)) {
@@ -92,7 +92,7 @@ impl Oracle {
             (Oracle::Checker, None) => {
                 let seed = case - mutants.len() as u64;
                 let unit = any_unit(seed);
-                // As one unit, and some as several that come one after the other.
+                // As one unit, and some as several consecutive units.
                 let divided = seed < 2 + by_hand::COUNT || seed.is_multiple_of(2);
                 planted(fault, || {
                     !is_proved(&unit) || divided && is_refused_incrementally(&unit, seed)
@@ -115,7 +115,7 @@ impl Oracle {
 /// How many generated units there are.
 const UNITS: u64 = 400;
 
-/// Functions that have every opcode, and what each becomes by one change.
+/// Functions that have every opcode, and the mutants of each.
 fn mutants() -> &'static [(Function, Function)] {
     use std::sync::OnceLock;
     static MUTANTS: OnceLock<Vec<(Function, Function)>> = OnceLock::new();
@@ -127,7 +127,7 @@ fn mutants() -> &'static [(Function, Function)] {
             mutants.extend(other_contents(&func).map(|mutant| (func.clone(), mutant)));
         }
         mutants.extend(by_hand());
-        // Similar ones are neighbours; in this order some of each kind come soon.
+        // Similar mutants are neighbours; in this order some of each kind come soon.
         Rng::new(1).shuffle(&mut mutants);
         mutants
     })
@@ -147,7 +147,7 @@ fn other_contents(func: &Function) -> Option<Function> {
     Some(other)
 }
 
-/// Pairs that differ in what the functions of the laws do not have.
+/// Pairs that differ in properties that the functions of the laws do not have.
 fn by_hand() -> Vec<(Function, Function)> {
     let float = |ty: &str, value: &str| {
         parse_one(&format!(
@@ -185,7 +185,7 @@ block0:
     ]
 }
 
-/// Two tables that differ in a section, or in what is added to a pointer, and a third to point to.
+/// Two tables that differ in a section, or in the addend of a pointer, and a third that they point to.
 fn tables(seed: u64) -> Unit {
     let symbol = |index| UserExternalName::new(4, index);
     let table = |index, addend, section: Option<&str>| {
@@ -207,7 +207,7 @@ fn tables(seed: u64) -> Unit {
     Unit { functions: Vec::new(), data, options: walk_all(), code_size: None }
 }
 
-/// Whether two functions that differ are equal for the pass.
+/// Whether two different functions are equal to the pass.
 fn confused(func: &Function, mutant: &Function) -> bool {
     let options = walk_all();
     let encoding = Encoding::of(mutant, &options);
@@ -286,14 +286,14 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
     }
     generated.unit.options.prove = Prove::Never;
     if case % 4 == 3 {
-        // Thunks that call.
+        // With call thunks.
         generated.unit.options.target = Target::generic();
         generated.unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
     }
     differs(fault, &generated.unit, case)
 }
 
-/// Whether a unit does something else when it is merged.
+/// Whether a unit behaves differently when it is merged.
 fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
     let parts = Parts::from(unit);
     let comparison = planted(fault, || {
@@ -310,7 +310,7 @@ fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
     }
 }
 
-/// Whether a module that merges is not what the plain one is, after random calls.
+/// Whether a merging module differs from the plain one after random calls.
 fn is_another_module(case: u64) -> bool {
     let bytes = Rng::new(case).bytes(1024);
     // Too few bytes are no failure.
