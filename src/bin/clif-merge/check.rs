@@ -18,7 +18,7 @@ use cranelift_mergefunc::{
     prove,
 };
 
-/// Checks `merged`, which was made of `unit` under `options`, and tells what was checked.
+/// Checks `merged`, which was made of `unit` under `options`, and returns a line that says what was checked.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn proof(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<Proo
         let Refutation { kept, original, mismatch, at } = refutation;
         let [kept, original] = [kept, original].map(|symbol| merged.names.display(&symbol));
         let at = at.map(|at| format!(", {at}")).unwrap_or_default();
-        bug(format!("the plan does not hold: {kept} does not stand for {original}: {mismatch}{at}"))
+        bug(format!("the plan does not hold: {kept} may not replace {original}: {mismatch}{at}"))
     })
 }
 
@@ -102,8 +102,8 @@ fn valid(
     Err(bug(format!("function {name} is not valid after merging:\n{drawn}")))
 }
 
-/// The functions of the unit, which are the first `count`, whose code may be in a body: its own, or,
-/// if the body is new, those of the functions that it takes the place of.
+/// The functions of the unit, which are the first `count`, whose code may be in a body: the body's own
+/// function, or, if the body is new, the functions that it replaces.
 fn made_of(merged: &Merged, index: usize, count: usize) -> impl Iterator<Item = usize> {
     let body = FunctionIndex::new(index);
     (0..count).filter(move |&function| match index < count {
