@@ -54,8 +54,12 @@ pub const HOOKS: &[Hook] = &[
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply.rs",
-        at: &["let changed = redirect(func, &call, &address) || changed;"],
-        put: Put::After(r#"crate::fault_injection::applied(func);"#),
+        at: &["redirect(func, &call, &address) || changed"],
+        put: Put::Instead(
+            r#"let changed = redirect(func, &call, &address) || changed;
+crate::fault_injection::applied(func);
+changed"#,
+        ),
     },
     Hook {
         file: "src/apply.rs",
