@@ -20,22 +20,32 @@
 //! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
 //! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
 
+pub(crate) mod data;
+mod encoding;
+mod facts;
+mod hash;
 mod inst;
 mod labels;
 mod normalise;
 pub(crate) use normalise::known;
+mod prefilter;
 mod tables;
 
-use crate::classes::Node;
-use crate::encoding::Encoding;
-use crate::facts::Fact;
+pub use encoding::Encoding;
+pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
+pub(crate) use facts::{Fact, Region, facts_allow, meet};
+pub(crate) use hash::{Digest, digest};
+pub use hash::{StructuralHash, structural_hash};
+pub(crate) use prefilter::counts;
+
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
+use crate::unit::{ResolveSymbol, Resolved};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Function, Inst,
-    StackSlotData, StackSlotKind, Type, UserExternalName, Value, types,
+    StackSlotData, StackSlotKind, Type, Value, types,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 
@@ -53,31 +63,6 @@ pub(crate) struct Context<'a> {
     /// The function key of the function to be walked.
     pub key: u64,
     pub symbols: &'a dyn ResolveSymbol,
-}
-
-/// Returns which symbols belong to the unit.
-pub(crate) trait ResolveSymbol {
-    /// `None` for a symbol that is not of the unit.
-    fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
-}
-
-/// How references to a symbol of the unit are compared: by the class of a node, or by name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resolved {
-    pub call: Option<Node>,
-    pub address: Option<Node>,
-    /// For addresses behind that of the symbol: equal functions need not have equal code, so an address inside one
-    /// equals no address inside another.
-    pub inside: Option<Node>,
-}
-
-/// A resolver for walks that do not know the unit: every symbol is compared by name.
-pub(crate) struct NoUnit;
-
-impl ResolveSymbol for NoUnit {
-    fn resolve(&self, _symbol: &UserExternalName) -> Option<Resolved> {
-        None
-    }
 }
 
 /// A part of a function that the walk wrote.

@@ -1,6 +1,7 @@
 //! The options and statistics of a [`MergingModule`](super::MergingModule). Plain data: nothing is decided here.
 
-use crate::options::{Addresses, ComparePolicy, Prebucket, Prove, Similar};
+use crate::options::{ComparePolicy, Prebucket, Prove, Similar};
+use crate::unit::Addresses;
 
 /// When functions are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, Reason, cranelift_codegen};
+use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, Reason, cranelift_codegen};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -406,7 +406,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
-        private_copies: plan.private_copies().len() + plan.parameterised_bodies().len(),
+        private_copies: plan.new_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native,
@@ -436,9 +436,9 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
 /// The first function for which a new body was made, if it is one.
 fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
     let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
-    let shared = plan.private_copies().iter().find(|shared| shared.function == body);
+    let copied = plan.new_body(body).and_then(NewBody::copy_of);
     let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);
-    for_similar.or(shared.map(|shared| shared.body_of))
+    for_similar.or(copied)
 }
 
 fn by_disposition<I>(
@@ -472,7 +472,7 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
         // Functions with extra arguments are counted with their parameterised body, whatever class they were of.
-        let extra = !entry.arguments().is_empty();
+        let extra = !entry.extra_arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());
         let (representative, class) = classes.entry(group).or_insert_with(|| {

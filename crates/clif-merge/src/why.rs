@@ -279,7 +279,7 @@ impl Explainer<'_> {
     fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
         let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
             let entry = self.plan.entry(function);
-            (entry.disposition().representative().unwrap_or(function), entry.arguments())
+            (entry.disposition().representative().unwrap_or(function), entry.extra_arguments())
         });
         one == other && extra == other_extra
     }

@@ -12,8 +12,8 @@ use crate::support::{Rng, free, parse_one};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Callees, FunctionIndex, Linkage, MergeCache, Options, Plan,
-    Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Addresses, Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, Linkage,
+    MergeCache, Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -202,7 +202,12 @@ impl Unit {
 
     /// The plan for the unit after the earlier units of `cache`.
     pub fn plan_after(&self, cache: &MergeCache) -> Plan {
-        Parts::from(self).plan_after(cache)
+        self.plan_increment(cache).0
+    }
+
+    /// The same plan, and what later units must know of it.
+    pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
+        Parts::from(self).plan_increment(cache)
     }
 
     /// What the checker says of a plan for the unit.
@@ -249,13 +254,27 @@ impl Bodies for Held<'_> {
         &self.bodies[function.as_u32() as usize]
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+        None
     }
 }
 

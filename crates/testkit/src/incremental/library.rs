@@ -17,9 +17,9 @@ use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc, Disposition,
-    ExtraArgument, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
-    call_thunk,
+    Bodies, CallThunks, Canonicalize, CodeSizes, Contents, DataIndex, DataObject, DataReloc,
+    Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket,
+    Target, ThunkReloc, call_thunk,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
@@ -246,10 +246,10 @@ impl Embedder<'_> {
             context: Context::new(),
             added: &mut self.added,
         };
-        let plan = merger.plan(&mut held);
+        let (plan, increment) = merger.plan_increment(&mut held);
         self.units.push(flush);
         self.emit(&plan, options, &functions, &objects, statistics)?;
-        self.emitted.extend(&plan);
+        self.emitted.extend(&increment);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Embedder<'_> {
             statistics.add("merged into an earlier flush", usize::from(later));
             let is_thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
             statistics.add("thunks to an earlier flush", usize::from(later && is_thunk));
-            let passes = usize::from(!entry.arguments().is_empty());
+            let passes = usize::from(!entry.extra_arguments().is_empty());
             statistics.add("merged with extra arguments", passes);
             let body = &self.bodies[number];
             match entry.disposition() {
@@ -280,7 +280,7 @@ impl Embedder<'_> {
                     self.function(&own, &signature);
                 }
                 Disposition::Alias { to } | Disposition::Redirect { to }
-                    if entry.arguments().is_empty() =>
+                    if entry.extra_arguments().is_empty() =>
                 {
                     other_names.push((own, plan.entry(to).symbol().clone(), index));
                 }
@@ -293,12 +293,8 @@ impl Embedder<'_> {
                 }
             }
         }
-        for shared in plan.private_copies() {
-            let signature = self.bodies[functions[shared.body_of.index()]].signature.clone();
-            self.function(plan.entry(shared.function).symbol(), &signature);
-        }
-        for merged in plan.parameterised_bodies() {
-            self.function(plan.entry(merged.function).symbol(), &merged.body.signature);
+        for new in plan.new_bodies() {
+            self.function(plan.entry(new.function()).symbol(), &new.body().signature);
         }
         for (own, to, index) in other_names {
             match self.functions.get(&own).is_some() {
@@ -335,19 +331,11 @@ impl Embedder<'_> {
                 Disposition::Alias { .. } | Disposition::Redirect { .. } => {}
             }
         }
-        for shared in plan.private_copies() {
+        for new in plan.new_bodies() {
             statistics.add("parameterised or private bodies", 1);
-            let mut func = self.bodies[functions[shared.body_of.index()]].clone();
-            func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
-            plan.apply(shared.function, &mut func, options);
-            let entry = plan.entry(shared.function);
-            self.define(entry.symbol(), func, entry.alignment())?;
-        }
-        for merged in plan.parameterised_bodies() {
-            statistics.add("parameterised or private bodies", 1);
-            let mut func = merged.body.clone();
-            plan.apply(merged.function, &mut func, options);
-            let entry = plan.entry(merged.function);
+            let mut func = new.body().clone();
+            plan.apply(new.function(), &mut func, options);
+            let entry = plan.entry(new.function());
             self.define(entry.symbol(), func, entry.alignment())?;
         }
         Ok(())
@@ -561,25 +549,31 @@ impl Bodies for Held<'_> {
         &self.bodies[self.functions[function.index()]]
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.objects[data.index()].1
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.objects[data.index()].1)
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        let bodies = self.bodies;
-        self.size_of(&bodies[self.functions[function.index()]])
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size_of(thunk)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.size_of(candidate)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         *self.added += 1;
         Some(UserExternalName::new(ADDED, *self.added - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        let bodies = self.bodies;
+        self.size_of(&bodies[self.functions[function.index()]])
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.size_of(thunk)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        self.size_of(candidate)
     }
 }

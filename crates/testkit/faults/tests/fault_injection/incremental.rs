@@ -9,7 +9,7 @@ use testkit::program::ADDED;
 use testkit::recipes::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
+    Addresses, BackEnd, Bodies, CodeSizes, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
     Options, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
@@ -168,23 +168,29 @@ impl Bodies for Held<'_> {
         &self.members[function.as_u32() as usize].body
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        self.code_size.map(|size| size / 2)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        let blocks = candidate.layout.blocks();
-        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
-        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(ADDED, self.fresh - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.code_size.map(|size| size / 2)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let blocks = candidate.layout.blocks();
+        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
+        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
     }
 }
 
@@ -205,11 +211,11 @@ pub fn is_refused_incrementally(unit: &Unit, seed: u64) -> bool {
         for member in held.members {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }
-        let plan = merger.plan(&mut held);
+        let (plan, increment) = merger.plan_increment(&mut held);
         if plan.proof().is_some_and(|proof| proof.is_err()) {
             return true;
         }
-        cache.extend(&plan);
+        cache.extend(&increment);
         rest = after;
     }
     false
