@@ -27,7 +27,7 @@ mod hash;
 mod inst;
 mod labels;
 mod normalise;
-pub(crate) use normalise::known;
+pub(crate) use normalise::only_destination;
 mod prefilter;
 mod tables;
 
@@ -44,8 +44,8 @@ use crate::unit::{ResolveSymbol, Resolved};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Function, Inst,
-    StackSlotData, StackSlotKind, Type, Value, types,
+    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, FuncRef, Function,
+    GlobalValue, Inst, StackSlotData, StackSlotKind, Type, Value, types,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 
@@ -77,10 +77,27 @@ pub(crate) enum Place {
     Inst(Inst),
 }
 
+/// What an instruction holds that functions of one shape can differ in and that a value could replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// The bits of its result, of this type.
+    Constant { ty: Type, bits: u128 },
+    /// A distance in bytes that is added to an address of this type.
+    Offset { ty: Type, bytes: i32 },
+    /// The function that it calls.
+    Callee(FuncRef),
+    /// The function whose address it takes.
+    Function(FuncRef),
+    /// The symbol whose address it takes.
+    Symbol(GlobalValue),
+}
+
 /// The lengths of the streams when the walk came to a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub place: Place,
+    /// Of an instruction.
+    pub operand: Option<Operand>,
     pub shape: usize,
     pub constants: usize,
     pub references: usize,
@@ -190,12 +207,20 @@ impl Walk<'_> {
                 &*self.out;
             self.scratch.marks.push(Mark {
                 place,
+                operand: None,
                 shape: shape.len(),
                 constants: constants.len(),
                 references: references.len(),
                 callees: callees.len(),
                 facts: facts.len(),
             });
+        }
+    }
+
+    /// Notes what the instruction at hand holds.
+    fn holds(&mut self, operand: Operand) {
+        if let Some(mark) = self.scratch.marks.last_mut() {
+            mark.operand = Some(operand);
         }
     }
 

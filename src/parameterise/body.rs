@@ -5,7 +5,7 @@
 //! caller says what becomes a parameter.
 
 use super::dispatch::{self, Case};
-use crate::canon::known;
+use crate::canon::only_destination;
 use crate::extra_argument::{extra_parameter, push_arguments};
 use crate::ir::{called, user_name};
 use alloc::vec::Vec;
@@ -40,10 +40,7 @@ pub(super) fn fold_branches(func: &mut Function) {
         let Some(last) = func.layout.last_inst(block) else {
             continue;
         };
-        if let InstructionData::Brif { opcode: _, arg, blocks } = &func.dfg.insts[last]
-            && let Some(condition) = known(&func.dfg, *arg)
-        {
-            let destination = blocks[usize::from(condition == 0)];
+        if let Some(&destination) = only_destination(&func.dfg, &func.dfg.insts[last], |_| true) {
             func.dfg.insts[last] = InstructionData::Jump { opcode: Opcode::Jump, destination };
         }
         let insts = &func.dfg.insts[last];

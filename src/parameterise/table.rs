@@ -122,9 +122,11 @@ impl Table {
         let own = (entry.attributes().linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
-        for (column, (place, ranges)) in places(marks, encoding).enumerate() {
+        for (column, (mark, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
-            let value = symbols.value_at(body, place, &addressed);
+            let value = mark
+                .operand
+                .and_then(|operand| symbols.value_of(body, (mark.place, operand), &addressed));
             let mut key = Vec::new();
             match &value {
                 Some(Value::Constant { ty, bits }) => {
@@ -273,7 +275,7 @@ struct Ranges<'a> {
 fn places<'a>(
     marks: &'a [Mark],
     encoding: &'a Encoding,
-) -> impl Iterator<Item = (Place, Ranges<'a>)> {
+) -> impl Iterator<Item = (&'a Mark, Ranges<'a>)> {
     let Encoding { constants, references, .. } = encoding;
     marks.iter().enumerate().filter_map(move |(at, mark)| {
         let next = marks.get(at + 1);
@@ -284,13 +286,13 @@ fn places<'a>(
             references: &references[mark.references..ends[1]],
         };
         let empty = ranges.constants.is_empty() && ranges.references.is_empty();
-        (!empty).then_some((mark.place, ranges))
+        (!empty).then_some((mark, ranges))
     })
 }
 
 /// The places of the columns.
 pub(super) fn columns(marks: &[Mark], encoding: &Encoding) -> Vec<Place> {
-    places(marks, encoding).map(|(place, _)| place).collect()
+    places(marks, encoding).map(|(mark, _)| mark.place).collect()
 }
 
 fn push_symbol(key: &mut Vec<u8>, symbol: &UserExternalName) {

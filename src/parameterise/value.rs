@@ -1,21 +1,20 @@
 //! The content of a place of a function where similar functions may differ.
 //!
-//! This is the only code of this stage that looks at instructions to find out what could be a parameter. It does
-//! *not* decide what becomes one.
+//! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be passed to a body.
+//! It does *not* decide what becomes a parameter.
 
-use crate::canon::Place;
+use crate::canon::{Operand, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
 use crate::ir::user_symbol;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::target::Target;
 use crate::unit::Linkage;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    Block, FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type,
-    UserExternalName, types,
+    Block, FuncRef, Function, GlobalValueData, InstructionData, Signature, Type, UserExternalName,
+    types,
 };
 
 /// The content of a place.
@@ -119,9 +118,49 @@ impl Symbols<'_> {
             || self.earlier.is_some_and(|earlier| earlier.had(symbol))
     }
 
-    /// The value at a place, as [`value_at`] returns it, if it can become a parameter.
-    pub fn value_at(&self, func: &Function, place: Place, addressed: &[Block]) -> Option<Value> {
-        Some(value_at(func, place, &self.options.target, addressed)?.near(self))
+    /// The value that an operand of an instruction holds, if it can become a parameter. `addressed` is the result of
+    /// [`blocks_with_addresses`]. The function may be one that the verifier refuses.
+    pub fn value_of(
+        &self,
+        func: &Function,
+        (place, operand): (Place, Operand),
+        addressed: &[Block],
+    ) -> Option<Value> {
+        let Place::Inst(inst) = place else {
+            return None;
+        };
+        let result = func.dfg.inst_results(inst).first();
+        let result = result.map(|&result| func.dfg.value_type(result));
+        let value = match operand {
+            Operand::Constant { ty, bits } => constant(ty, bits),
+            Operand::Offset { ty, bytes } => {
+                matches!(ty, types::I32 | types::I64).then_some(Value::Offset { ty, bytes })
+            }
+            Operand::Callee(func_ref) => {
+                if addressed.binary_search(&func.layout.inst_block(inst)?).is_ok() {
+                    return None;
+                }
+                let (symbol, signature, colocated) = callee(func, func_ref)?;
+                let ty = self.options.target.pointer_type?;
+                Some(Value::Callee { ty, symbol, signature, colocated, direct: false })
+            }
+            Operand::Function(func_ref) => {
+                let (symbol, signature, colocated) = callee(func, func_ref)?;
+                Some(Value::Function { ty: result?, symbol, signature, colocated })
+            }
+            Operand::Symbol(global_value) => match func.global_values.get(global_value)? {
+                GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
+                    Some(Value::Address {
+                        ty: result?,
+                        symbol: user_symbol(func, name)?.clone(),
+                        offset: offset.bits(),
+                        colocated: *colocated,
+                    })
+                }
+                _ => None,
+            },
+        };
+        Some(value?.near(self))
     }
 }
 
@@ -138,104 +177,11 @@ pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
     blocks
 }
 
-/// The value at a place, if it can become a parameter. `addressed` is the result of [`blocks_with_addresses`]. The
-/// function may be one that the verifier refuses.
-fn value_at(func: &Function, place: Place, target: &Target, addressed: &[Block]) -> Option<Value> {
-    use InstructionData as I;
-    let Place::Inst(inst) = place else {
-        return None;
-    };
-    match &func.dfg.insts[inst] {
-        I::UnaryImm { opcode: _, imm } => constant(func, inst, imm.bits() as u64 as u128),
-        I::UnaryIeee16 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
-        I::UnaryIeee32 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
-        I::UnaryIeee64 { opcode: _, imm } => constant(func, inst, imm.bits().into()),
-        I::UnaryConst { opcode: _, constant_handle } => {
-            let data = func.dfg.constants.get(*constant_handle).as_slice();
-            let mut bits = [0; 16];
-            bits.get_mut(..data.len())?.copy_from_slice(data);
-            constant(func, inst, u128::from_le_bytes(bits)).filter(|_| {
-                result_type(func, inst).is_some_and(|ty| ty.bytes() as usize == data.len())
-            })
-        }
-        I::Load { opcode: _, arg, flags: _, offset } => {
-            offset_of(func.dfg.value_type(*arg), (*offset).into())
-        }
-        I::Store { opcode: _, args, flags: _, offset } => {
-            offset_of(func.dfg.value_type(args[1]), (*offset).into())
-        }
-        I::StackAddr { opcode: _, stack_slot: _, offset } => {
-            offset_of(result_type(func, inst)?, (*offset).into())
-        }
-        I::Call { opcode: _, args: _, func_ref }
-        | I::TryCall { opcode: _, args: _, func_ref, exception: _ } => {
-            if addressed.binary_search(&func.layout.inst_block(inst)?).is_ok() {
-                return None;
-            }
-            let (symbol, signature, colocated) = callee(func, *func_ref)?;
-            let ty = target.pointer_type?;
-            Some(Value::Callee { ty, symbol, signature, colocated, direct: false })
-        }
-        I::FuncAddr { opcode: _, func_ref } => {
-            let (symbol, signature, colocated) = callee(func, *func_ref)?;
-            Some(Value::Function { ty: result_type(func, inst)?, symbol, signature, colocated })
-        }
-        I::UnaryGlobalValue { opcode, global_value } => {
-            match (opcode, func.global_values.get(*global_value)?) {
-                (
-                    Opcode::SymbolValue,
-                    GlobalValueData::Symbol { name, offset, colocated, tls: false },
-                ) => Some(Value::Address {
-                    ty: result_type(func, inst)?,
-                    symbol: user_symbol(func, name)?.clone(),
-                    offset: offset.bits(),
-                    colocated: *colocated,
-                }),
-                _ => None,
-            }
-        }
-        // These have neither constants nor references.
-        I::AtomicCas { .. }
-        | I::AtomicRmw { .. }
-        | I::Binary { .. }
-        | I::BinaryImm8 { .. }
-        | I::BranchTable { .. }
-        | I::Brif { .. }
-        | I::CallIndirect { .. }
-        | I::CondTrap { .. }
-        | I::DynamicStackAddr { .. }
-        | I::ExceptionHandlerAddress { .. }
-        | I::FloatCompare { .. }
-        | I::IntAddTrap { .. }
-        | I::IntCompare { .. }
-        | I::Jump { .. }
-        | I::LoadNoOffset { .. }
-        | I::MultiAry { .. }
-        | I::NullAry { .. }
-        | I::Shuffle { .. }
-        | I::StoreNoOffset { .. }
-        | I::Ternary { .. }
-        | I::TernaryImm8 { .. }
-        | I::Trap { .. }
-        | I::TryCallIndirect { .. }
-        | I::Unary { .. } => None,
-    }
-}
-
-fn result_type(func: &Function, inst: Inst) -> Option<Type> {
-    Some(func.dfg.value_type(*func.dfg.inst_results(inst).first()?))
-}
-
 /// A constant of a size that can be passed.
-fn constant(func: &Function, inst: Inst, bits: u128) -> Option<Value> {
-    let ty = result_type(func, inst)?;
+fn constant(ty: Type, bits: u128) -> Option<Value> {
     let passed = matches!(ty.bits(), 8 | 16 | 32 | 64 | 128) && !ty.is_dynamic_vector();
     let mask = u128::MAX.checked_shr(128_u32.checked_sub(ty.bits())?)?;
     passed.then_some(Value::Constant { ty, bits: bits & mask })
-}
-
-fn offset_of(ty: Type, bytes: i32) -> Option<Value> {
-    matches!(ty, types::I32 | types::I64).then_some(Value::Offset { ty, bytes })
 }
 
 /// The callee of a call, if it can become a parameter: a patchable call means this very function, and a function
