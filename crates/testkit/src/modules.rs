@@ -4,13 +4,12 @@
 //! linkage before the word `function`. Names are those of the module, so a program can refer to what
 //! an earlier one declared.
 
-#![allow(unsafe_code, reason = "compiled code is called through pointers")]
-
+use crate::isa;
+use crate::jit::{self, Run};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, Signature};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
     Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Policy, Similar,
 };
@@ -25,25 +24,29 @@ pub fn host_isa(pic: bool) -> OwnedTargetIsa {
 
 /// The same, with a level of optimisation.
 pub fn host_isa_with(pic: bool, opt_level: &str) -> OwnedTargetIsa {
-    let mut flags = settings::builder();
-    flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
-    flags.set("opt_level", opt_level).unwrap();
-    let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
-    let triple = format!("{host}-unknown-linux-gnu").parse().unwrap();
-    isa::lookup(triple).unwrap().finish(Flags::new(flags)).unwrap()
+    isa::of(isa::HOST, &[("is_pic", isa::switch(pic)), ("opt_level", opt_level)])
 }
 
 pub fn jit() -> JITModule {
-    let names = cranelift_module::default_libcall_names();
-    JITModule::new(JITBuilder::with_isa(host_isa(false), names))
+    jit::module(host_isa(false), |_| {})
 }
 
 pub fn object() -> ObjectModule {
-    let names = cranelift_module::default_libcall_names();
-    ObjectModule::new(ObjectBuilder::new(host_isa(true), "unit", names).unwrap())
+    object_with(host_isa(true), |_| {})
 }
 
-/// A JIT that merges what is identical, where addresses that nobody takes do not matter.
+/// An empty object for an ISA. `configure` can change how it is made.
+pub fn object_with(
+    isa: OwnedTargetIsa,
+    configure: impl FnOnce(&mut ObjectBuilder),
+) -> ObjectModule {
+    let names = cranelift_module::default_libcall_names();
+    let mut builder = ObjectBuilder::new(isa, "unit", names).expect("an object");
+    configure(&mut builder);
+    ObjectModule::new(builder)
+}
+
+/// A JIT that merges what is identical, where addresses that are not taken do not matter.
 pub fn merging_jit() -> MergingModule<JITModule> {
     let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
     MergingModule::with_options(jit(), options)
@@ -394,7 +397,7 @@ block0(v0: i64):
     )
 }
 
-/// A function that reads through a pointer, with these promises of the load.
+/// A function that reads through a pointer, with these facts of the load.
 pub fn reads(linkage: &str, name: &str, flags: &str) -> String {
     format!(
         "{linkage} function %{name}(i64) -> i64 system_v {{
@@ -415,11 +418,9 @@ pub fn call(module: &MergingModule<JITModule>, name: &str, argument: i64) -> i64
 }
 
 /// Calls a function of one number at an address.
+#[track_caller]
 pub fn call_at(code: *const u8, argument: i64) -> i64 {
-    // SAFETY: all functions of these tests that are called take and return one number, in the
-    // host's convention.
-    let code: extern "C" fn(i64) -> i64 = unsafe { core::mem::transmute(code) };
-    code(argument)
+    jit::run(&[Run::with(code, argument)]).first().expect("a call that returns").result
 }
 
 /// A symbol of an object file: the name of its section and its place in it.

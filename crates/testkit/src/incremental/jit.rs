@@ -3,7 +3,8 @@
 use super::define::{Definer, parse, say};
 use super::program::{Call, Part, Program};
 use super::statistics::Statistics;
-use super::{Finding, Host, Run, check_alignment};
+use super::{Finding, check_alignment, jit_isa};
+use crate::jit::{self, Run};
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 
@@ -16,23 +17,19 @@ use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 /// # Panics
 ///
 /// If the program is wrong, or the pass panics.
-pub fn check(
-    program: &Program,
-    host: &mut dyn Host,
-    statistics: &mut Statistics,
-) -> Result<(), Finding> {
+pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
     let bodies = parse(program);
-    let [plain, merging] = [(); 2].map(|()| host.jit(program.speed));
+    let [plain, merging] = [(); 2].map(|()| jit::module(jit_isa(program.speed), |_| {}));
     let back_end = if program.any_back_end { BackEnd::Any } else { BackEnd::Jit };
     let options = ModuleOptions { back_end, ..program.options };
     let mut plain = Definer::plain(plain, program, &bodies, "");
     let merging = MergingModule::with_options(merging, options);
     let mut merging = Definer::new(merging, program, &bodies, "");
-    let result = run(program, host, &mut plain, &mut merging);
+    let result = run(program, &mut plain, &mut merging);
     statistics.add_module(program, &merging.module, &merging.ids);
-    host.free(plain.module);
-    if let Ok((jit, _)) = merging.module.into_inner() {
-        host.free(jit);
+    jit::free(plain.module);
+    if let Ok((module, _)) = merging.module.into_inner() {
+        jit::free(module);
     }
     result
 }
@@ -46,27 +43,23 @@ pub fn check(
 /// # Panics
 ///
 /// If the program is wrong.
-pub fn check_facts(
-    program: &Program,
-    host: &mut dyn Host,
-    statistics: &mut Statistics,
-) -> Result<(), Finding> {
+pub fn check_facts(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
     statistics.add_program(program);
     let bodies = parse(program);
     let mut left = Vec::new();
     for speed in [false, true] {
-        let mut plain = Definer::plain(host.jit(speed), program, &bodies, "");
+        let mut plain = Definer::plain(jit::module(jit_isa(speed), |_| {}), program, &bodies, "");
         for flush in 0..program.flushes.len() {
             plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
         }
         plain.module.finalize_definitions().expect("memory can be protected");
         let runs = program.calls.iter().map(|call| {
             let id = plain.ids.function(call.function);
-            Run { code: plain.module.get_finalized_function(id), call: call.clone() }
+            call.run(plain.module.get_finalized_function(id))
         });
         let runs: Vec<Run> = runs.collect();
-        left.push(host.run(&runs));
-        host.free(plain.module);
+        left.push(jit::run(&runs));
+        jit::free(plain.module);
     }
     let is_whole = left[0].len() == program.calls.len();
     match is_whole && left[0] == left[1] {
@@ -77,7 +70,6 @@ pub fn check_facts(
 
 fn run(
     program: &Program,
-    host: &mut dyn Host,
     plain: &mut Definer<'_, JITModule>,
     merging: &mut Definer<'_, MergingModule<JITModule>>,
 ) -> Result<(), Finding> {
@@ -106,12 +98,9 @@ fn run(
             .filter(|call| program.flush_of(Part::Function(call.function)) <= flush)
             .collect();
         let runs = |code: &dyn Fn(usize) -> *const u8| -> Vec<Run> {
-            calls
-                .iter()
-                .map(|call| Run { code: code(call.function), call: (*call).clone() })
-                .collect()
+            calls.iter().map(|call| call.run(code(call.function))).collect()
         };
-        let expected = host.run(&runs(&|function| {
+        let expected = jit::run(&runs(&|function| {
             plain.module.get_finalized_function(plain.ids.function(function))
         }));
         let merged = |function| {
@@ -135,7 +124,7 @@ fn run(
             };
             check_alignment(program, part, place)?;
         }
-        let results = host.run(&runs(&merged));
+        let results = jit::run(&runs(&merged));
         for (at, call) in calls.iter().enumerate() {
             let (expected, result) = (expected.get(at), results.get(at));
             assert!(expected.is_some(), "the plain program does not end: {call:?}");

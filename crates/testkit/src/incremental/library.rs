@@ -6,10 +6,11 @@
 //! unit must handle without such attributes: every symbol that it can still refer to must be defined.
 
 use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
-use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
+use super::program::{Address, Call, Callee, Data, Item, Part, Program, Statement};
 use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
-use super::{Finding, Host, Run, check_alignment};
+use super::{Finding, check_alignment, jit_isa};
+use crate::jit::{self, Run};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -38,16 +39,13 @@ const ADDED: u32 = 9;
 /// # Panics
 ///
 /// If the program is wrong, or the pass panics.
-pub fn check(
-    program: &Program,
-    host: &mut dyn Host,
-    statistics: &mut Statistics,
-) -> Result<(), Finding> {
+pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
     let bodies = parse(program);
-    let mut plain = Definer::plain(host.jit(program.speed), program, &bodies, "");
-    let isa = host.isa(program.speed);
+    let isa = jit_isa(program.speed);
+    let module = || jit::module(isa.clone(), |_| {});
+    let mut plain = Definer::plain(module(), program, &bodies, "");
     let mut embedder = Embedder {
-        module: host.jit(program.speed),
+        module: module(),
         program,
         bodies: &bodies,
         emitted: MergeCache::new(),
@@ -57,15 +55,14 @@ pub fn check(
         units: Vec::new(),
         added: 0,
     };
-    let result = run(program, host, &isa, &mut plain, &mut embedder, statistics);
-    host.free(plain.module);
-    host.free(embedder.module);
+    let result = run(program, &isa, &mut plain, &mut embedder, statistics);
+    jit::free(plain.module);
+    jit::free(embedder.module);
     result
 }
 
 fn run(
     program: &Program,
-    host: &mut dyn Host,
     isa: &OwnedTargetIsa,
     plain: &mut Definer<'_, JITModule>,
     embedder: &mut Embedder<'_>,
@@ -101,20 +98,17 @@ fn run(
         });
         let calls: Vec<_> = calls.collect();
         let runs = |merged: bool| -> Vec<Run> {
-            let runs = calls.iter().map(|(call, id)| Run {
-                code: match merged {
-                    true => embedder.module.get_finalized_function(*id),
-                    false => plain.module.get_finalized_function(plain.ids.function(call.function)),
-                },
-                call: (*call).clone(),
-            });
-            runs.collect()
+            let code = |call: &Call, id| match merged {
+                true => embedder.module.get_finalized_function(id),
+                false => plain.module.get_finalized_function(plain.ids.function(call.function)),
+            };
+            calls.iter().map(|(call, id)| call.run(code(call, *id))).collect()
         };
         for (call, id) in &calls {
             let code = embedder.module.get_finalized_function(*id);
             check_alignment(program, Part::Function(call.function), code)?;
         }
-        let (expected, results) = (host.run(&runs(false)), host.run(&runs(true)));
+        let (expected, results) = (jit::run(&runs(false)), jit::run(&runs(true)));
         assert_eq!(expected.len(), calls.len(), "the plain program does not end");
         for (at, (call, _)) in calls.iter().enumerate() {
             if results.get(at) != expected.get(at) {
