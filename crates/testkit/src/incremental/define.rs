@@ -156,7 +156,7 @@ pub struct Definer<'a, M> {
     pub module: M,
     /// What is declared by now.
     pub ids: Ids,
-    program: &'a Program,
+    pub program: &'a Program,
     bodies: &'a [ir::Function],
     prefix: &'a str,
     /// Whether functions are aligned here, because the module cannot be asked to.
