@@ -234,6 +234,64 @@ pub fn bytes(
     description
 }
 
+/// Eight bytes of a data object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A number.
+    Number(i64),
+    /// The address of a function, by number.
+    Function(usize),
+    /// The address of an item of a data object, both by number.
+    Data { data: usize, slot: usize },
+}
+
+impl Item {
+    /// The function to which it points.
+    pub fn function(&self) -> Option<usize> {
+        match self {
+            Item::Function(function) => Some(*function),
+            Item::Number(_) | Item::Data { .. } => None,
+        }
+    }
+
+    /// What is in the data object where the linker writes no address.
+    pub fn bytes(&self) -> [u8; 8] {
+        match self {
+            Item::Number(number) => number.to_le_bytes(),
+            Item::Function(_) | Item::Data { .. } => [0; 8],
+        }
+    }
+}
+
+/// What a data object of these items holds, where numbers are those of these identifiers. `zeros`: all are zero, and
+/// take no room in a file.
+pub fn items_description(
+    module: &mut dyn Module,
+    (items, zeros): (&[Item], bool),
+    functions: &dyn Fn(usize) -> FuncId,
+    data: &dyn Fn(usize) -> DataId,
+) -> DataDescription {
+    let mut description = DataDescription::new();
+    match zeros {
+        true => description.define_zeroinit(8 * items.len()),
+        false => description.define(items.iter().flat_map(Item::bytes).collect()),
+    }
+    for (item, offset) in items.iter().zip((0..).step_by(8)) {
+        match *item {
+            Item::Number(_) => {}
+            Item::Function(function) => {
+                let target = module.declare_func_in_data(functions(function), &mut description);
+                description.write_function_addr(offset, target);
+            }
+            Item::Data { data: at, slot } => {
+                let target = module.declare_data_in_data(data(at), &mut description);
+                description.write_data_addr(offset, target, 8 * slot as i64);
+            }
+        }
+    }
+    description
+}
+
 /// Declares and defines a local read-only table of pointers.
 #[track_caller]
 pub fn table(module: &mut dyn Module, name: &str, entries: &[&str]) -> DataId {

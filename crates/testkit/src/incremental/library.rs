@@ -7,11 +7,12 @@
 
 use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
 use super::jit::{Merged, run};
-use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
+use super::program::{Address, Callee, Data, Part, Program, Statement};
 use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
 use super::{Finding, jit_isa};
 use crate::jit;
+use crate::modules::Item;
 use crate::program::{
     ADDED, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
 };
@@ -436,10 +437,6 @@ impl Embedder<'_> {
 }
 
 fn object(data: &Data) -> DataObject {
-    let bytes = |item: &Item| match item {
-        Item::Number(number) => number.to_le_bytes(),
-        Item::Function(_) | Item::Data { .. } => [0; 8],
-    };
     let mut relocations = Vec::new();
     for (item, offset) in data.items.iter().zip((0..).step_by(8)) {
         let (target, addend) = match *item {
@@ -449,7 +446,7 @@ fn object(data: &Data) -> DataObject {
         };
         relocations.push(DataReloc { offset, target, addend });
     }
-    let contents = Contents::Bytes(data.items.iter().flat_map(bytes).collect());
+    let contents = Contents::Bytes(data.items.iter().flat_map(Item::bytes).collect());
     DataObject { contents, relocations, section: None }
 }
 

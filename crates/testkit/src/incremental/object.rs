@@ -5,10 +5,11 @@
 //! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
 
 use super::define::{Definer, name, parse, say};
-use super::program::{AREA, Call, Data, Item, MOST_EXTRAS, Part, Program};
+use super::program::{AREA, Call, Data, MOST_EXTRAS, Part, Program};
 use super::statistics::Statistics;
 use super::{Finding, settings};
 use crate::jit::BUFFER;
+use crate::modules::Item;
 use crate::{isa, modules};
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;

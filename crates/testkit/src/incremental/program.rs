@@ -11,7 +11,8 @@
 //! | … | up to [`MOST_EXTRAS`] further numbers of 8, 32 or 64 bits |
 
 use crate::jit::{ARGUMENTS, Argument as Number, BUFFER, Run};
-use cranelift_mergefunc::{Addresses, ModuleOptions};
+use crate::modules::Item;
+use cranelift_mergefunc::{Addresses, Attributes, ModuleOptions};
 use cranelift_module::Linkage;
 
 /// Bytes that a function may reach behind a pointer, however deep the calls.
@@ -137,31 +138,10 @@ pub struct Function {
     pub declared: Linkage,
     /// How it is declared when it is defined.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it.
+    /// The attributes that merging gets of it, but for the linkage.
     pub attributes: Attributes,
     /// Whether a module gets its code, in place of its IR.
     pub bytes: bool,
-}
-
-/// The attributes that merging gets of a function or a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub addresses: Addresses,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub pinned: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub no_merge: bool,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub externally_called: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub address_taken: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub hot: bool,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub key: u64,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub alignment: u32,
 }
 
 /// An operation with a constant.
@@ -296,19 +276,8 @@ pub struct Data {
     pub writable: bool,
     /// How it is declared.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it.
+    /// The attributes that merging gets of it, as far as data objects have them, but for the linkage.
     pub attributes: Attributes,
-}
-
-/// Eight bytes of a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A number.
-    Number(i64),
-    /// The address of a function.
-    Function(usize),
-    /// The address of a number of a data object.
-    Data { data: usize, slot: usize },
 }
 
 /// A call from outside.

@@ -19,14 +19,14 @@ mod jit;
 mod object;
 mod shapes;
 
-use crate::modules;
+use crate::modules::{self, Item};
 use arbitrary::{Result, Unstructured};
 use cranelift_mergefunc::{
     Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove,
 };
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};
-use shapes::{Contents, Item, Shape};
+use shapes::{Contents, Shape};
 use std::collections::BTreeSet;
 
 /// Makes random calls on two modules, and panics if their observable behaviour differs.
