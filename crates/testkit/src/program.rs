@@ -21,7 +21,7 @@
 //! passed to an import is never one.
 
 use crate::recipes::{self, Member};
-use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
     Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject, Disposition,
@@ -260,10 +260,11 @@ impl Program {
             let definition = match output.emit {
                 Emit::Nothing => None,
                 Emit::Alias { to } => Some(Definition::Alias(to.clone())),
-                Emit::Thunk { to, extra_arguments, late: _ } => {
-                    // A late thunk is for a function of an earlier unit.
-                    let member = &unit.functions[function.index()];
-                    Some(thunk(member, extra_arguments, to, unit.options))
+                Emit::Thunk { to, extra_arguments, late } => {
+                    let own = unit.functions.get(function.index());
+                    let signature = late.or(own.map(|own| &own.body.signature));
+                    let signature = signature.expect("of the unit, or late");
+                    Some(thunk(output.symbol, signature, extra_arguments, to, unit.options))
                 }
                 Emit::Body => {
                     let own = unit.functions[function.index()].body.clone();
@@ -281,8 +282,8 @@ impl Program {
                     // Only callers that pass the extra arguments refer to the body: here, a wrapper.
                     let wrapper = UserExternalName::new(WRAPPERS, function.as_u32());
                     let arguments = plan.thunk_arguments(function);
-                    let wrapper_code =
-                        thunk(member, arguments, plan.entry(to).symbol(), unit.options);
+                    let (signature, to) = (&member.body.signature, plan.entry(to).symbol());
+                    let wrapper_code = thunk(output.symbol, signature, arguments, to, unit.options);
                     program.functions.push((wrapper.clone(), wrapper_code));
                     entry(member, &wrapper)
                 }
@@ -340,15 +341,16 @@ fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Functi
 
 /// A jump, or a function that calls where the unit's target has none.
 fn thunk(
-    member: &Member,
+    own: &UserExternalName,
+    signature: &Signature,
     arguments: Vec<ExtraArgument>,
     to: &UserExternalName,
     options: &Options<'_>,
 ) -> Definition {
     let call_thunks =
         options.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
-    let signature = &member.body.signature;
-    let call = call_thunk(member.body.name.clone(), signature, &arguments, to, &call_thunks);
+    let name = UserFuncName::User(own.clone());
+    let call = call_thunk(name, signature, &arguments, to, &call_thunks);
     match (options.target.jump_thunk, &options.call_thunks) {
         (None, Some(_)) => Definition::Body(Box::new(call)),
         (_, _) => Definition::Jump(Jump { to: to.clone(), arguments, call: Box::new(call) }),

@@ -5,6 +5,8 @@
 //! depends on the rest of the unit. Every function has the signature `(i64, i64) -> i64 tail`, passes the
 //! verifier, and is named `u0:0`, `u0:1`, …; symbols such as `u1:0` are outside of the unit.
 
+use crate::generate::draw::Draw;
+use crate::generate::unit::attributes;
 use crate::permute::{Facts, permuted};
 pub use crate::program::DataMember;
 use crate::program::Parts;
@@ -12,8 +14,8 @@ use crate::support::{Rng, free, parse_one};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, Linkage,
-    MergeCache, Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, MergeCache, Options, Plan,
+    Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -140,11 +142,7 @@ impl Unit {
             let mut recipe = recipes[kinds[own]];
             recipe.constant += u.int_in_range(0..=constants)?;
             let body = parse_one(&text(recipe, own, &kinds, u)?);
-            let attributes = match style {
-                0 | 1 => free(),
-                2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
-                _ => random_attributes(u)?,
-            };
+            let attributes = attributes(&mut Draw::new(u), style);
             functions.push(Member { attributes, body });
         }
         let options = Options {
@@ -276,30 +274,6 @@ impl CodeSizes for Held<'_> {
     fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
         None
     }
-}
-
-fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
-    const LINKAGES: [Linkage; 8] = [
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Export,
-        Linkage::Export,
-        Linkage::Hidden,
-        Linkage::Preemptible,
-    ];
-    Ok(Attributes {
-        externally_called: u.ratio(1, 8)?,
-        linkage: *u.choose(&LINKAGES)?,
-        addresses: *u.choose(&Addresses::ALL)?,
-        address_taken: u.ratio(1, 6)?,
-        key: u64::from(u.ratio(1, 12)?),
-        alignment: *u.choose(&[1, 1, 16, 64])?,
-        pinned: u.ratio(1, 12)?,
-        no_merge: u.ratio(1, 12)?,
-        hot: u.ratio(1, 8)?,
-    })
 }
 
 /// A symbol to refer to: mostly a function of the recipe `target`, at times any function, the
