@@ -13,8 +13,6 @@ use crate::canonicalize::canonicalized;
 use crate::encoding::Encoding;
 use crate::extra_argument::{Appended, ExtraArgument, append, extended_signature};
 use crate::facts::Fact;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::options::{CallThunks, Options};
 use crate::plan::Plan;
 use crate::summary::address_uses;
@@ -71,8 +69,6 @@ impl Plan {
         };
         let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
         let changed = redirect(func, &call, &address) || changed;
-        #[cfg(feature = "fuzzing")]
-        fault_injection::applied(func);
         changed
     }
 
@@ -126,8 +122,6 @@ impl Plan {
             None => symbol,
             Some(function) => self.entry(self.call_target(function)).symbol(),
         };
-        #[cfg(feature = "fuzzing")]
-        let right = fault_injection::redirected(self, symbol, right, true);
         right
     }
 }
@@ -389,8 +383,6 @@ pub fn call_thunk(
     for param in &signature.params {
         args.push(func.dfg.append_block_param(block, param.value_type));
     }
-    #[cfg(feature = "fuzzing")]
-    fault_injection::passed(&mut args);
     let mut cursor = FuncCursor::new(&mut func);
     cursor.insert_block(block);
     args.extend(arguments.iter().map(|argument| argument.insert(&mut cursor)));

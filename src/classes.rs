@@ -15,8 +15,6 @@
 //!
 //! This module knows no IR. It decides nothing about what is merged, only what is equal.
 
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_entity::{EntityRef, entity_impl};
 
@@ -135,26 +133,16 @@ impl Partition {
 ///
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
-    #[cfg(feature = "fuzzing")]
-    if fault_injection::is(Fault::NoRefinement) {
-        return;
-    }
     // Incoming references of each element: (place, node). Only references from classes of two or
     // more can split anything.
     let incoming = Incoming::new(partition, nodes, references);
     let mut waiting: Vec<u32> = (0..partition.len() as u32).collect();
     let mut is_waiting = alloc::vec![true; partition.len()];
-    #[cfg(feature = "fuzzing")]
-    let is_waiting_at_first = waiting.len();
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut marked: Vec<u32> = Vec::new();
 
     while let Some(splitter) = waiting.pop() {
         is_waiting[splitter as usize] = false;
-        #[cfg(feature = "fuzzing")]
-        if fault_injection::is(Fault::OneRound) && splitter as usize >= is_waiting_at_first {
-            continue;
-        }
         edges.clear();
         for &element in partition.members(splitter as usize) {
             edges.extend_from_slice(incoming.of(element));

@@ -14,8 +14,6 @@
 
 use crate::canon::ResolveSymbol;
 use crate::encoding::Encoding;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::options::{Addresses, Linkage};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -119,8 +117,6 @@ impl DataAttributes {
 
 /// A digest of the constant parts of a data object: objects with different digests are not compared.
 pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
-    #[cfg(feature = "fuzzing")]
-    let data = &*fault_injection::masked_data(data);
     let DataObject { contents, relocations, section } = data;
     let mut hasher = Xxh3::new();
     for number in [DATA as u64, key, contents.size(), relocations.len() as u64] {
@@ -141,8 +137,6 @@ const DATA: u32 = 0xffff;
 
 /// Writes the encoding of `data` into `out`, which is cleared first. Linear in its size.
 pub(crate) fn encode(data: &DataObject, key: u64, symbols: &dyn ResolveSymbol, out: &mut Encoding) {
-    #[cfg(feature = "fuzzing")]
-    let data = &*fault_injection::masked_data(data);
     out.clear();
     let DataObject { contents, relocations, section } = data;
     out.shape_word(DATA);

@@ -15,8 +15,6 @@
 //!
 //! This module knows no IR; `canon` finds facts, `apply` puts them into a function.
 
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -58,13 +56,6 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
                 Fact::Access { flags: other, region: other_region },
             ) => {
                 *flags &= *other;
-                #[cfg(feature = "fuzzing")]
-                if fault_injection::is(Fault::RegionPerAccess) {
-                    *region = region.filter(|region| {
-                        other_region.is_some_and(|other| other.user_id == region.user_id)
-                    });
-                    continue;
-                }
                 *region = region.filter(|region| is_kept[region.number as usize]);
             }
             (Fact::Block { .. }, Fact::Access { .. })

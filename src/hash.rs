@@ -10,8 +10,6 @@
 //! hashes collide, which costs comparisons, O(log k) for each of k functions of a bucket.
 
 use crate::encoding::Encoding;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A 128-bit structural hash.
@@ -20,10 +18,6 @@ pub struct StructuralHash(pub u128);
 
 /// The structural hash of `encoding`. Linear in its size.
 pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
-    #[cfg(feature = "fuzzing")]
-    if fault_injection::is(Fault::ConstantHash) {
-        return StructuralHash(0);
-    }
     let mut hasher = Xxh3::new();
     for stream in encoding.key() {
         hasher.update(&(stream.len() as u64).to_le_bytes());

@@ -23,8 +23,6 @@ use crate::checker::{Memory, Proof, Refutation, Remember, prove_and_learn};
 use crate::classes::{Node, Partition};
 use crate::components::components;
 use crate::facts::{Fact, facts_allow};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::unit::{Bodies, Numbering};
@@ -418,8 +416,6 @@ impl MergeCache {
         };
         let aligned = graph.alignment[class as usize] <= self.classes[cache].alignment;
         let facts_hold = graph.facts[class as usize].iter().all(facts_allow);
-        #[cfg(feature = "fuzzing")]
-        let (aligned, facts_hold) = fault_injection::incremental(aligned, facts_hold);
         aligned && facts_hold
     }
 
@@ -486,8 +482,6 @@ impl MergeCache {
         let fits = |body: &&Body| {
             let (aligned, facts_hold) =
                 (body.alignment >= alignment, facts_allow(&body.facts, facts));
-            #[cfg(feature = "fuzzing")]
-            let (aligned, facts_hold) = fault_injection::incremental(aligned, facts_hold);
             aligned && facts_hold
         };
         self.classes[class].bodies.iter().find(fits)
@@ -529,8 +523,6 @@ impl MergeCache {
         for (of, body) in bodies {
             self.classes[class_of(of)].bodies.push(body.clone());
         }
-        #[cfg(feature = "fuzzing")]
-        let facts = fault_injection::reached(facts);
         for (of, facts) in facts {
             let known = &mut self.classes[class_of(of)].facts;
             if !known.contains(facts) {
@@ -581,8 +573,6 @@ pub fn prove_after(
 
 /// A digest of an encoding and of its references.
 fn key(digest: &Digest, references: &[ExternalNode]) -> Digest {
-    #[cfg(feature = "fuzzing")]
-    let references = &*fault_injection::references(references);
     let mut hasher = blake3::Hasher::new();
     hasher.update(digest);
     for external_node in references {

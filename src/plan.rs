@@ -22,8 +22,6 @@ use crate::classes::Node;
 use crate::data::{DataAttributes, DataIndex};
 use crate::extra_argument::ExtraArgument;
 use crate::facts::Fact;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::incremental::eliminated::{EliminatedEntries, NewlyEliminated};
 use crate::incremental::{Left, Record};
 use crate::options::{Attributes, Linkage};
@@ -303,8 +301,6 @@ impl Plan {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entries[function].arguments.iter();
         let extra = arguments.map(|argument| argument.redirected(&address)).collect();
-        #[cfg(feature = "fuzzing")]
-        let extra = fault_injection::by_thunk(extra);
         extra
     }
 
@@ -399,8 +395,6 @@ impl Plan {
                 Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
             },
         };
-        #[cfg(feature = "fuzzing")]
-        let right = fault_injection::redirected(self, symbol, right, false);
         right
     }
 

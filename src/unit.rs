@@ -15,8 +15,6 @@ use crate::checker::{Memory, Remember, prove_and_learn};
 use crate::classes::{Node, refine};
 use crate::data::{self, DataAttributes, DataIndex, DataObject};
 use crate::decide::decide;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::incremental::eliminated::{NewlyEliminated, ReferredTo};
 use crate::incremental::{ExternalNode, MergeCache};
 use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options, Prebucket, Prove};
@@ -430,16 +428,12 @@ impl<'a> Merger<'a> {
         let Merger { options, cache, before, referred_to, unit, observed, stats, .. } = self;
         let eliminated = before.map(|before| &before.eliminated);
         let right = options;
-        #[cfg(feature = "fuzzing")]
-        let (given, unit, options) = fault_injection::overlooked(unit, options);
         let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);
         if let Some(eliminated) = eliminated {
             plan.add_eliminated(eliminated, &referred_to);
         }
         merge_similar(&mut plan, &observed, before, bodies, &options);
         plan.add_late_thunks();
-        #[cfg(feature = "fuzzing")]
-        let plan = fault_injection::planned(plan, given);
         let remember = match (cache, eliminated) {
             (Some(_), _) => Remember::All,
             (None, Some(_)) => Remember::Eliminated,
@@ -599,8 +593,6 @@ pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
     // distinguishable: such a symbol equals only itself.
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
-    #[cfg(feature = "fuzzing")]
-    let (call, address) = fault_injection::by_class(attributes, call, address);
     Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }
 }
 

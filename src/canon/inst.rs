@@ -5,8 +5,6 @@
 
 use super::normalise::{is_commutative, known};
 use super::{Malformed, Place, Walk};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -36,8 +34,6 @@ impl Walk<'_> {
         // `iconst.i64 1` have equal data.
         let results = func.dfg.inst_results(inst);
         let first = results.first().map_or(0, |&result| func.dfg.value_type(result).index() as u32);
-        #[cfg(feature = "fuzzing")]
-        let first = if fault_injection::is(Fault::ResultType) { 0 } else { first };
         self.word(opcode as u32 | first << 16);
         // The number of results follows from the opcode, or from a call's signature.
         for &result in results.iter().skip(1) {
@@ -250,8 +246,6 @@ impl Walk<'_> {
 
     fn stack_map(&mut self, inst: Inst) -> Result<(), Malformed> {
         let entries = self.func.dfg.user_stack_map_entries(inst).unwrap_or(&[]);
-        #[cfg(feature = "fuzzing")]
-        let entries = if fault_injection::is(Fault::StackMap) { &[] } else { entries };
         self.length(entries.len())?;
         for entry in entries {
             let UserStackMapEntry { ty, slot, offset } = entry;

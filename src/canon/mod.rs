@@ -29,8 +29,6 @@ mod tables;
 use crate::classes::Node;
 use crate::encoding::Encoding;
 use crate::facts::Fact;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
 use alloc::vec::Vec;
@@ -163,13 +161,6 @@ pub(crate) fn encode(
     scratch: &mut Scratch,
     out: &mut Encoding,
 ) -> Result<(), Malformed> {
-    #[cfg(feature = "fuzzing")]
-    let masked = fault_injection::masked(func);
-    #[cfg(feature = "fuzzing")]
-    let (func, context) = (
-        &*masked,
-        &Context { key: if fault_injection::is(Fault::Key) { 0 } else { context.key }, ..*context },
-    );
     out.clear();
     scratch.marks.clear();
     reset(&mut scratch.values, func.dfg.num_values());
@@ -195,8 +186,6 @@ pub(crate) fn encode(
     if context.policy.value_labels == Compare::Compare {
         walk.value_labels()?;
     }
-    #[cfg(feature = "fuzzing")]
-    fault_injection::encoded(out);
     Ok(())
 }
 

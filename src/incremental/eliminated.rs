@@ -9,8 +9,6 @@
 use crate::apply::user_symbol;
 use crate::data::DataIndex;
 use crate::extra_argument::ExtraArgument;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::{Addresses, Attributes};
 use crate::plan::{DataEntry, Disposition, Entry, LateThunk, Plan};
 use crate::remarks::Reason;
@@ -218,8 +216,6 @@ impl ReferredTo {
                 let own = eliminated.function(symbol).map(|function| &*function.signature);
                 let called = func.dfg.signatures.get(callee.signature);
                 let mismatched = called != own;
-                #[cfg(feature = "fuzzing")]
-                let mismatched = fault_injection::is_mismatched(mismatched, called, own);
                 let patchable = callee.patchable;
                 self.add(symbol, Needs { mismatched, patchable, ..Needs::default() });
             }
@@ -230,10 +226,6 @@ impl ReferredTo {
             if let Some(symbol) = callee.and_then(|callee| symbol(&callee.name)) {
                 self.add(symbol, taken);
             }
-        }
-        #[cfg(feature = "fuzzing")]
-        if fault_injection::is(Fault::SymbolValueForgotten) {
-            return;
         }
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, .. } = gv
@@ -291,16 +283,12 @@ impl Plan {
                 *place = function.attributes.alignment.max(*place);
                 let has_thunk = eliminated.late_thunks.contains(&symbol);
                 let late = !has_thunk && needs.own_code(function);
-                #[cfg(feature = "fuzzing")]
-                let late = late && !fault_injection::is(Fault::LateThunkForgotten);
                 let (disposition, reason) = match function.alias {
                     _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
                     true => (Disposition::Alias { to }, Reason::AddressInsignificant),
                     false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
                 };
                 let arguments = function.arguments.clone();
-                #[cfg(feature = "fuzzing")]
-                let arguments = fault_injection::by_later_units(arguments);
                 let at = self.entries.push(Entry {
                     symbol: symbol.clone(),
                     attributes: function.attributes,
@@ -344,10 +332,6 @@ impl Plan {
 
     /// Gives late thunks to functions without code that extra arguments of this plan name.
     pub(crate) fn add_late_thunks(&mut self) {
-        #[cfg(feature = "fuzzing")]
-        if fault_injection::is(Fault::EliminatedAddressPassed) {
-            return;
-        }
         let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);
         let named: Vec<FunctionIndex> = arguments
             .filter_map(|argument| self.function(self.address_symbol(argument.symbol()?)))

@@ -8,8 +8,6 @@
 use super::flush::{Flush, Unit};
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
 use crate::extra_argument::ExtraArgument;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::{Addresses, Attributes};
 use crate::plan::{Disposition, Plan};
 use crate::unit::FunctionIndex;
@@ -154,10 +152,6 @@ impl<M: Module> MergingModule<M> {
         let private = plan.private_copies().iter().map(|body| pending.func(unit, body.body_of));
         let parameterised = plan.parameterised_bodies().iter().map(|merged| &merged.body);
         for body in private.chain(parameterised) {
-            #[cfg(feature = "fuzzing")]
-            if fault_injection::is(Fault::AddedBodyUnnamed) {
-                continue;
-            }
             used.extend(body.params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {
@@ -236,8 +230,6 @@ impl<M: Module> MergingModule<M> {
     /// defined yet. References to other functions must not go to that symbol, though the functions may be equal.
     pub(super) fn is_bound_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
         let FunctionState { called, address_held, .. } = self.functions[function];
-        #[cfg(feature = "fuzzing")]
-        let called = called && !fault_injection::is(Fault::NamedBeforeByClass);
         (called || address_held) && self.function_can_be_interposed(function, flush)
     }
 
@@ -265,8 +257,6 @@ impl<M: Module> MergingModule<M> {
         use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
         let can_be = match linkage {
             Export => true,
-            #[cfg(feature = "fuzzing")]
-            Local | Hidden if fault_injection::is(Fault::LocalNameForgotten) => false,
             // Its linkage can widen.
             Local | Hidden => named && !flush.last,
             // References go to the definition that takes the symbol.

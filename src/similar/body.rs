@@ -8,8 +8,6 @@ use super::dispatch::{self, Case};
 use crate::apply::user_name;
 use crate::canon::known;
 use crate::extra_argument::{called, extra_parameter, push_arguments};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
@@ -95,8 +93,6 @@ pub(super) fn parameterise(
                 after
             }
         };
-        #[cfg(feature = "fuzzing")]
-        let values = fault_injection::passed_on(func, call, &values);
         push_arguments(func, call, after, &values);
     }
 }

@@ -6,8 +6,6 @@
 
 use crate::apply::user_name;
 use crate::extra_argument::{called, push_arguments};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -112,8 +110,6 @@ fn clone_call(func: &mut Function, call: Inst, case: &Case) -> Inst {
     let other = func.dfg.clone_inst(call);
     push_arguments(func, other, callee, &[]);
     let entries = func.dfg.user_stack_map_entries(call).map(<[_]>::to_vec);
-    #[cfg(feature = "fuzzing")]
-    let entries = fault_injection::stack_map(entries);
     for entry in entries.unwrap_or_default() {
         func.dfg.append_user_stack_map_entry(other, entry);
     }

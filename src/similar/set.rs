@@ -14,8 +14,6 @@ use crate::apply::weaken;
 use crate::canon::Place;
 use crate::extra_argument::ExtraArgument;
 use crate::facts::Fact;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::options::{Addresses, Attributes, Callees, Compare, Linkage, Policy};
 use crate::plan::{Disposition, Entry, ParameterisedBody, SimilarSet};
 use crate::remarks::Reason;
@@ -399,9 +397,6 @@ impl Search<'_> {
         let parameters = argument_plan.parameters(table, rows, inst);
         let mut body = original.clone();
         let facts = table.common_facts(rows);
-        #[cfg(feature = "fuzzing")]
-        let (facts, recursive, parameters) =
-            fault_injection::shared(facts, &self.encoding.facts, recursive, parameters);
         if facts != self.encoding.facts {
             let key = self.plan.entry(function).attributes.key;
             weaken(&mut body, key, &facts, self.options);
@@ -469,8 +464,6 @@ impl Search<'_> {
             let calls = i64::from(self.uses.calls(table.function(row)));
             self.rewritten_calls += calls * passed.len() as i64;
         }
-        #[cfg(feature = "fuzzing")]
-        let arguments = fault_injection::extra(arguments);
         let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {

@@ -4,8 +4,6 @@
 //! effect all the same, and must keep it. This module finds the functions; it does *not* decide what follows for
 //! them.
 
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Signature;
@@ -21,8 +19,6 @@ impl Numbers {
     /// The number of a signature, in the order of first occurrence.
     pub fn of(&mut self, signature: &Signature) -> u32 {
         let Numbers(numbers) = self;
-        #[cfg(feature = "fuzzing")]
-        let signature = &*fault_injection::signature(signature);
         let next = numbers.len() as u32;
         match numbers.get(signature) {
             Some(&number) => number,

@@ -11,8 +11,6 @@ use super::value::{Symbols, Value, blocks_with_addresses};
 use crate::canon::{Mark, Place};
 use crate::encoding::Encoding;
 use crate::facts::{Fact, meet};
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection;
 use crate::options::Linkage;
 use crate::unit::FunctionIndex;
 use alloc::collections::BTreeMap;
@@ -221,8 +219,6 @@ impl Table {
                 continue;
             }
             let cells: Vec<Cell> = rows.iter().map(|&row| self.at(row, column)).collect();
-            #[cfg(feature = "fuzzing")]
-            let cells = fault_injection::cells(cells);
             let number = *known.entry(cells).or_insert(parameters.len());
             match parameters.get_mut(number) {
                 Some(parameter) => parameter.columns.push(column),

@@ -5,8 +5,6 @@ use super::signatures::References;
 use crate::apply::user_symbol;
 use crate::data::DataObject;
 use crate::extra_argument::called;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::options::Linkage;
 use crate::plan::{Disposition, Plan};
 use crate::remarks::Reason;
@@ -131,8 +129,6 @@ impl Uses {
         let kept = || self.keep_symbols.then_some(Reason::ExternallyCalled);
         let attributes = &plan.entry(function).attributes;
         let Use { calls: _, address, patchable, mismatched, thunk_target } = self.of[function];
-        #[cfg(feature = "fuzzing")]
-        let address = address && !fault_injection::is(Fault::PassedAddressEliminated);
         match attributes.linkage {
             Linkage::Preemptible => Some(Reason::Preemptible),
             Linkage::Export | Linkage::Hidden => Some(Reason::VisibleOutside),

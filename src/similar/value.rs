@@ -6,8 +6,6 @@
 use crate::apply::user_symbol;
 use crate::canon::Place;
 use crate::extra_argument::ExtraArgument;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use crate::incremental::MergeCache;
 use crate::options::{Linkage, Options};
 use crate::plan::Plan;
@@ -48,8 +46,6 @@ impl Value {
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
                 let interposed = symbols.options.interposition && symbols.is_defined(symbol);
-                #[cfg(feature = "fuzzing")]
-                let interposed = interposed && !fault_injection::is(Fault::InterposedCalleePassed);
                 *direct = (*colocated || interposed) && !symbols.is_own(symbol);
                 *colocated &= !*direct;
             }

@@ -6,8 +6,6 @@
 
 use super::{Far, JumpThunk, Target};
 use crate::extra_argument::ExtraArgument;
-#[cfg(feature = "fuzzing")]
-use crate::fuzzing::fault_injection::{self, Fault};
 use alloc::vec::Vec;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, Type, UserExternalName, types};
@@ -132,10 +130,6 @@ fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
 
 /// Whether an entry of the global offset table has the address itself: no offset is added to the loaded address.
 fn is_entry(offset: i64) -> bool {
-    #[cfg(feature = "fuzzing")]
-    if fault_injection::is(Fault::TableOffset) {
-        return true;
-    }
     offset == 0
 }
 

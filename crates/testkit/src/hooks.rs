@@ -1,0 +1,320 @@
+//! Where faults are planted in the library: see `src/inject.rs`.
+
+use crate::inject::{Hook, Put};
+
+/// The hooks, in the order of their files.
+pub const HOOKS: &[Hook] = &[
+    Hook {
+        file: "src/apply.rs",
+        at: &["let changed = redirect(func, &call, &address) || changed;"],
+        put: Put::After(
+            r#"crate::fault_injection::applied(func);"#,
+        ),
+    },
+    Hook {
+        file: "src/apply.rs",
+        at: &["right"],
+        put: Put::Before(
+            r#"let right = crate::fault_injection::redirected(self, symbol, right, true);"#,
+        ),
+    },
+    Hook {
+        file: "src/apply.rs",
+        at: &["let mut cursor = FuncCursor::new(&mut func);"],
+        put: Put::Before(
+            r#"crate::fault_injection::passed(&mut args);"#,
+        ),
+    },
+    Hook {
+        file: "src/canon/inst.rs",
+        at: &["self.word(opcode as u32 | first << 16);"],
+        put: Put::Before(
+            r#"let first = if crate::fault_injection::is(crate::fault_injection::Fault::ResultType) { 0 } else { first };"#,
+        ),
+    },
+    Hook {
+        file: "src/canon/inst.rs",
+        at: &["self.length(entries.len())?;"],
+        put: Put::Before(
+            r#"let entries = if crate::fault_injection::is(crate::fault_injection::Fault::StackMap) { &[] } else { entries };"#,
+        ),
+    },
+    Hook {
+        file: "src/canon/mod.rs",
+        at: &["out.clear();"],
+        put: Put::Before(
+            r#"let masked = crate::fault_injection::masked(func);
+let (func, context) = (
+    &*masked,
+    &Context { key: if crate::fault_injection::is(crate::fault_injection::Fault::Key) { 0 } else { context.key }, ..*context },
+);"#,
+        ),
+    },
+    Hook {
+        file: "src/canon/mod.rs",
+        at: &["walk.value_labels()?;", "}"],
+        put: Put::After(
+            r#"crate::fault_injection::encoded(out);"#,
+        ),
+    },
+    Hook {
+        file: "src/classes.rs",
+        at: &["// Incoming references of each element: (place, node). Only references from classes of two or"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::NoRefinement) {
+    return;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/classes.rs",
+        at: &["let mut edges: Vec<(u32, u32)> = Vec::new();"],
+        put: Put::Before(
+            r#"let is_waiting_at_first = waiting.len();"#,
+        ),
+    },
+    Hook {
+        file: "src/classes.rs",
+        at: &["edges.clear();"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::OneRound) && splitter as usize >= is_waiting_at_first {
+    continue;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/data.rs",
+        at: &["let DataObject { contents, relocations, section } = data;", "let mut hasher = Xxh3::new();"],
+        put: Put::Before(
+            r#"let data = &*crate::fault_injection::masked_data(data);"#,
+        ),
+    },
+    Hook {
+        file: "src/data.rs",
+        at: &["out.clear();"],
+        put: Put::Before(
+            r#"let data = &*crate::fault_injection::masked_data(data);"#,
+        ),
+    },
+    Hook {
+        file: "src/extra_argument.rs",
+        at: &["let mut sites: Vec<(Inst, &[ExtraArgument])> = Vec::new();"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::PassedNothing) {
+    return;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/facts.rs",
+        at: &["*region = region.filter(|region| is_kept[region.number as usize]);"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::RegionPerAccess) {
+    *region = region.filter(|region| {
+        other_region.is_some_and(|other| other.user_id == region.user_id)
+    });
+    continue;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/hash.rs",
+        at: &["let mut hasher = Xxh3::new();"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::ConstantHash) {
+    return StructuralHash(0);
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental.rs",
+        at: &["aligned && facts_hold", "}"],
+        put: Put::Before(
+            r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental.rs",
+        at: &["aligned && facts_hold", "};"],
+        put: Put::Before(
+            r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental.rs",
+        at: &["for (of, facts) in facts {"],
+        put: Put::Before(
+            r#"let facts = crate::fault_injection::reached(facts);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental.rs",
+        at: &["let mut hasher = blake3::Hasher::new();", "hasher.update(digest);"],
+        put: Put::Before(
+            r#"let references = &*crate::fault_injection::references(references);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental/eliminated.rs",
+        at: &["let patchable = callee.patchable;"],
+        put: Put::Before(
+            r#"let mismatched = crate::fault_injection::is_mismatched(mismatched, called, own);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental/eliminated.rs",
+        at: &["for gv in func.global_values.values() {"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::SymbolValueForgotten) {
+    return;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental/eliminated.rs",
+        at: &["let (disposition, reason) = match function.alias {"],
+        put: Put::Before(
+            r#"let late = late && !crate::fault_injection::is(crate::fault_injection::Fault::LateThunkForgotten);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental/eliminated.rs",
+        at: &["let at = self.entries.push(Entry {"],
+        put: Put::Before(
+            r#"let arguments = crate::fault_injection::by_later_units(arguments);"#,
+        ),
+    },
+    Hook {
+        file: "src/incremental/eliminated.rs",
+        at: &["let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::EliminatedAddressPassed) {
+    return;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/module/names.rs",
+        at: &["used.extend(body.params.user_named_funcs().values().cloned());"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::AddedBodyUnnamed) {
+    continue;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/module/names.rs",
+        at: &["(called || address_held) && self.function_can_be_interposed(function, flush)"],
+        put: Put::Before(
+            r#"let called = called && !crate::fault_injection::is(crate::fault_injection::Fault::NamedBeforeByClass);"#,
+        ),
+    },
+    Hook {
+        file: "src/module/names.rs",
+        at: &["// Its linkage can widen."],
+        put: Put::Before(
+            r#"Local | Hidden if crate::fault_injection::is(crate::fault_injection::Fault::LocalNameForgotten) => false,"#,
+        ),
+    },
+    Hook {
+        file: "src/plan.rs",
+        at: &["extra"],
+        put: Put::Before(
+            r#"let extra = crate::fault_injection::by_thunk(extra);"#,
+        ),
+    },
+    Hook {
+        file: "src/plan.rs",
+        at: &["right"],
+        put: Put::Before(
+            r#"let right = crate::fault_injection::redirected(self, symbol, right, false);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/body.rs",
+        at: &["push_arguments(func, call, after, &values);"],
+        put: Put::Before(
+            r#"let values = crate::fault_injection::passed_on(func, call, &values);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/dispatch.rs",
+        at: &["for entry in entries.unwrap_or_default() {"],
+        put: Put::Before(
+            r#"let entries = crate::fault_injection::stack_map(entries);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/set.rs",
+        at: &["if facts != self.encoding.facts {"],
+        put: Put::Before(
+            r#"let (facts, recursive, parameters) =
+    crate::fault_injection::shared(facts, &self.encoding.facts, recursive, parameters);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/set.rs",
+        at: &["let common_facts: Arc<[Fact]> = table.common_facts(rows).into();"],
+        put: Put::Before(
+            r#"let arguments = crate::fault_injection::extra(arguments);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/signatures.rs",
+        at: &["let next = numbers.len() as u32;"],
+        put: Put::Before(
+            r#"let signature = &*crate::fault_injection::signature(signature);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/table.rs",
+        at: &["let number = *known.entry(cells).or_insert(parameters.len());"],
+        put: Put::Before(
+            r#"let cells = crate::fault_injection::cells(cells);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/uses.rs",
+        at: &["match attributes.linkage {"],
+        put: Put::Before(
+            r#"let address = address && !crate::fault_injection::is(crate::fault_injection::Fault::PassedAddressEliminated);"#,
+        ),
+    },
+    Hook {
+        file: "src/similar/value.rs",
+        at: &["*direct = (*colocated || interposed) && !symbols.is_own(symbol);"],
+        put: Put::Before(
+            r#"let interposed = interposed && !crate::fault_injection::is(crate::fault_injection::Fault::InterposedCalleePassed);"#,
+        ),
+    },
+    Hook {
+        file: "src/target/registers.rs",
+        at: &["offset == 0"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::TableOffset) {
+    return true;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/unit.rs",
+        at: &["let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);"],
+        put: Put::Before(
+            r#"let (given, unit, options) = crate::fault_injection::overlooked(unit, options);"#,
+        ),
+    },
+    Hook {
+        file: "src/unit.rs",
+        at: &["let remember = match (cache, eliminated) {"],
+        put: Put::Before(
+            r#"let plan = crate::fault_injection::planned(plan, given);"#,
+        ),
+    },
+    Hook {
+        file: "src/unit.rs",
+        at: &["Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }"],
+        put: Put::Before(
+            r#"let (call, address) = crate::fault_injection::by_class(attributes, call, address);"#,
+        ),
+    },
+];
