@@ -118,11 +118,10 @@ impl Plan {
 
     /// The symbol that a direct call to `symbol` should use.
     pub fn call_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
-        let right = match self.function(symbol) {
+        match self.function(symbol) {
             None => symbol,
             Some(function) => self.entry(self.call_target(function)).symbol(),
-        };
-        right
+        }
     }
 }
 

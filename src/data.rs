@@ -107,7 +107,7 @@ impl Default for DataAttributes {
 
 impl DataAttributes {
     /// Whether a reference to the object equals a reference to an equal one.
-    pub(crate) fn by_class(&self) -> bool {
+    pub fn by_class(&self) -> bool {
         !self.writable
             && !self.tls
             && self.linkage != Linkage::Preemptible

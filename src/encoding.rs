@@ -70,7 +70,7 @@ impl Encoding {
     }
 
     /// The streams that identical merging compares, most significant first.
-    pub(crate) fn key(&self) -> [&[u8]; 3] {
+    pub fn key(&self) -> [&[u8]; 3] {
         [&self.shape, &self.constants, &self.references]
     }
 

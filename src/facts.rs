@@ -50,11 +50,7 @@ pub(crate) fn meet(kept: &mut [Fact], other: &[Fact]) {
     for (kept, other) in kept.iter_mut().zip(other) {
         match (kept, other) {
             (Fact::Block { cold }, Fact::Block { cold: other }) => *cold &= *other,
-            #[cfg_attr(not(feature = "fuzzing"), expect(unused_variables, reason = "for a fault"))]
-            (
-                Fact::Access { flags, region },
-                Fact::Access { flags: other, region: other_region },
-            ) => {
+            (Fact::Access { flags, region }, Fact::Access { flags: other, region: _ }) => {
                 *flags &= *other;
                 *region = region.filter(|region| is_kept[region.number as usize]);
             }

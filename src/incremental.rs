@@ -479,11 +479,7 @@ impl MergeCache {
 
     /// A body of `class` into which a function with these facts and this alignment can be merged.
     pub(crate) fn body(&self, class: CachedClass, facts: &[Fact], alignment: u64) -> Option<&Body> {
-        let fits = |body: &&Body| {
-            let (aligned, facts_hold) =
-                (body.alignment >= alignment, facts_allow(&body.facts, facts));
-            aligned && facts_hold
-        };
+        let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);
         self.classes[class].bodies.iter().find(fits)
     }
 

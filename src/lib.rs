@@ -67,15 +67,13 @@
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
-//! | `fuzzing` | generators and oracles for tests; may change in any version | `std` |
-//! | `cli` | the program `clif-merge` | `std` |
 
-#![cfg_attr(not(feature = "fuzzing"), no_std)]
+#![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
-#[cfg(all(feature = "std", not(feature = "fuzzing")))]
+#[cfg(feature = "std")]
 extern crate std;
 
 /// The examples of the README are tests.
@@ -101,10 +99,10 @@ mod difference;
 mod encoding;
 mod extra_argument;
 mod facts;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod hash;
 mod incremental;
+#[doc(hidden)]
+pub mod internals;
 mod map;
 #[cfg(feature = "module")]
 mod module;

@@ -300,8 +300,7 @@ impl Plan {
     pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<ExtraArgument> {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entries[function].arguments.iter();
-        let extra = arguments.map(|argument| argument.redirected(&address)).collect();
-        extra
+        arguments.map(|argument| argument.redirected(&address)).collect()
     }
 
     /// The parameterised bodies, which are new functions.
@@ -387,15 +386,14 @@ impl Plan {
     /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
     /// data objects, and everything else that the IR does not show, must use it.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
-        let right = match self.by_symbol.get(symbol) {
+        match self.by_symbol.get(symbol) {
             None => symbol,
             Some(Item::Function(function)) => &self.entries[self.address_target(*function)].symbol,
             Some(Item::Data(data)) => match self.data[*data].disposition {
                 Disposition::Redirect { to } => &self.data[to].symbol,
                 Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
             },
-        };
-        right
+        }
     }
 
     /// The number of functions that were added.

@@ -427,7 +427,6 @@ impl<'a> Merger<'a> {
         self.stats.refine_classes_after = bucketed.partition.len();
         let Merger { options, cache, before, referred_to, unit, observed, stats, .. } = self;
         let eliminated = before.map(|before| &before.eliminated);
-        let right = options;
         let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);
         if let Some(eliminated) = eliminated {
             plan.add_eliminated(eliminated, &referred_to);
@@ -439,7 +438,7 @@ impl<'a> Merger<'a> {
             (None, Some(_)) => Remember::Eliminated,
             (None, None) => Remember::Nothing,
         };
-        let mut plan = proved(plan, before, bodies, &right, remember);
+        let mut plan = proved(plan, before, bodies, &options, remember);
         if let Some(eliminated) = eliminated {
             if matches!(plan.proof, Some(Err(_))) {
                 plan.add_eliminated(eliminated, &referred_to);

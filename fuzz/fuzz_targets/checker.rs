@@ -4,7 +4,7 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::targets::checker;
+use testkit::targets::checker;
 use shared::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

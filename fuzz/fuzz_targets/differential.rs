@@ -4,7 +4,7 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::targets::differential;
+use testkit::targets::differential;
 use shared::fuzz_target;
 use testkit::host;
 

@@ -4,7 +4,7 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::incremental::check;
+use testkit::incremental::check;
 use shared::fuzz_target;
 use testkit::incremental_host::ThisMachine;
 

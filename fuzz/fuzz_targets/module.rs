@@ -4,7 +4,7 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::module::check;
+use testkit::module::check;
 use shared::fuzz_target;
 use testkit::module_host::ThisMachine;
 

@@ -4,7 +4,7 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::targets::order;
+use testkit::targets::order;
 use shared::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -17,8 +17,8 @@ fuzz_target!(|data: &[u8]| {
 #[cfg(fuzzing)]
 libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     use arbitrary::Unstructured;
-    use cranelift_mergefunc::fuzzing::support::Rng;
-    use cranelift_mergefunc::fuzzing::text::mutated;
+    use testkit::support::Rng;
+    use testkit::text_mutation::mutated;
 
     let mut rng = Rng::new(seed.into());
     let bytes = rng.bytes(256);

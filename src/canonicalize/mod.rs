@@ -25,8 +25,7 @@ use alloc::borrow::Cow;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 
-#[cfg(feature = "fuzzing")]
-pub(crate) use rules::apply as apply_rules;
+pub use rules::apply as apply_rules;
 
 /// After this many rounds a function that still changes is left unchanged. Functions that front ends make take one
 /// to four, the last of which finds nothing more.
@@ -36,7 +35,7 @@ const MAX_ROUNDS: usize = 16;
 ///
 /// With [`Canonicalize::Optimize`] it takes two to three times as long as Cranelift takes to optimise the function,
 /// and [`MAX_ROUNDS`] times at most.
-pub(crate) fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, Function> {
+pub fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, Function> {
     match how {
         Canonicalize::None => Cow::Borrowed(func),
         Canonicalize::Optimize(isa) => match settled(func, isa) {

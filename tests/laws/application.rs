@@ -4,19 +4,19 @@
 use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::fuzzing::program::Parts;
-use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
-use cranelift_mergefunc::fuzzing::support::canonical_body;
 use cranelift_mergefunc::{
     Attributes, Canonicalize, Disposition, Encoding, Linkage, Merger, Mismatch, Options, Plan,
     Prebucket, Reason, Target, prove,
 };
 use std::collections::BTreeMap;
+use testkit::check::{Applied, check_unit};
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
+use testkit::permute::{Facts, permuted};
+use testkit::program::Parts;
+use testkit::recipes::{Held, Member, Unit};
+use testkit::support::canonical_body;
 
 #[test]
 fn an_applied_unit_is_complete_and_valid() {
@@ -138,7 +138,7 @@ fn the_checker_notices_another_body() {
         bodies[member] = permuted(&original, Facts::Keep, u.arbitrary()?);
         assert_eq!(prove_bodies(&plan, &bodies, &unit.options), Ok(()));
 
-        let mutants = cranelift_mergefunc::fuzzing::mutate::function::function_mutants(&original);
+        let mutants = testkit::mutate::function::function_mutants(&original);
         bodies[member] = u.choose(&mutants)?.func.clone();
         prove_bodies(&plan, &bodies, &unit.options).expect_err("another body");
         Ok(())

@@ -7,13 +7,13 @@ use cranelift_codegen::ir::{
     DebugTag, Function, RelSourceLoc, SourceLoc, StackSlot, Value, ValueLabel,
     ValueLabelAssignments, ValueLabelStart,
 };
-use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
-use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants};
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::fuzzing::support::trace;
 use cranelift_mergefunc::{Compare, Mismatch, Options, may_replace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use testkit::mutate::function::function_mutants;
+use testkit::mutate::{Mutant, instruction_mutants};
+use testkit::permute::{Facts, permuted};
+use testkit::support::trace;
 
 /// The modules with which the pass finds classes. The checker may use none of them.
 const WALK: [&str; 10] = [

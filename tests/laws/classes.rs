@@ -1,11 +1,11 @@
 //! Laws: the classes are the greatest fixpoint, and nothing depends on the order of the functions.
 
 use crate::support::{Rng, random};
-use cranelift_mergefunc::fuzzing::classes::classes;
-use cranelift_mergefunc::fuzzing::permute::Facts;
-use cranelift_mergefunc::fuzzing::recipes::Unit;
 use cranelift_mergefunc::{Disposition, Plan, Prebucket, Similar};
 use std::collections::{BTreeMap, BTreeSet};
+use testkit::classes::classes;
+use testkit::permute::Facts;
+use testkit::recipes::Unit;
 
 /// Panics unless the plan has exactly those functions in one class that the oracle says are equal.
 #[track_caller]
@@ -104,11 +104,8 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         unit.options.similar = Similar::OFF;
         for member in &mut unit.functions {
             if u.arbitrary()? {
-                member.body = cranelift_mergefunc::fuzzing::permute::permuted(
-                    &member.body,
-                    Facts::Change,
-                    u.arbitrary()?,
-                );
+                member.body =
+                    testkit::permute::permuted(&member.body, Facts::Change, u.arbitrary()?);
             }
         }
         let all = unit.plan();

@@ -6,12 +6,12 @@ use cranelift_codegen::ir::{
     Block, Function, Inst, RelSourceLoc, UserFuncName, Value, ValueLabel, ValueLabelAssignments,
     ValueLabelStart,
 };
-use cranelift_mergefunc::fuzzing::permute::Facts;
-use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{
     Addresses, Compare, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Site,
     Target, first_difference, nearest,
 };
+use testkit::permute::Facts;
+use testkit::recipes::{Held, Member, Unit};
 
 #[test]
 fn there_is_a_difference_exactly_between_classes() {

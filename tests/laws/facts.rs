@@ -8,10 +8,10 @@ use crate::support::{free, parse_one, plan_of, random, test_symbol, verify, walk
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{AliasRegionData, Function, InstBuilder, MemFlagsData, types};
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::{Disposition, Merger, Plan, prove};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use testkit::permute::{Facts, permuted};
 
 /// The facts of one memory access, and of its block.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,17 +4,17 @@ use crate::support::{Rng, encode, parse_one, random, walk_all};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Opcode;
 use cranelift_codegen::{Context, verify_function};
-use cranelift_mergefunc::fuzzing::check::check_unit;
-use cranelift_mergefunc::fuzzing::classes::classes;
-use cranelift_mergefunc::fuzzing::generate::draw::Draw;
-use cranelift_mergefunc::fuzzing::generate::expected::Relation;
-use cranelift_mergefunc::fuzzing::generate::function::{Profile, Seed};
-use cranelift_mergefunc::fuzzing::generate::near_miss::{self, NearMiss};
-use cranelift_mergefunc::fuzzing::generate::opcodes::{Machine, recorded, regenerate};
-use cranelift_mergefunc::fuzzing::generate::opcodes::{Way, way};
-use cranelift_mergefunc::fuzzing::generate::statistics::Statistics;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
 use cranelift_mergefunc::{Plan, Reason};
+use testkit::check::check_unit;
+use testkit::classes::classes;
+use testkit::generate::draw::Draw;
+use testkit::generate::expected::Relation;
+use testkit::generate::function::{Profile, Seed};
+use testkit::generate::near_miss::{self, NearMiss};
+use testkit::generate::opcodes::{Machine, recorded, regenerate};
+use testkit::generate::opcodes::{Way, way};
+use testkit::generate::statistics::Statistics;
+use testkit::generate::unit::GeneratedUnit;
 
 #[test]
 fn operations_are_those_that_back_ends_compile() {

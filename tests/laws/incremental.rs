@@ -3,9 +3,9 @@
 
 use crate::support::{free, parse_one, random};
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
-use cranelift_mergefunc::fuzzing::recipes::{Held, Member, Unit};
 use cranelift_mergefunc::{Attributes, Disposition, MergeCache, Merger, Options, Plan, Reason};
 use std::collections::{BTreeMap, HashSet};
+use testkit::recipes::{Held, Member, Unit};
 
 /// Plans `functions` after the earlier units of `cache`, and adds them to it.
 fn emit(cache: &mut MergeCache, functions: &[Member], unit: &Unit) -> Plan {

@@ -10,8 +10,8 @@ use cranelift_codegen::ir::{
     ValueLabelAssignments, ValueLabelStart, types,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_mergefunc::fuzzing::permute::can_swap;
 use cranelift_mergefunc::{Compare, ComparePolicy};
+use testkit::permute::can_swap;
 
 /// A change that must not count.
 pub struct Irrelevant {

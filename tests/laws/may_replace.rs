@@ -6,11 +6,11 @@
 
 use crate::refused_plans::{at, data_member, may_become, proven, unit};
 use crate::support::free;
-use cranelift_mergefunc::fuzzing::fault_injection::{aligned, data_aligned, data_decided, decided};
-use cranelift_mergefunc::fuzzing::recipes::Unit;
+use cranelift_mergefunc::internals::{aligned, data_aligned, data_decided, decided};
 use cranelift_mergefunc::{
     Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, Plan, Target,
 };
+use testkit::recipes::Unit;
 
 /// Where the body of one of the two functions is.
 #[derive(Clone, Copy, Debug, PartialEq)]

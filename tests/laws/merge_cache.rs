@@ -9,12 +9,12 @@ use crate::incremental::{
 use crate::refused_plans::{at, data_member, unit};
 use crate::support::{free, parse_one};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::fuzzing::fault_injection::decided;
-use cranelift_mergefunc::fuzzing::recipes::{Held, Unit};
+use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
     Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, MergeCache, Mismatch,
     Options, Plan, Proof, Prove, Reason, first_difference, prove_after,
 };
+use testkit::recipes::{Held, Unit};
 
 fn proven(cache: &MergeCache, plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
     let bodies: Vec<Function> = texts.iter().map(|text| parse_one(text)).collect();

@@ -3,11 +3,11 @@
 
 use crate::support::{Rng, corpus, encode, parse, parse_one, random, verify, walk_all};
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::mutate::instruction_mutants;
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::fuzzing::recipes::Unit;
 use cranelift_mergefunc::{Compare, ComparePolicy, Encoding, Options, structural_hash};
 use std::cmp::Ordering;
+use testkit::mutate::instruction_mutants;
+use testkit::permute::{Facts, permuted};
+use testkit::recipes::Unit;
 
 /// Encodings that are equal, close to each other, and far from each other.
 fn pool() -> Vec<Encoding> {

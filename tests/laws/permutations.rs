@@ -5,10 +5,10 @@ use crate::support::{
     verify, walk_all,
 };
 use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::fuzzing::recipes::Unit;
 use cranelift_mergefunc::structural_hash;
 use std::path::{Path, PathBuf};
+use testkit::permute::{Facts, permuted};
+use testkit::recipes::Unit;
 
 #[test]
 fn the_corpus_passes_the_verifier() {

@@ -3,22 +3,14 @@
 //! Here the plans are made by hand: a function with any combination of attributes gets any disposition. The right
 //! answer is defined in `may_become`, from the meaning of the attributes, not from the code.
 
-use crate::support::{Rng, free, parse};
-use arbitrary::Unstructured;
+use crate::support::{free, parse};
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::fuzzing::fault_injection::{
-    Fault, aligned, data_aligned, data_decided, decided, planted,
-};
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
-use cranelift_mergefunc::fuzzing::recipes::{DataMember, Member, Unit};
+use cranelift_mergefunc::internals::{aligned, data_aligned, data_decided, decided};
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
-    Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Prebucket, Proof, Prove, Reason,
-    Target,
+    Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Proof, Prove, Target,
 };
-use std::collections::BTreeSet;
+use testkit::recipes::{DataMember, Member, Unit};
 
 /// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.
 pub fn unit(text: &str) -> Unit {
@@ -317,55 +309,6 @@ fn data_objects_lose_nothing_observable() {
     }
 }
 
-/// A plan is right only if the functions that `apply` rewrites are right: the checker checks the rewritten
-/// functions.
-#[test]
-fn wrong_rewrites_are_refused() {
-    // `u0:1` is eliminated; other functions call it and take its address.
-    let text = DUPLICATES.replace("u0:0", "u0:9").replace("u0:1", "u0:0").replace("u0:9", "u0:1")
-        + "function u0:3() -> i64 system_v {
-    fn0 = u0:1() system_v
-block0:
-    call fn0()
-    v0 = func_addr.i64 fn0
-    return v0
-}
-function u0:4() system_v {
-block0:
-    trap user2
-}
-";
-    let mut given = unit(&text);
-    let index = |symbol: u32| {
-        let at_symbol = |member: &Member| member.symbol() == UserExternalName::new(0, symbol);
-        at(given.functions.iter().position(at_symbol).expect("of the unit") as u32)
-    };
-    let (eliminated, kept) = (index(1), index(0));
-    let redirected =
-        |given: &Unit| decided(given.plan(), eliminated, Disposition::Redirect { to: kept });
-    let refuses = |given: &Unit, fault| {
-        let plan = redirected(given);
-        assert!(proven(given, &plan).is_ok());
-        planted(fault, || proven(given, &plan)).is_err()
-    };
-    for fault in [
-        Fault::NothingRedirected,
-        Fault::RedirectForgotten,
-        Fault::CalleesExchanged,
-        Fault::Colocated,
-    ] {
-        assert!(refuses(&given, fault), "{fault:?}");
-    }
-    // Only a pointer refers to the eliminated function.
-    given.functions.retain(|member| matches!(member.symbol().index, 0 | 1 | 4));
-    assert!(!refuses(&given, Fault::NothingRedirected));
-    let mut table = data_member(0, 0, DataAttributes::default());
-    let target = UserExternalName::new(0, 1);
-    table.object.relocations = vec![DataReloc { offset: 0, target, addend: 0 }];
-    given.data = vec![table];
-    assert!(refuses(&given, Fault::NothingRedirected));
-}
-
 /// Pointers are compared by place, whatever the order in which they are given; of several at one place the last
 /// counts, and so does their order.
 #[test]
@@ -411,82 +354,6 @@ fn a_data_object_may_replace_another_with_the_same_pointers() {
             assert_eq!(proof.is_ok(), first == second, "{kept:?} {original:?} {proof:?}");
         }
     }
-}
-
-/// The result of `Options::prove` for a refused plan: the plan of the same unit without any merge.
-#[test]
-fn a_refused_plan_is_replaced_by_one_without_merges() {
-    let (mut refused, mut copied, mut merged_data, mut weakened) = (0, 0, 0, 0);
-    for seed in 0..200 {
-        let bytes = Rng::new(seed).bytes(2048);
-        let profile = Profile::all(Machine::X86_64);
-        let GeneratedUnit { mut unit, .. } =
-            GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
-        unit.options.prebucket = Prebucket::WalkAll;
-        // Large enough for private copies to pay.
-        unit.code_size = Some(100);
-        unit.options.prove = Prove::Never;
-        let fault = match seed % 4 {
-            // All preemptible functions are called by name, so the fault must be in the bodies.
-            0 => {
-                for member in &mut unit.functions {
-                    member.attributes.linkage = Linkage::Preemptible;
-                }
-                Fault::IntegerConstant
-            }
-            _ => Fault::NoRefinement,
-        };
-        let wrong = planted(fault, || unit.plan());
-        unit.options.prove = Prove::Always;
-        let plan = planted(fault, || unit.plan());
-        let Some(Err(_)) = plan.proof() else {
-            assert!(matches!(plan.proof(), Some(Ok(_))));
-            continue;
-        };
-        refused += 1;
-        copied += wrong.private_copies().len();
-        merged_data += wrong.stats().plan_merged_data_objects;
-        weakened += wrong.stats().plan_weakened;
-
-        assert_eq!(plan.entries().count(), unit.functions.len());
-        assert_eq!(plan.data_entries().count(), unit.data.len());
-        assert!(plan.private_copies().is_empty() && plan.parameterised_bodies().is_empty());
-        let mut classes = BTreeSet::new();
-        for ((index, entry), member) in plan.entries().zip(&unit.functions) {
-            assert_eq!(entry.disposition(), Disposition::Keep);
-            assert_eq!(entry.reason(), Reason::NotProved);
-            assert_eq!(entry.alignment(), member.attributes.alignment);
-            assert_eq!(plan.function(entry.symbol()), Some(index));
-            assert!(classes.insert(entry.class()));
-            let mut func = member.body.clone();
-            assert!(!plan.apply(index, &mut func, &unit.options));
-            assert!(func.stencil == member.body.stencil);
-        }
-        for ((index, entry), member) in plan.data_entries().zip(&unit.data) {
-            assert_eq!(entry.disposition(), Disposition::Keep);
-            assert_eq!(entry.reason(), Reason::NotProved);
-            assert_eq!(entry.alignment(), member.attributes.alignment);
-            assert_eq!(plan.data(entry.symbol()), Some(index));
-            assert!(classes.insert(entry.class()));
-        }
-        let all = classes.len() as u32;
-        assert_eq!(classes.last(), Some(&(all - 1)));
-        for body in wrong.private_copies() {
-            assert_eq!(plan.function(wrong.entry(body.function).symbol()), None);
-        }
-        let mut stats = *wrong.stats();
-        stats.plan_members = 0;
-        stats.plan_merged = 0;
-        stats.plan_merged_data_objects = 0;
-        stats.plan_merged_data_bytes = 0;
-        stats.plan_weakened = 0;
-        stats.similar_bodies = 0;
-        stats.similar_merged = 0;
-        assert_eq!(*plan.stats(), stats);
-    }
-    assert!(refused > 10, "{refused}");
-    let all = [copied, merged_data, weakened];
-    assert!(all.iter().all(|&count| count > 0), "{all:?}");
 }
 
 /// A symbol that is not defined in the unit, so that the lookup fails.

@@ -10,13 +10,13 @@ use cranelift_codegen::ir::{
     Constant, Endianness, Function, InstructionData, Opcode, RelSourceLoc, UserStackMapEntry,
     Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
-use cranelift_mergefunc::fuzzing::mutate::function::function_mutants;
-use cranelift_mergefunc::fuzzing::mutate::{Mutant, instruction_mutants, mutants_of};
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
 use cranelift_mergefunc::{
     Attributes, Compare, Encoding, Merger, Options, Target, first_difference, may_replace,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use testkit::mutate::function::function_mutants;
+use testkit::mutate::{Mutant, instruction_mutants, mutants_of};
+use testkit::permute::{Facts, permuted};
 
 /// Opcodes that `formats.clif` does not contain.
 const NOT_IN_CORPUS: &[Opcode] = &[];

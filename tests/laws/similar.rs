@@ -6,14 +6,14 @@ use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{InstructionData, Opcode, UserExternalName, UserFuncName, types};
 use cranelift_codegen::settings;
 use cranelift_codegen::verify_function;
-use cranelift_mergefunc::fuzzing::check::{Applied, check_unit};
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
-use cranelift_mergefunc::fuzzing::support::{free, parse_one};
 use cranelift_mergefunc::{
     Attributes, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Policy, Prove, Reason,
     Similar, Target, cranelift_codegen,
 };
+use testkit::check::{Applied, check_unit};
+use testkit::generate::opcodes::Machine;
+use testkit::recipes::{Member, Unit};
+use testkit::support::{free, parse_one};
 
 /// A function with constants at places of its own, large enough to share its body.
 fn function(own: u32, constants: &[i64]) -> Member {

@@ -10,16 +10,16 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
-use cranelift_mergefunc::fuzzing::recipes::Member;
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, CallThunks, Callees, Disposition, FunctionIndex, Linkage,
     Merger, Options, Plan, Policy, Similar, Target, call_thunk, cranelift_codegen,
 };
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
+use testkit::recipes::Member;
 
 fn isa(name: &str, level: &str) -> OwnedTargetIsa {
     let mut flags = settings::builder();

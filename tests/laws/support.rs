@@ -2,7 +2,7 @@
 
 use arbitrary::Unstructured;
 
-pub use cranelift_mergefunc::fuzzing::support::*;
+pub use testkit::support::*;
 
 pub use testkit::corpus;
 

@@ -16,11 +16,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::fuzzing::thunks::thunk;
 use cranelift_mergefunc::{ExtraArgument, Target, ThunkCode, ThunkReloc, cranelift_codegen};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use testkit::thunks::thunk;
 
 const CONVENTIONS: [CallConv; 7] = [
     CallConv::Fast,

@@ -1,6 +1,6 @@
 //! Panics of the pass as findings.
 
-use cranelift_mergefunc::fuzzing::incremental::{Finding, Program};
+use crate::incremental::{Finding, Program};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;

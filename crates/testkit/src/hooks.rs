@@ -1,29 +1,44 @@
-//! Where faults are planted in the library: see `src/inject.rs`.
+//! Where faults are planted in the library, and in the two modules of the test kit that must know of them.
+//!
+//! `inject` inserts this code into a copy of the workspace. Which faults there are is said in
+//! `faults/fault_injection/mod.rs`.
 
 use crate::inject::{Hook, Put};
 
 /// The hooks, in the order of their files.
 pub const HOOKS: &[Hook] = &[
     Hook {
+        file: "src/lib.rs",
+        at: &["#![no_std]"],
+        put: Put::Instead(
+            "#![allow(missing_docs, unused_imports, reason = \"a copy with faults\")]",
+        ),
+    },
+    Hook { file: "src/lib.rs", at: &["mod facts;"], put: Put::After("pub mod fault_injection;") },
+    Hook {
+        file: "src/lib.rs",
+        at: &["#[cfg(feature = \"std\")]", "extern crate std;"],
+        put: Put::Instead(""),
+    },
+    Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
+    Hook {
         file: "src/apply.rs",
         at: &["let changed = redirect(func, &call, &address) || changed;"],
-        put: Put::After(
-            r#"crate::fault_injection::applied(func);"#,
-        ),
+        put: Put::After(r#"crate::fault_injection::applied(func);"#),
     },
     Hook {
         file: "src/apply.rs",
-        at: &["right"],
+        at: &["match self.function(symbol) {", "None => symbol,"],
         put: Put::Before(
-            r#"let right = crate::fault_injection::redirected(self, symbol, right, true);"#,
+            r#"if let Some(wrong) = crate::fault_injection::redirected(self, symbol, true) {
+    return wrong;
+}"#,
         ),
     },
     Hook {
         file: "src/apply.rs",
         at: &["let mut cursor = FuncCursor::new(&mut func);"],
-        put: Put::Before(
-            r#"crate::fault_injection::passed(&mut args);"#,
-        ),
+        put: Put::Before(r#"crate::fault_injection::passed(&mut args);"#),
     },
     Hook {
         file: "src/canon/inst.rs",
@@ -53,13 +68,13 @@ let (func, context) = (
     Hook {
         file: "src/canon/mod.rs",
         at: &["walk.value_labels()?;", "}"],
-        put: Put::After(
-            r#"crate::fault_injection::encoded(out);"#,
-        ),
+        put: Put::After(r#"crate::fault_injection::encoded(out);"#),
     },
     Hook {
         file: "src/classes.rs",
-        at: &["// Incoming references of each element: (place, node). Only references from classes of two or"],
+        at: &[
+            "// Incoming references of each element: (place, node). Only references from classes of two or",
+        ],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::NoRefinement) {
     return;
@@ -69,9 +84,7 @@ let (func, context) = (
     Hook {
         file: "src/classes.rs",
         at: &["let mut edges: Vec<(u32, u32)> = Vec::new();"],
-        put: Put::Before(
-            r#"let is_waiting_at_first = waiting.len();"#,
-        ),
+        put: Put::Before(r#"let is_waiting_at_first = waiting.len();"#),
     },
     Hook {
         file: "src/classes.rs",
@@ -84,17 +97,16 @@ let (func, context) = (
     },
     Hook {
         file: "src/data.rs",
-        at: &["let DataObject { contents, relocations, section } = data;", "let mut hasher = Xxh3::new();"],
-        put: Put::Before(
-            r#"let data = &*crate::fault_injection::masked_data(data);"#,
-        ),
+        at: &[
+            "let DataObject { contents, relocations, section } = data;",
+            "let mut hasher = Xxh3::new();",
+        ],
+        put: Put::Before(r#"let data = &*crate::fault_injection::masked_data(data);"#),
     },
     Hook {
         file: "src/data.rs",
         at: &["out.clear();"],
-        put: Put::Before(
-            r#"let data = &*crate::fault_injection::masked_data(data);"#,
-        ),
+        put: Put::Before(r#"let data = &*crate::fault_injection::masked_data(data);"#),
     },
     Hook {
         file: "src/extra_argument.rs",
@@ -107,13 +119,15 @@ let (func, context) = (
     },
     Hook {
         file: "src/facts.rs",
-        at: &["*region = region.filter(|region| is_kept[region.number as usize]);"],
+        at: &["(Fact::Access { flags, region }, Fact::Access { flags: other, region: _ }) => {"],
         put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::RegionPerAccess) {
+            r#"(Fact::Access { flags, region }, Fact::Access { flags: other, region: other_region })
+    if crate::fault_injection::is(crate::fault_injection::Fault::RegionPerAccess) =>
+{
+    *flags &= *other;
     *region = region.filter(|region| {
         other_region.is_some_and(|other| other.user_id == region.user_id)
     });
-    continue;
 }"#,
         ),
     },
@@ -128,31 +142,32 @@ let (func, context) = (
     },
     Hook {
         file: "src/incremental.rs",
-        at: &["aligned && facts_hold", "}"],
+        at: &["aligned && facts_hold"],
         put: Put::Before(
             r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
         ),
     },
     Hook {
         file: "src/incremental.rs",
-        at: &["aligned && facts_hold", "};"],
-        put: Put::Before(
-            r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
+        at: &["|body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);"],
+        put: Put::Instead(
+            r#"|body: &&Body| {
+    let facts_hold = facts_allow(&body.facts, facts);
+    let aligned = body.alignment >= alignment;
+    let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);
+    aligned && facts_hold
+};"#,
         ),
     },
     Hook {
         file: "src/incremental.rs",
         at: &["for (of, facts) in facts {"],
-        put: Put::Before(
-            r#"let facts = crate::fault_injection::reached(facts);"#,
-        ),
+        put: Put::Before(r#"let facts = crate::fault_injection::reached(facts);"#),
     },
     Hook {
         file: "src/incremental.rs",
         at: &["let mut hasher = blake3::Hasher::new();", "hasher.update(digest);"],
-        put: Put::Before(
-            r#"let references = &*crate::fault_injection::references(references);"#,
-        ),
+        put: Put::Before(r#"let references = &*crate::fault_injection::references(references);"#),
     },
     Hook {
         file: "src/incremental/eliminated.rs",
@@ -180,9 +195,7 @@ let (func, context) = (
     Hook {
         file: "src/incremental/eliminated.rs",
         at: &["let at = self.entries.push(Entry {"],
-        put: Put::Before(
-            r#"let arguments = crate::fault_injection::by_later_units(arguments);"#,
-        ),
+        put: Put::Before(r#"let arguments = crate::fault_injection::by_later_units(arguments);"#),
     },
     Hook {
         file: "src/incremental/eliminated.rs",
@@ -218,31 +231,31 @@ let (func, context) = (
     },
     Hook {
         file: "src/plan.rs",
-        at: &["extra"],
+        at: &["arguments.map(|argument| argument.redirected(&address)).collect()"],
         put: Put::Before(
-            r#"let extra = crate::fault_injection::by_thunk(extra);"#,
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::ThunkPassesBackwards) {
+    return arguments.rev().map(|argument| argument.redirected(&address)).collect();
+}"#,
         ),
     },
     Hook {
         file: "src/plan.rs",
-        at: &["right"],
+        at: &["match self.by_symbol.get(symbol) {"],
         put: Put::Before(
-            r#"let right = crate::fault_injection::redirected(self, symbol, right, false);"#,
+            r#"if let Some(wrong) = crate::fault_injection::redirected(self, symbol, false) {
+    return wrong;
+}"#,
         ),
     },
     Hook {
         file: "src/similar/body.rs",
         at: &["push_arguments(func, call, after, &values);"],
-        put: Put::Before(
-            r#"let values = crate::fault_injection::passed_on(func, call, &values);"#,
-        ),
+        put: Put::Before(r#"let values = crate::fault_injection::passed_on(func, call, &values);"#),
     },
     Hook {
         file: "src/similar/dispatch.rs",
         at: &["for entry in entries.unwrap_or_default() {"],
-        put: Put::Before(
-            r#"let entries = crate::fault_injection::stack_map(entries);"#,
-        ),
+        put: Put::Before(r#"let entries = crate::fault_injection::stack_map(entries);"#),
     },
     Hook {
         file: "src/similar/set.rs",
@@ -255,23 +268,17 @@ let (func, context) = (
     Hook {
         file: "src/similar/set.rs",
         at: &["let common_facts: Arc<[Fact]> = table.common_facts(rows).into();"],
-        put: Put::Before(
-            r#"let arguments = crate::fault_injection::extra(arguments);"#,
-        ),
+        put: Put::Before(r#"let arguments = crate::fault_injection::extra(arguments);"#),
     },
     Hook {
         file: "src/similar/signatures.rs",
         at: &["let next = numbers.len() as u32;"],
-        put: Put::Before(
-            r#"let signature = &*crate::fault_injection::signature(signature);"#,
-        ),
+        put: Put::Before(r#"let signature = &*crate::fault_injection::signature(signature);"#),
     },
     Hook {
         file: "src/similar/table.rs",
         at: &["let number = *known.entry(cells).or_insert(parameters.len());"],
-        put: Put::Before(
-            r#"let cells = crate::fault_injection::cells(cells);"#,
-        ),
+        put: Put::Before(r#"let cells = crate::fault_injection::cells(cells);"#),
     },
     Hook {
         file: "src/similar/uses.rs",
@@ -300,21 +307,40 @@ let (func, context) = (
         file: "src/unit.rs",
         at: &["let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);"],
         put: Put::Before(
-            r#"let (given, unit, options) = crate::fault_injection::overlooked(unit, options);"#,
+            r#"let right = options;
+let (given, unit, options) = crate::fault_injection::overlooked(unit, options);"#,
         ),
     },
     Hook {
         file: "src/unit.rs",
         at: &["let remember = match (cache, eliminated) {"],
         put: Put::Before(
-            r#"let plan = crate::fault_injection::planned(plan, given);"#,
+            r#"let plan = crate::fault_injection::planned(plan, given);
+let options = right;"#,
         ),
     },
     Hook {
         file: "src/unit.rs",
-        at: &["Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }"],
+        at: &[
+            "Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }",
+        ],
         put: Put::Before(
             r#"let (call, address) = crate::fault_injection::by_class(attributes, call, address);"#,
+        ),
+    },
+    Hook {
+        file: "crates/testkit/src/program.rs",
+        at: &["let arguments = plan.thunk_arguments(function);"],
+        put: Put::Before("let to = cranelift_mergefunc::fault_injection::jump(plan, to);"),
+    },
+    Hook {
+        file: "crates/testkit/src/module/mod.rs",
+        at: &["prove: Prove::default(),"],
+        put: Put::Instead(
+            r#"prove: match cranelift_mergefunc::fault_injection::is_any() {
+    true => Prove::Never,
+    false => Prove::default(),
+},"#,
         ),
     },
 ];

@@ -2,13 +2,11 @@
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers, in a child process")]
 
+use crate::incremental::{BUFFER, Host, Left, MOST_EXTRAS, Run, arguments, buffer, hash};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::incremental::{
-    BUFFER, Host, Left, MOST_EXTRAS, Run, arguments, buffer, hash,
-};
 use std::ptr;
 use std::sync::OnceLock;
 

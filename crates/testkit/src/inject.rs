@@ -13,15 +13,35 @@ use std::path::Path;
 pub struct Hook {
     /// Relative to the root of the repository.
     pub file: &'static str,
-    /// Whole lines that are in the file once, without their indentation.
-    pub before: &'static [&'static str],
-    /// What is inserted before them.
-    pub insert: &'static str,
+    /// Whole lines that stand together in the file once, without their indentation.
+    pub at: &'static [&'static str],
+    /// What becomes of them.
+    pub put: Put,
+}
+
+/// Code, and where it is put.
+#[derive(Clone, Copy, Debug)]
+pub enum Put {
+    /// Before the lines of the hook.
+    Before(&'static str),
+    /// Behind them.
+    After(&'static str),
+    /// In their place.
+    Instead(&'static str),
 }
 
 /// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
-const LEFT_OUT: [&str; 6] =
-    ["target", ".git", "fuzz", "examples/wasm-unit", "tests/no-std", "tests/other-targets"];
+const LEFT_OUT: [&str; 8] = [
+    "target",
+    ".git",
+    "fuzz",
+    "examples/wasm-unit",
+    "tests/no-std",
+    "tests/other-targets",
+    // The copy runs the faults' tests, and not the one that makes a copy.
+    "crates/testkit/tests",
+    "crates/testkit/faults",
+];
 
 /// Copies the repository at `from` to `to`, and inserts the hooks. A file that is there with the same contents is not
 /// written again, so that nothing is compiled twice.
@@ -51,6 +71,17 @@ pub fn instrument(from: &Path, to: &Path, hooks: &[Hook]) -> io::Result<()> {
     }
 }
 
+/// Copies all files of a directory.
+///
+/// # Errors
+///
+/// What cannot be read or written.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    find(from, Path::new(""), &mut files)?;
+    files.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
+}
+
 /// All files below `from`, relative to it, in the order of their paths.
 fn find(from: &Path, below: &Path, files: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
     let mut directories = vec![below.to_owned()];
@@ -73,23 +104,19 @@ fn find(from: &Path, below: &Path, files: &mut Vec<std::path::PathBuf>) -> io::R
 
 /// A text with the code of a hook in it.
 fn hooked(text: &str, hook: &Hook) -> io::Result<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let found = |window: &[&str]| window.iter().map(|line| line.trim()).eq(hook.before.iter().copied());
-    let mut places = lines.windows(hook.before.len()).enumerate().filter(|(_, window)| found(window));
-    let (Some((at, _)), None) = (places.next(), places.next()) else {
-        let Hook { file, before, .. } = hook;
-        return Err(io::Error::other(format!("{file}: not there once: {before:?}")));
+    let Hook { file, at, put } = hook;
+    let mut lines: Vec<&str> = text.lines().collect();
+    let found = |window: &[&str]| window.iter().map(|line| line.trim()).eq(at.iter().copied());
+    let mut places = lines.windows(at.len()).enumerate().filter(|(_, window)| found(window));
+    let (Some((first, _)), None) = (places.next(), places.next()) else {
+        return Err(io::Error::other(format!("{file}: not there once: {at:?}")));
     };
-    let mut hooked = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        if number == at {
-            hooked += hook.insert;
-            hooked.push('\n');
-        }
-        hooked += line;
-        hooked.push('\n');
+    match put {
+        Put::Before(code) => lines.insert(first, code),
+        Put::After(code) => lines.insert(first + at.len(), code),
+        Put::Instead(code) => drop(lines.splice(first..first + at.len(), [*code])),
     }
-    Ok(hooked)
+    Ok(lines.join("\n") + "\n")
 }
 
 /// Writes a file that has other contents, or is not there.
@@ -104,12 +131,16 @@ fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hook, hooked};
+    use super::{Hook, Put, hooked};
 
     #[test]
     fn a_hook_needs_its_lines_once() {
-        let hook = Hook { file: "f", before: &["b"], insert: "x" };
+        let hook = Hook { file: "f", at: &["b"], put: Put::Before("x") };
         assert_eq!(hooked("a\n  b\nc\n", &hook).unwrap(), "a\nx\n  b\nc\n");
+        let after = Hook { put: Put::After("x"), ..hook };
+        assert_eq!(hooked("a\n  b\nc\n", &after).unwrap(), "a\n  b\nx\nc\n");
+        let instead = Hook { put: Put::Instead("x"), ..hook };
+        assert_eq!(hooked("a\n  b\nc\n", &instead).unwrap(), "a\nx\nc\n");
         assert!(hooked("b\nb\n", &hook).is_err());
         assert!(hooked("a\n", &hook).is_err());
     }

@@ -1,22 +1,58 @@
-//! The test kit: what runs merged code, links it, and says what must hold of every text of a unit.
+//! The test kit: generated input, oracles that know the right answer, and hosts that run merged code.
 //!
-//! It is *not* published, and nothing in it is meant for embedders. What may be asked for by an environment variable
-//! is said in the module that asks.
+//! * `recipes` draws units of functions that refer to each other; `permute` gives a function
+//!   another form with the same meaning; `mutate` gives it another meaning by a single change.
+//! * `generate` draws units of large functions of all opcodes, which a host can run, and knows
+//!   which of them are equal because it made them so; `augmented` puts next to a unit what merging makes of it.
+//! * `classes` computes the classes of a unit from the definition, by brute force; `check` holds a
+//!   plan and what it is applied to against what must always hold.
+//! * `program` says what a back end emits for a unit; `differential` has a host run it, merged and
+//!   unmerged, and compares; `fuel` makes every function end.
+//! * `module` makes random calls of `Module` on a module and on a `MergingModule`; `incremental` draws whole programs
+//!   that are defined in several flushes, and has a host run them merged and unmerged.
+//! * `text` says what must hold of every text of a unit, and `text_mutation` changes such texts.
+//! * `thunks` compares thunks in raw bytes with what the back end compiles.
+//! * `targets` is what fuzz targets do.
+//! * `host`, `module_host` and `incremental_host` run code; `link` and `tools` make programs of objects; `modules` makes
+//!   modules of text; `units` finds real units.
+//! * `inject` builds the workspace with faults in the library, planted where `hooks` says.
+//!
+//! Everything is driven by bytes (`arbitrary::Unstructured`) or by a seed, so that a fuzzer, a
+//! property test and a bench share it. It panics where something is wrong. It is *not* published, and nothing in it is
+//! meant for embedders.
 #![allow(missing_docs, reason = "not published")]
 
+pub mod augmented;
+pub mod check;
 pub mod checked;
+pub mod classes;
+pub mod differential;
+pub mod fuel;
+pub mod generate;
+pub mod hooks;
 pub mod host;
+pub mod incremental;
 pub mod incremental_host;
+pub mod inject;
 pub mod link;
+pub mod module;
 pub mod module_host;
 pub mod modules;
+pub mod mutate;
+pub mod permute;
+pub mod program;
+pub mod recipes;
+pub mod support;
+pub mod targets;
 pub mod text;
+pub mod text_mutation;
+pub mod thunks;
 pub mod tools;
 pub mod units;
 
+use crate::support::parse;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::support::parse;
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.

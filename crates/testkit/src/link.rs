@@ -1,10 +1,8 @@
 //! Links and runs object files of programs, many at once.
 
 use crate::checked::checked;
+use crate::incremental::{Finding, Image, Program, Statistics, compare, main_of, objects};
 use crate::tools::{Workshop, need};
-use cranelift_mergefunc::fuzzing::incremental::{
-    Finding, Image, Program, Statistics, compare, main_of, objects,
-};
 use std::process::Command;
 
 /// How object files become a program.

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
+use crate::module::Host;
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_mergefunc::fuzzing::module::Host;
 
 /// The JIT of this machine.
 pub struct ThisMachine;

@@ -236,9 +236,9 @@ fn texts(directory: &Path, texts: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::{check, filetests};
+    use crate::support::Rng;
+    use crate::text_mutation::mutated;
     use arbitrary::Unstructured;
-    use cranelift_mergefunc::fuzzing::support::Rng;
-    use cranelift_mergefunc::fuzzing::text::mutated;
 
     /// The fuzz target `text` for a moment: see `tests/fuzzing.rs`.
     #[test]

@@ -7,9 +7,9 @@
 //! found.
 
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::fuzzing::support::Rng;
-use cranelift_mergefunc::fuzzing::{module, targets};
 use testkit::module_host::ThisMachine;
+use testkit::support::Rng;
+use testkit::{module, targets};
 
 /// Runs a target on so many inputs.
 fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {

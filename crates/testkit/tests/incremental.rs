@@ -12,14 +12,14 @@
 //! | `CLIF_MERGE_GO_ON` | findings are only counted |
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::incremental::{
-    self, Finding, Host, Program, Statistics, check_facts, check_jit, check_library, print,
-};
-use cranelift_mergefunc::fuzzing::support::Rng;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use testkit::checked::checked;
+use testkit::incremental::{
+    self, Finding, Host, Program, Statistics, check_facts, check_jit, check_library, print,
+};
 use testkit::link::{Kind, Linker};
+use testkit::support::Rng;
 
 /// Bytes that a program is drawn from.
 const BYTES: usize = 8192;

@@ -283,8 +283,8 @@ mod tests {
     use clif_unit::sources::Source;
     use clif_unit::unit::{Reading, Unit, parse_unit};
     use clif_unit::verify::Verifier;
-    use cranelift_mergefunc::fuzzing::support::Rng;
-    use cranelift_mergefunc::fuzzing::text::mutated;
+    use testkit::support::Rng;
+    use testkit::text_mutation::mutated;
 
     /// Reads a text as a filetest and blesses it twice; runs nothing.
     fn read(name: &str, text: &str, unit: Option<&Unit>) -> anyhow::Result<()> {

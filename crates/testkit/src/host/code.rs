@@ -4,6 +4,7 @@
 //! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
 
 use super::fail;
+use crate::program::{DataDefinition, Definition, Jump, MEMORY, Program};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{
     ExternalName, Function, LibCall, Signature, TrapCode, UserExternalName,
@@ -15,7 +16,6 @@ use cranelift_codegen::{
     Context, ExceptionContextLoc, FinalizedMachExceptionHandler, FinalizedRelocTarget, RegClass,
 };
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::program::{DataDefinition, Definition, Jump, MEMORY, Program};
 use cranelift_mergefunc::{Contents, Target, ThunkReloc};
 use std::collections::{BTreeMap, HashMap, HashSet};
 

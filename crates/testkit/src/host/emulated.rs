@@ -7,14 +7,14 @@
 use super::Level;
 use super::code::{ALIGNMENT, Compiled, Ground, Handler, Placed, Tables, flags, runtime_flags};
 use super::stubs::{self, Imported};
+use crate::differential::{Argument, Call, End, Invocation, Outcome};
+use crate::program::{MEMORY_BYTES, Program, THROWING};
 use cranelift_codegen::ir::{
     ArgumentPurpose, Function, Signature, TrapCode, Type, UserExternalName, types,
 };
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::Flags;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{Argument, Call, End, Invocation, Outcome};
-use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program, THROWING};
 use std::collections::HashMap;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};

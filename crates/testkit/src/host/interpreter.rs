@@ -7,6 +7,11 @@
 //! conventions can be compared with those of a machine.
 
 use super::{MAX_TRACE, STACK_BYTES};
+use crate::differential::{
+    Argument, Call, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
+    memory_before, memory_digest,
+};
+use crate::program::{DataDefinition, Definition, Jump, MEMORY, MEMORY_BYTES, Program, THROWING};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ArgumentPurpose, BlockArg, BlockCall, Endianness, ExceptionTable, ExceptionTableItem,
@@ -20,13 +25,6 @@ use cranelift_interpreter::interpreter::LibCallHandler;
 use cranelift_interpreter::state::{InterpreterFunctionRef, MemoryError, State};
 use cranelift_interpreter::step::{ControlFlow, CraneliftTrap, step};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Call, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, import_result,
-    memory_before, memory_digest,
-};
-use cranelift_mergefunc::fuzzing::program::{
-    DataDefinition, Definition, Jump, MEMORY, MEMORY_BYTES, Program, THROWING,
-};
 use cranelift_mergefunc::{Contents, DataObject};
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -7,12 +7,12 @@
 use super::code::{ALIGNMENT, Compiled, Ground, Placed, Tables, flags, runtime_flags};
 use super::stubs::{self, Imported};
 use super::{Level, signals};
+use crate::differential::{Invocation, SURROUNDINGS_BYTES};
+use crate::program::{MEMORY_BYTES, Program};
 use cranelift_codegen::ir::{Function, LibCall, Signature, UserExternalName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_libcalls::LIBRARY;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{Invocation, SURROUNDINGS_BYTES};
-use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -27,13 +27,13 @@ mod loader;
 mod signals;
 mod stubs;
 
-use cranelift_codegen::ir::{Type, UserExternalName, types};
-use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{
+use crate::differential::{
     Argument, End, Invocation, Outcome, SOME_ADDRESS, address_in_memory, memory_before,
     memory_digest, surroundings_before,
 };
-use cranelift_mergefunc::fuzzing::program::{MEMORY_BYTES, Program};
+use crate::program::{MEMORY_BYTES, Program};
+use cranelift_codegen::ir::{Type, UserExternalName, types};
+use cranelift_mergefunc::cranelift_codegen;
 use loader::{Arena, Image};
 use signals::{Run, Stop};
 use std::sync::Mutex;

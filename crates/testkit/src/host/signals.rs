@@ -7,10 +7,10 @@
 use super::code::{Handler, Tables};
 use super::loader::{Arena, Image};
 use super::{MAX_TRACE, Slot, without_address};
+use crate::differential::{Call, SOME_ADDRESS, import_result};
+use crate::program::THROWING;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{Call, SOME_ADDRESS, import_result};
-use cranelift_mergefunc::fuzzing::program::THROWING;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::OnceLock;

@@ -3,6 +3,7 @@
 //! Values go through slots of sixteen bytes. Neither decides anything: a stub passes its arguments to a function
 //! of the host, which writes the trace and decides how the call ends.
 
+use crate::support::parse_one;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::{
     AbiParam, Endianness, Function, InstBuilder as _, MemFlagsData, Signature, StackSlotData,
@@ -10,7 +11,6 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::support::parse_one;
 
 /// `(inner trampoline, function, slots, context)`: writes into the context where a trap continues, and calls the
 /// inner trampoline. A callee of the `tail` convention need not restore any register when an exception leaves it.

@@ -9,13 +9,6 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
 };
-use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Comparison, Effort, End, Invocation, Outcome, Tally,
-};
-use cranelift_mergefunc::fuzzing::permute::{Facts, permuted};
-use cranelift_mergefunc::fuzzing::program::{Entry, Parts};
-use cranelift_mergefunc::fuzzing::recipes::Member;
-use cranelift_mergefunc::fuzzing::support::{any_isa, clif_files, free};
 use cranelift_mergefunc::{
     Attributes, Canonicalize, Options, Prebucket, Target, cranelift_codegen,
 };
@@ -23,8 +16,13 @@ use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use testkit::differential::{Argument, Comparison, Effort, End, Invocation, Outcome, Tally};
 use testkit::host::emulated::Batch;
 use testkit::host::{Host, Level, interpreter};
+use testkit::permute::{Facts, permuted};
+use testkit::program::{Entry, Parts};
+use testkit::recipes::Member;
+use testkit::support::{any_isa, clif_files, free};
 
 /// The functions of a file with their duplicates, and the commands.
 struct File {

@@ -2,13 +2,13 @@
 
 use crate::units::{run_natively, runs};
 use arbitrary::Unstructured;
-use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, Tally};
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
-use cranelift_mergefunc::fuzzing::program::Parts;
-use cranelift_mergefunc::fuzzing::support::Rng;
+use testkit::differential::{Comparison, Effort, Tally};
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
 use testkit::host::Host;
+use testkit::program::Parts;
+use testkit::support::Rng;
 
 /// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
 const RUNS: u64 = 25;

@@ -2,14 +2,14 @@
 
 use cranelift_codegen::ir::{TrapCode, UserExternalName};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::fuzzing::differential::{
+use cranelift_mergefunc::{Attributes, Options};
+use testkit::differential::{
     Argument, Call, End, Invocation, Outcome, import_result, memory_before, memory_digest,
 };
-use cranelift_mergefunc::fuzzing::program::{Parts, Program};
-use cranelift_mergefunc::fuzzing::recipes::Member;
-use cranelift_mergefunc::fuzzing::support::parse;
-use cranelift_mergefunc::{Attributes, Options};
 use testkit::host::{self, Level, emulated, interpreter};
+use testkit::program::{Parts, Program};
+use testkit::recipes::Member;
+use testkit::support::parse;
 
 /// The unmerged program of a text.
 pub fn program(text: &str) -> Program {
@@ -271,7 +271,7 @@ block0(v0: i64):
     call fn0(v1, v4, v3)
     return v1, v4, v3
 }";
-    use cranelift_mergefunc::fuzzing::differential::{SOME_ADDRESS, address_in_memory};
+    use testkit::differential::{SOME_ADDRESS, address_in_memory};
     let Outcome { end, trace, .. } = outcome(text, &[0]);
     let seen = vec![SOME_ADDRESS, address_in_memory(24), SOME_ADDRESS];
     assert_eq!(trace[0].arguments, seen);

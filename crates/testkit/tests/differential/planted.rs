@@ -1,7 +1,7 @@
 //! Planted differences: what a wrong merge could change, each of them must be noticed.
 
 use crate::outcomes::program;
-use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort};
+use testkit::differential::{Comparison, Effort};
 use testkit::host::{self, Level};
 
 /// How many inputs are needed at most to notice any of these.

@@ -16,18 +16,18 @@ use cranelift_codegen::ir::{
     InstructionData, Opcode, SigRef, Signature, UserExternalName, types,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_mergefunc::fuzzing::differential::{
-    Argument, Comparison, Effort, End, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
-};
-use cranelift_mergefunc::fuzzing::fuel;
-use cranelift_mergefunc::fuzzing::program::{Definition, Parts, Program};
-use cranelift_mergefunc::fuzzing::recipes::Member;
-use cranelift_mergefunc::fuzzing::support::{Rng, free};
 use cranelift_mergefunc::{
     Attributes, FunctionIndex, Options, Plan, Policy, Similar, Target, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
+use testkit::differential::{
+    Argument, Comparison, Effort, End, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
+};
+use testkit::fuel;
 use testkit::host::{Host, Level};
+use testkit::program::{Definition, Parts, Program};
+use testkit::recipes::Member;
+use testkit::support::{Rng, free};
 
 /// How often every function is called, and with how much fuel.
 const EFFORT: Effort = Effort { inputs: 8, fuel: 2000 };

@@ -2,19 +2,19 @@
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
-use cranelift_mergefunc::fuzzing::differential::{Comparison, Effort, Outcome, Tally};
-use cranelift_mergefunc::fuzzing::fuel;
-use cranelift_mergefunc::fuzzing::generate::function::Profile;
-use cranelift_mergefunc::fuzzing::generate::opcodes::Machine;
-use cranelift_mergefunc::fuzzing::generate::unit::GeneratedUnit;
-use cranelift_mergefunc::fuzzing::program::Parts;
-use cranelift_mergefunc::fuzzing::recipes::{Member, Unit};
-use cranelift_mergefunc::fuzzing::support::{Rng, any_isa};
 use cranelift_mergefunc::{Canonicalize, cranelift_codegen};
 use std::collections::HashSet;
 use std::panic::catch_unwind;
+use testkit::differential::{Comparison, Effort, Outcome, Tally};
+use testkit::fuel;
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
 use testkit::host::emulated::Batch;
 use testkit::host::{Host, Level, interpreter};
+use testkit::program::Parts;
+use testkit::recipes::{Member, Unit};
+use testkit::support::{Rng, any_isa};
 
 /// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
 const RUNS: u64 = 100;

@@ -1,0 +1,609 @@
+//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too much, an
+//! incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
+//!
+//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the fault in few
+//! places (`hooks` of the test kit), and only in a copy that is made for that. A comparator that overlooks a field is one that reads
+//! functions in which the field is masked (`masking`).
+//!
+//! The faults test the tests: `tests/fault_injection.rs` says which oracle must notice which fault.
+
+mod masking;
+
+use crate::data::DataIndex;
+use crate::encoding::Encoding;
+use crate::extra_argument::ExtraArgument;
+use crate::facts::Fact;
+use crate::incremental::ExternalNode;
+use crate::options::{Addresses, Attributes, Linkage, Options};
+use crate::plan::{Disposition, Plan};
+use crate::similar::body::Parameter;
+use crate::target::Target;
+use crate::unit::{FunctionIndex, Unit};
+use cranelift_codegen::ir::{
+    AbiParam, Function, Inst, Opcode, Signature, UserExternalName, UserStackMapEntry, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::EntityRef;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+
+pub(crate) use masking::{masked, masked_data};
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $name:ident = $id:literal,)+) => {
+        /// A fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name),+];
+
+            /// A kebab-case name.
+            pub fn id(self) -> &'static str {
+                match self {
+                    $(Fault::$name => $id),+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    // What the walk overlooks.
+    /// The mask of a shuffle.
+    ShuffleMask = "shuffle-mask",
+    /// The operator of an atomic operation.
+    AtomicOperator = "atomic-operator",
+    /// The condition of an integer comparison.
+    IntCondition = "int-condition",
+    /// The condition of a float comparison.
+    FloatCondition = "float-condition",
+    /// Integer constants.
+    IntegerConstant = "integer-constant",
+    /// Float constants are compared as numbers, so that 0.0 is -0.0 and all NaNs are one.
+    FloatBits = "float-bits",
+    /// The bytes in the constant pool.
+    PoolBytes = "pool-bytes",
+    /// Constants of the pool are compared by their handles.
+    PoolHandle = "pool-handle",
+    /// Offsets of loads and stores.
+    AccessOffset = "access-offset",
+    /// Offsets into stack slots.
+    SlotOffset = "slot-offset",
+    /// Which stack slot it is.
+    SlotIndex = "slot-index",
+    /// Lanes and other immediates of 8 bits.
+    Lane = "lane",
+    /// Trap codes of instructions that trap.
+    TrapCode = "trap-code",
+    /// Trap codes of memory accesses.
+    AccessTrapCode = "access-trap-code",
+    /// An access that cannot trap equals one that can, with whatever code.
+    NoTrapWildcard = "no-trap-wildcard",
+    /// Byte orders.
+    ByteOrder = "byte-order",
+    /// Types of results.
+    ResultType = "result-type",
+    /// Calling conventions.
+    CallConv = "call-conv",
+    /// Extensions of parameters.
+    Extension = "extension",
+    /// Purposes of parameters.
+    Purpose = "purpose",
+    /// Signatures of callees.
+    CalleeSignature = "callee-signature",
+    /// Sizes of stack slots.
+    SlotSize = "slot-size",
+    /// Alignments of stack slots.
+    SlotAlignment = "slot-alignment",
+    /// Arguments of branches.
+    BranchArguments = "branch-arguments",
+    /// Which way a branch goes.
+    BranchTargets = "branch-targets",
+    /// Entries of jump tables.
+    JumpTable = "jump-table",
+    /// Tags of exception handlers.
+    ExceptionTag = "exception-tag",
+    /// Contexts of exception tables.
+    ExceptionContext = "exception-context",
+    /// Handlers for all other exceptions.
+    ExceptionDefault = "exception-default",
+    /// The order of operands, also where it matters.
+    OperandOrder = "operand-order",
+    /// Whether an operation is signed.
+    Signedness = "signedness",
+    /// User stack maps.
+    StackMap = "stack-map",
+    /// Offsets of symbols.
+    SymbolOffset = "symbol-offset",
+    /// Whether a symbol is thread-local.
+    ThreadLocal = "thread-local",
+    /// Offsets of derived global values.
+    GlobalOffset = "global-offset",
+    /// Whether a call can be patched: such a callee is compared by class.
+    Patchable = "patchable",
+    /// Which library function is called.
+    LibCall = "lib-call",
+    /// The stack limit.
+    StackLimit = "stack-limit",
+    /// Sequence points.
+    SequencePoint = "sequence-point",
+    /// The number of an exception handler whose address is taken.
+    HandlerNumber = "handler-number",
+    /// The namespace of a symbol.
+    Namespace = "namespace",
+    /// The function key.
+    Key = "key",
+    /// Encodings are equal if 8 bits of a digest are.
+    DigestTrusted = "digest-trusted",
+    /// The contents of data objects.
+    DataContents = "data-contents",
+    /// What is added to a pointer in a data object.
+    DataAddend = "data-addend",
+    /// What a pointer in a data object points to.
+    DataTarget = "data-target",
+    /// Sections of data objects.
+    DataSection = "data-section",
+
+    // How references are compared.
+    /// Callees are not refined at all.
+    NoRefinement = "no-refinement",
+    /// Callees are refined once, and not those of callees.
+    OneRound = "one-round",
+    /// A significant address is compared by class.
+    AddressByClass = "address-by-class",
+    /// A preemptible function is compared by class.
+    PreemptibleByClass = "preemptible-by-class",
+    /// A function that must stay distinguishable is compared by class.
+    NoMergeByClass = "no-merge-by-class",
+
+    // What the plan overlooks.
+    /// That a function is pinned.
+    Pinned = "pinned",
+    /// That a function must not be merged.
+    NoMerge = "no-merge",
+    /// That a function is externally called.
+    ExternallyCalled = "externally-called",
+    /// That an address is taken.
+    AddressTaken = "address-taken",
+    /// That an address is significant.
+    AddressSignificant = "address-significant",
+    /// That a symbol is visible.
+    Visible = "visible",
+    /// That a symbol is preemptible.
+    Preemptible = "preemptible",
+    /// Alignments.
+    Alignment = "alignment",
+    /// That the target supports no aliases.
+    AliasUnsupported = "alias-unsupported",
+    /// That the target supports no thunks.
+    ThunkUnsupported = "thunk-unsupported",
+
+    // What the plan gets wrong.
+    /// Every thunk becomes an alias.
+    AliasForThunk = "alias-for-thunk",
+    /// A function is merged into one of another class.
+    OtherClass = "other-class",
+    /// Two functions are thunks to each other.
+    ThunkCycle = "thunk-cycle",
+    /// Every representative keeps all its facts.
+    FactsKept = "facts-kept",
+    /// Every function to which others were redirected keeps all its facts.
+    FactsKeptIfRedirected = "facts-kept-if-redirected",
+    /// A region is dropped only where it differs.
+    RegionPerAccess = "region-per-access",
+
+    // What applying gets wrong.
+    /// One callee keeps its old name.
+    RedirectForgotten = "redirect-forgotten",
+    /// All callees keep their old names.
+    NothingRedirected = "nothing-redirected",
+    /// Uses of an address follow the calls.
+    AddressFollowsCalls = "address-follows-calls",
+    /// Calls of preemptible functions go to what their thunks jump to.
+    PreemptibleRedirected = "preemptible-redirected",
+    /// Calls go to another function.
+    CalleesExchanged = "callees-exchanged",
+    /// Callees become colocated.
+    Colocated = "colocated",
+
+    // What the back end gets wrong.
+    /// A thunk jumps to another function.
+    ThunkElsewhere = "thunk-elsewhere",
+    /// A call thunk drops its last argument and passes the first twice.
+    ThunkArguments = "thunk-arguments",
+
+    // What goes wrong with parameterised bodies and extra arguments.
+    /// The second function of a set passes the extra arguments of the first one.
+    PassesAnother = "passes-another",
+    /// The extra arguments are in the opposite order.
+    PassedBackwards = "passed-backwards",
+    /// Calls pass no extra arguments.
+    PassedNothing = "passed-nothing",
+    /// The last place of a parameter keeps the value of the first function.
+    ParameterForgotten = "parameter-forgotten",
+    /// A callee dispatch exchanges two of its cases.
+    CasesExchanged = "cases-exchanged",
+    /// Functions that call themselves call the first function of their set instead.
+    SelfCallForgotten = "self-call-forgotten",
+    /// The parameterised body has the facts of the first function.
+    FactsOfTheFirst = "facts-of-the-first",
+    /// Functions whose addresses are used have no thunks.
+    PassedAddressEliminated = "passed-address-eliminated",
+    /// Thunks pass the extra arguments in the opposite order.
+    ThunkPassesBackwards = "thunk-passes-backwards",
+    /// Places share a parameter if they agree in the first three functions.
+    ParameterByThree = "parameter-by-three",
+    /// A self-call in tail position exchanges two arguments of one type.
+    SelfTailCallExchanged = "self-tail-call-exchanged",
+    /// A call in a callee dispatch has only the first entry of the stack map.
+    StackMapOfCase = "stack-map-of-case",
+    /// Signatures that have as many parameters and results count as equal.
+    SignatureByLength = "signature-by-length",
+    /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
+    TableOffset = "table-offset",
+
+    // What goes wrong in incremental merging.
+    /// Digests in the merge cache do not depend on what is referred to.
+    DigestWithoutReferences = "digest-without-references",
+    /// Digests in the merge cache do not distinguish a reference by symbol from one by class.
+    DigestWithoutKind = "digest-without-kind",
+    /// Facts of emitted bodies are not compared.
+    BodyFactsForgotten = "body-facts-forgotten",
+    /// Alignments of emitted bodies are not compared.
+    AlignmentAcrossUnits = "alignment-across-units",
+    /// The facts of a parameterised body are forgotten when the functions that it replaces are remembered.
+    ReachedFactsForgotten = "reached-facts-forgotten",
+    /// Later units do not pass the extra arguments of functions that earlier units eliminated.
+    EliminatedPassesNothing = "eliminated-passes-nothing",
+    /// Functions that earlier units eliminated get no late thunk when one is needed.
+    LateThunkForgotten = "late-thunk-forgotten",
+    /// They get no late thunk if a global value is their address.
+    SymbolValueForgotten = "symbol-value-forgotten",
+    /// They get no late thunk if their address is an extra argument.
+    EliminatedAddressPassed = "eliminated-address-passed",
+    /// A function that is exported later has no local name.
+    LocalNameForgotten = "local-name-forgotten",
+    /// The addresses of exported functions are passed in place of callees, even where those can be
+    /// interposed.
+    InterposedCalleePassed = "interposed-callee-passed",
+    /// A symbol that emitted code names before its definition is compared by class.
+    NamedBeforeByClass = "named-before-by-class",
+    /// A body that the plan adds refers to functions by symbols that can be interposed.
+    AddedBodyUnnamed = "added-body-unnamed",
+
+    // What is not a fault.
+    /// All functions have one hash, which costs time only.
+    ConstantHash = "constant-hash",
+}
+
+std::thread_local! {
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Runs `body` in this thread with a fault injected, or with none.
+pub fn planted<T>(fault: impl Into<Option<Fault>>, body: impl FnOnce() -> T) -> T {
+    /// Removes the fault, also when `body` panics.
+    struct Before(Option<Fault>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            PLANTED.set(self.0);
+        }
+    }
+    let _before = Before(PLANTED.replace(fault.into()));
+    body()
+}
+
+/// Whether this fault is injected.
+pub fn is(fault: Fault) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+/// Whether any fault is injected. Then only the oracle that runs the code may notice it.
+pub fn is_any() -> bool {
+    PLANTED.get().is_some()
+}
+
+/// The extra arguments that the functions of a set pass to their body.
+pub(crate) fn extra(mut arguments: Vec<Arc<[ExtraArgument]>>) -> Vec<Arc<[ExtraArgument]>> {
+    match PLANTED.get() {
+        Some(Fault::PassesAnother) => arguments[1] = arguments[0].clone(),
+        Some(Fault::PassedBackwards) => {
+            for arguments in &mut arguments {
+                *arguments = arguments.iter().rev().cloned().collect();
+            }
+        }
+        _ => {}
+    }
+    arguments
+}
+
+/// What a body for a set of functions is made with: facts, self-calls, parameters.
+pub(crate) fn shared(
+    facts: Vec<Fact>,
+    of_the_first: &[Fact],
+    recursive: Vec<Inst>,
+    mut parameters: Vec<Parameter>,
+) -> (Vec<Fact>, Vec<Inst>, Vec<Parameter>) {
+    match PLANTED.get() {
+        Some(Fault::FactsOfTheFirst) => (of_the_first.to_vec(), recursive, parameters),
+        Some(Fault::SelfCallForgotten) => (facts, Vec::new(), parameters),
+        Some(Fault::CasesExchanged) => {
+            for (_, cases) in parameters.iter_mut().flat_map(|parameter| &mut parameter.dispatches)
+            {
+                let [first, second, ..] = &mut cases[..] else {
+                    unreachable!("one of two or more");
+                };
+                core::mem::swap(&mut first.bits, &mut second.bits);
+            }
+            (facts, recursive, parameters)
+        }
+        Some(Fault::ParameterForgotten) => {
+            if let Some(parameter) = parameters.first_mut() {
+                parameter.places.pop();
+            }
+            (facts, recursive, parameters)
+        }
+        _ => (facts, recursive, parameters),
+    }
+}
+
+/// The keys by which places that may share a parameter are compared.
+pub(crate) fn cells(mut cells: Vec<u32>) -> Vec<u32> {
+    if is(Fault::ParameterByThree) {
+        cells.truncate(3);
+    }
+    cells
+}
+
+/// The arguments that a self-call of a body passes on.
+pub(crate) fn passed_on(func: &Function, call: Inst, values: &[Value]) -> Vec<Value> {
+    let mut values = values.to_vec();
+    let count = values.len();
+    if is(Fault::SelfTailCallExchanged)
+        && func.dfg.insts[call].opcode() == Opcode::ReturnCall
+        && let [.., one, other] = values[..]
+        && func.dfg.value_type(one) == func.dfg.value_type(other)
+    {
+        values.swap(count - 1, count - 2);
+    }
+    values
+}
+
+/// The stack map of a call in a callee dispatch.
+pub(crate) fn stack_map(
+    mut entries: Option<Vec<UserStackMapEntry>>,
+) -> Option<Vec<UserStackMapEntry>> {
+    if let (true, Some(entries)) = (is(Fault::StackMapOfCase), &mut entries) {
+        entries.truncate(1);
+    }
+    entries
+}
+
+/// The form in which signatures are compared.
+pub(crate) fn signature(signature: &Signature) -> Cow<'_, Signature> {
+    if !is(Fault::SignatureByLength) {
+        return Cow::Borrowed(signature);
+    }
+    let mut length = Signature::new(CallConv::Fast);
+    length.params = vec![AbiParam::new(types::I64); signature.params.len()];
+    length.returns = vec![AbiParam::new(types::I64); signature.returns.len()];
+    Cow::Owned(length)
+}
+
+/// Whether a function is called with a mismatched signature.
+pub(crate) fn is_mismatched(
+    right: bool,
+    called: Option<&Signature>,
+    own: Option<&Signature>,
+) -> bool {
+    right && called.map(signature) != own.map(signature)
+}
+
+/// The references that a digest in the merge cache is made of, besides the encoding.
+pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]> {
+    match PLANTED.get() {
+        Some(Fault::DigestWithoutReferences) => Cow::Owned(Vec::new()),
+        Some(Fault::DigestWithoutKind) => {
+            let symbol = |external_node: &ExternalNode| match external_node {
+                ExternalNode::Symbol(symbol) | ExternalNode::Class(symbol) => {
+                    ExternalNode::Symbol(symbol.clone())
+                }
+            };
+            references.iter().map(symbol).collect()
+        }
+        _ => Cow::Borrowed(references),
+    }
+}
+
+/// Whether an emitted body is aligned enough, and has no more facts than it may.
+pub(crate) fn incremental(aligned: bool, facts_hold: bool) -> (bool, bool) {
+    (aligned || is(Fault::AlignmentAcrossUnits), facts_hold || is(Fault::BodyFactsForgotten))
+}
+
+/// The facts that are remembered of code that replaced functions.
+pub(crate) fn reached<T>(facts: &[T]) -> &[T] {
+    if is(Fault::ReachedFactsForgotten) { &[] } else { facts }
+}
+
+/// The extra arguments that later units pass to the body that replaced an eliminated function.
+pub(crate) fn by_later_units(arguments: Arc<[ExtraArgument]>) -> Arc<[ExtraArgument]> {
+    if is(Fault::EliminatedPassesNothing) { Arc::default() } else { arguments }
+}
+
+/// How references to a function are compared, by class or by symbol.
+pub(crate) fn by_class(attributes: &Attributes, call: bool, address: bool) -> (bool, bool) {
+    match PLANTED.get() {
+        Some(Fault::AddressByClass) => (call, call),
+        Some(Fault::PreemptibleByClass) if attributes.linkage == Linkage::Preemptible => {
+            (true, attributes.addresses == Addresses::Insignificant)
+        }
+        Some(Fault::NoMergeByClass) if attributes.no_merge => {
+            (true, attributes.addresses == Addresses::Insignificant)
+        }
+        _ => (call, address),
+    }
+}
+
+/// The attributes that the plan uses, and the right ones.
+pub(crate) fn overlooked<'a>(
+    mut unit: Unit,
+    options: Options<'a>,
+) -> (Vec<Attributes>, Unit, Options<'a>) {
+    let given = unit.functions.values().map(|summary| summary.attributes).collect();
+    for summary in unit.functions.values_mut() {
+        let attributes = &mut summary.attributes;
+        let Attributes { linkage, addresses, address_taken, alignment, .. } = attributes;
+        match PLANTED.get() {
+            Some(Fault::Pinned) => attributes.pinned = false,
+            Some(Fault::NoMerge) => attributes.no_merge = false,
+            Some(Fault::ExternallyCalled) => attributes.externally_called = false,
+            Some(Fault::AddressTaken) => *address_taken = false,
+            Some(Fault::AddressSignificant) => *addresses = Addresses::Insignificant,
+            Some(Fault::Visible) if *linkage != Linkage::Preemptible => *linkage = Linkage::Local,
+            Some(Fault::Preemptible) if *linkage == Linkage::Preemptible => {
+                *linkage = Linkage::Export;
+            }
+            Some(Fault::Alignment) => *alignment = 1,
+            _ => break,
+        }
+    }
+    let options = match PLANTED.get() {
+        Some(Fault::AliasUnsupported) => Options { aliases: true, ..options },
+        Some(Fault::ThunkUnsupported) if options.target.jump_thunk.is_none() => {
+            Options { target: Target::x86_64(), ..options }
+        }
+        _ => options,
+    };
+    (given, unit, options)
+}
+
+/// The plan with the injected fault.
+pub(crate) fn planned(mut plan: Plan, given: Vec<Attributes>) -> Plan {
+    for (entry, given) in plan.entries.values_mut().zip(given) {
+        entry.attributes = given;
+    }
+    misplanned(&mut plan);
+    plan
+}
+
+fn misplanned(plan: &mut Plan) {
+    let functions: Vec<FunctionIndex> = plan.entries.keys().collect();
+    match PLANTED.get() {
+        Some(Fault::AliasForThunk) => {
+            for entry in plan.entries.values_mut() {
+                if let Disposition::Thunk { to } = entry.disposition {
+                    entry.disposition = Disposition::Alias { to };
+                }
+            }
+        }
+        Some(Fault::OtherClass) => {
+            for &function in &functions {
+                let class = plan.entries[function].class;
+                let other = functions.iter().copied().find(|&other| {
+                    let entry = &plan.entries[other];
+                    entry.disposition == Disposition::Keep && entry.class != class
+                });
+                if let (Disposition::Redirect { to: _ }, Some(to)) =
+                    (plan.entries[function].disposition, other)
+                {
+                    plan.entries[function].disposition = Disposition::Redirect { to };
+                    return;
+                }
+            }
+        }
+        Some(Fault::ThunkCycle) => {
+            for &function in &functions {
+                if let Disposition::Thunk { to } = plan.entries[function].disposition {
+                    plan.entries[to].disposition = Disposition::Thunk { to: function };
+                    return;
+                }
+            }
+        }
+        Some(Fault::FactsKept) => {
+            for entry in plan.entries.values_mut() {
+                entry.weakened = None;
+            }
+        }
+        Some(Fault::FactsKeptIfRedirected) => {
+            for &function in &functions {
+                if let Disposition::Redirect { to } = plan.entries[function].disposition {
+                    plan.entries[to].weakened = None;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Where a call of a function, or a use of its address, goes with the injected fault. `None` where it goes to the
+/// right symbol, as references to data always do.
+pub(crate) fn redirected<'a>(
+    plan: &'a Plan,
+    from: &'a UserExternalName,
+    call: bool,
+) -> Option<&'a UserExternalName> {
+    let function = plan.function(from)?;
+    match PLANTED.get()? {
+        Fault::NothingRedirected => Some(from),
+        Fault::RedirectForgotten if from.index % 2 == 1 => Some(from),
+        Fault::AddressFollowsCalls if !call => Some(plan.call_symbol(from)),
+        Fault::PreemptibleRedirected => {
+            let to = plan.entry(function).disposition().representative();
+            Some(plan.entry(to.unwrap_or(function)).symbol())
+        }
+        Fault::CalleesExchanged if call => {
+            let right = plan.entry(plan.call_target(function)).symbol();
+            let mut kept = plan.entries().filter(|(_, entry)| {
+                from != right
+                    && entry.disposition() == Disposition::Keep
+                    && entry.symbol() != right
+            });
+            kept.next().map(|(_, entry)| entry.symbol())
+        }
+        _ => None,
+    }
+}
+
+/// The function after applying, with the injected fault.
+pub(crate) fn applied(func: &mut Function) {
+    if is(Fault::Colocated) {
+        for callee in func.dfg.ext_funcs.values_mut() {
+            callee.colocated = true;
+        }
+    }
+}
+
+/// The arguments of a call thunk, with the injected fault.
+pub(crate) fn passed(args: &mut [Value]) {
+    if let (true, Some((last, [first, ..]))) = (is(Fault::ThunkArguments), args.split_last_mut()) {
+        *last = *first;
+    }
+}
+
+/// The encoding, with the injected fault.
+pub(crate) fn encoded(encoding: &mut Encoding) {
+    if is(Fault::DigestTrusted) {
+        let Encoding { shape, constants, references, .. } = encoding;
+        let streams = shape.iter().chain(&*constants).chain(&*references);
+        let digest = streams.fold(0u8, |digest, byte| digest.wrapping_mul(31) ^ byte);
+        *shape = vec![digest];
+        constants.clear();
+    }
+}
+
+/// Where a thunk jumps that should jump to `right`.
+pub fn jump(plan: &Plan, right: FunctionIndex) -> FunctionIndex {
+    if !is(Fault::ThunkElsewhere) {
+        return right;
+    }
+    let mut kept = (0..plan.added()).map(FunctionIndex::new).filter(|&other| {
+        let entry = plan.entry(other);
+        entry.disposition() == Disposition::Keep && entry.class() != plan.entry(right).class()
+    });
+    kept.next().unwrap_or(right)
+}

@@ -1,0 +1,216 @@
+//! Oracles of incremental merging: programs in several flushes, executed; units one after the other, proved.
+//!
+//! Programs that are executed are not proved, so that these oracles share nothing.
+
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use testkit::incremental::{self, Program, Statistics, check_jit};
+use testkit::program::ADDED;
+use testkit::recipes::{Member, Unit};
+use testkit::support::Rng;
+use cranelift_mergefunc::{
+    Addresses, BackEnd, Bodies, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
+    Options, Policy, Prove, Similar, cranelift_codegen,
+};
+use cranelift_module::Linkage;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use testkit::checked::checked;
+use testkit::incremental_host::ThisMachine;
+use testkit::link::{Kind, Linker};
+use testkit::modules::{calls, declare, define_all, insignificant, object, plus};
+use testkit::tools::Workshop;
+
+/// How many programs are linked at once.
+const AT_ONCE: u64 = 12;
+
+fn draw(seed: u64) -> Program {
+    let bytes = Rng::new(seed).bytes(8192);
+    let mut program = incremental::program(&mut Unstructured::new(&bytes)).expect("a program");
+    program.options.prove = Prove::Never;
+    program
+}
+
+/// Whether a program behaves differently in a JIT when it is merged.
+pub fn runs_otherwise(case: u64) -> bool {
+    let mut check =
+        |program: &Program| check_jit(program, &mut ThisMachine, &mut Statistics::default());
+    checked(&draw(case), &mut check).is_err()
+}
+
+/// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is exported in the
+/// end. `f` is declared first, then follows what each flush defines.
+fn interposed_programs() -> [Vec<String>; 4] {
+    let mixes = |name: &str, callee: &str, k: i64| {
+        let lines = (3..20)
+            .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2));
+        let lines: String = lines.collect();
+        format!(
+            "export function %{name}(i64) -> i64 system_v {{
+    fn0 = %{callee}(i64) -> i64 system_v
+block0(v0: i64):
+    v20 = iconst.i64 {k}
+    v21 = iadd v0, v20
+    v1 = call fn0(v21)
+    v2 = iadd v0, v1
+{lines}    return v19
+}}
+"
+        )
+    };
+    let preemptible = |name: &str, callee: &str| calls("preemptible", name, callee);
+    [
+        // `g` is merged into `f` before `f` is exported.
+        vec![plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g")],
+        // `f` is an extra argument that the thunk of a caller of `f` passes; `d`, which calls a duplicate of `f`,
+        // is merged with that caller.
+        vec![
+            plus("export", "f", 5)
+                + &plus("export", "g", 5)
+                + &plus("export", "h", 6)
+                + &mixes("x", "f", 1)
+                + &mixes("d", "g", 1)
+                + &mixes("y", "h", 3),
+        ],
+        // `f` is called by emitted code before it is defined.
+        vec![
+            calls("export", "x", "f"),
+            plus("local", "f", 5) + &plus("local", "g", 5),
+            calls("export", "d", "g"),
+        ],
+        // `f` is called by the private copy of preemptible functions, which a later preemptible function joins.
+        vec![
+            plus("export", "f", 5) + &preemptible("p", "f") + &preemptible("q", "f"),
+            plus("export", "g", 5) + &preemptible("d", "g"),
+        ],
+    ]
+}
+
+/// Another definition of `f`, which may interpose `f`, but not the functions that were merged into it.
+const INTERPOSES: &str = "#include <stdio.h>
+long d(long);
+long f(long x) { return 4242; }
+int main(void) { printf(\"%ld\\n\", d(7)); }
+";
+
+/// The output of that program, with a unit in a shared library, merged or not.
+fn prints(program: &[String], is_merged: bool) -> String {
+    let options = ModuleOptions {
+        back_end: BackEnd::Object,
+        functions: Addresses::Significant,
+        similar: Similar { policy: Policy::Size, ..Similar::default() },
+        prove: Prove::Never,
+        merge_limit: if is_merged { None } else { Some(0) },
+        ..insignificant()
+    };
+    let mut module = MergingModule::with_options(object(), options);
+    declare(&mut module, "f", Linkage::Local, "(i64) -> i64 system_v");
+    for part in program {
+        define_all(&mut module, part);
+        module.flush().expect("a flush");
+    }
+    declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
+    define_all(&mut module, &plus("export", "later", 6));
+    module.flush().expect("a flush");
+    let object = module.finish().expect("an object").emit().expect("an object file");
+    let workshop = Workshop::new(&format!("fault-injection-{is_merged}"));
+    workshop.write("unit.o", object);
+    workshop.write("main.c", INTERPOSES);
+    workshop.run("gcc", &["-shared", "-o", "libunit.so", "unit.o"]);
+    let rpath = "-Wl,-rpath,$ORIGIN";
+    workshop.run("gcc", &["-w", "-rdynamic", "-o", "main", "main.c", "libunit.so", rpath]);
+    let program = workshop.path("main");
+    workshop.run(program.to_str().expect("a path that is text"), &[])
+}
+
+/// Whether some program behaves differently as a part of an executable, or of a shared library of which another
+/// image defines some functions as well.
+pub fn is_linked_otherwise(case: u64) -> bool {
+    // One at a time, in directories of their own.
+    static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
+    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("fault-injection")));
+    let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(case) = case.checked_sub(1) else {
+        let differs = || {
+            let programs = interposed_programs();
+            programs.iter().any(|program| prints(program, true) != prints(program, false))
+        };
+        return catch_unwind(AssertUnwindSafe(differs)).unwrap_or(true);
+    };
+    let programs: Vec<Program> = (case * AT_ONCE..(case + 1) * AT_ONCE).map(draw).collect();
+    let programs: Vec<&Program> = programs.iter().collect();
+    let kind = [Kind::Static, Kind::Shared, Kind::Pie, Kind::Shared][case as usize % 4];
+    let check = || !linker.check(&programs, kind, &mut Statistics::default()).is_empty();
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
+}
+
+/// Whether the functions of a unit can be used as consecutive units: a pointer into a function that was eliminated
+/// means nothing.
+fn is_of_use(unit: &Unit) -> bool {
+    let points_inside = |member: &Member| {
+        member.body.global_values.values().any(|gv| match gv {
+            GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
+            _ => false,
+        })
+    };
+    !unit.functions.iter().any(points_inside)
+}
+
+/// The caller's side of consecutive units: symbols of new functions are new.
+struct Held<'a> {
+    members: &'a [Member],
+    code_size: Option<u32>,
+    fresh: u32,
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.members[function.as_u32() as usize].body
+    }
+
+    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.code_size.map(|size| size / 2)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let blocks = candidate.layout.blocks();
+        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
+        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(ADDED, self.fresh - 1))
+    }
+}
+
+/// Whether the checker refuses one of the units into which a unit is divided.
+pub fn is_refused_incrementally(unit: &Unit, seed: u64) -> bool {
+    if !is_of_use(unit) {
+        return false;
+    }
+    let mut rng = Rng::new(seed);
+    let options = Options { prove: Prove::Always, ..unit.options };
+    let mut cache = MergeCache::new();
+    let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
+    let mut rest = &unit.functions[..];
+    while !rest.is_empty() {
+        let after;
+        (held.members, after) = rest.split_at(1 + rng.below(rest.len()));
+        let mut merger = Merger::after(&cache, options);
+        for member in held.members {
+            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+        }
+        let plan = merger.plan(&mut held);
+        if plan.proof().is_some_and(|proof| proof.is_err()) {
+            return true;
+        }
+        cache.extend(&plan);
+        rest = after;
+    }
+    false
+}

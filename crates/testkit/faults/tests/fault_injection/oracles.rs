@@ -1,0 +1,358 @@
+//! Each oracle, as a function from the number of a case to whether it noticed something wrong.
+
+use crate::by_hand;
+use crate::incremental::{is_linked_otherwise, is_refused_incrementally, runs_otherwise};
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::{
+    AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
+};
+use cranelift_codegen::isa::{self, CallConv};
+use cranelift_codegen::settings::{self, Configurable};
+use testkit::check::check_plan;
+use testkit::classes::classes;
+use testkit::differential::{Comparison, Effort, End, Outcome, invocations};
+use cranelift_mergefunc::fault_injection::{Fault, planted};
+use testkit::generate::expected::Relation;
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
+use testkit::module;
+use testkit::mutate::function::function_mutants;
+use testkit::mutate::{Mutant, instruction_mutants};
+use testkit::program::{Parts, Program};
+use testkit::recipes::{DataMember, Unit};
+use testkit::support::{Rng, free, parse_one, walk_all};
+use testkit::thunks::thunk;
+use cranelift_mergefunc::{
+    Addresses, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding,
+    ExtraArgument, Linkage, Merger, Options, Plan, Prove, Target, cranelift_codegen, prove,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use testkit::{host, module_host};
+
+/// An oracle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Oracle {
+    /// A function with one change has another encoding.
+    Sensitivity,
+    /// The independent checker proves every plan.
+    Checker,
+    /// Classes are those of the definition, or of the construction.
+    Classes,
+    /// Nothing observable is lost, and every reference goes where it should.
+    Laws,
+    /// The merged unit does what the unmerged one does.
+    Differential,
+    /// A merged program of several flushes does what the unmerged one does, in a JIT.
+    Incremental,
+    /// The same for objects that are linked, also with functions interposed.
+    Linked,
+    /// A merging module behaves as a plain one under the same random calls.
+    Modules,
+    /// Thunks in raw bytes reach symbols as the back end does.
+    Thunks,
+}
+
+impl Oracle {
+    pub const ALL: [Oracle; 9] = [
+        Oracle::Sensitivity,
+        Oracle::Checker,
+        Oracle::Classes,
+        Oracle::Laws,
+        Oracle::Differential,
+        Oracle::Incremental,
+        Oracle::Linked,
+        Oracle::Modules,
+        Oracle::Thunks,
+    ];
+
+    /// How many cases it has.
+    pub fn cases(self) -> u64 {
+        match self {
+            Oracle::Sensitivity => mutants().len() as u64,
+            Oracle::Checker => mutants().len() as u64 + 4 * UNITS,
+            Oracle::Classes | Oracle::Laws => 4 * UNITS,
+            Oracle::Differential | Oracle::Incremental | Oracle::Thunks => UNITS,
+            Oracle::Linked => 13,
+            Oracle::Modules => 4 * UNITS,
+        }
+    }
+
+    /// Whether a case fails with this fault injected.
+    pub fn notices(self, fault: Option<Fault>, case: u64) -> bool {
+        let mutants = mutants();
+        match (self, mutants.get(case as usize)) {
+            (Oracle::Sensitivity, Some((func, mutant))) => {
+                planted(fault, || confused(func, mutant))
+            }
+            (Oracle::Checker, Some((func, mutant))) => {
+                planted(fault, || confused(func, mutant) && refused(func, mutant))
+            }
+            (Oracle::Sensitivity, None) => false,
+            (Oracle::Checker, None) => {
+                let seed = case - mutants.len() as u64;
+                let unit = any_unit(seed);
+                // As one unit, and some as several consecutive units.
+                let divided = seed < 2 + by_hand::COUNT || seed.is_multiple_of(2);
+                planted(fault, || {
+                    !is_proved(&unit) || divided && is_refused_incrementally(&unit, seed)
+                })
+            }
+            (Oracle::Classes, _) => has_wrong_classes(fault, case),
+            (Oracle::Laws, _) => {
+                let unit = any_unit(case);
+                planted(fault, || panics(|| drop(check_plan(&unit, unit.plan()))))
+            }
+            (Oracle::Differential, _) => does_something_else(fault, case),
+            (Oracle::Incremental, _) => planted(fault, || runs_otherwise(case)),
+            (Oracle::Linked, _) => planted(fault, || is_linked_otherwise(case)),
+            (Oracle::Modules, _) => planted(fault, || is_another_module(case)),
+            (Oracle::Thunks, _) => planted(fault, || has_other_thunks(case)),
+        }
+    }
+}
+
+/// How many generated units there are.
+const UNITS: u64 = 400;
+
+/// Functions that have every opcode, and the mutants of each.
+fn mutants() -> &'static [(Function, Function)] {
+    use std::sync::OnceLock;
+    static MUTANTS: OnceLock<Vec<(Function, Function)>> = OnceLock::new();
+    MUTANTS.get_or_init(|| {
+        let mut mutants = Vec::new();
+        for func in testkit::corpus() {
+            let all = instruction_mutants(&func).into_iter().chain(function_mutants(&func));
+            mutants.extend(all.map(|Mutant { what: _, func: mutant }| (func.clone(), mutant)));
+            mutants.extend(other_contents(&func).map(|mutant| (func.clone(), mutant)));
+        }
+        mutants.extend(by_hand());
+        // Similar mutants are neighbours; in this order some of each kind come soon.
+        Rng::new(1).shuffle(&mut mutants);
+        mutants
+    })
+}
+
+/// The function with another entry in a table at the place of the old one, so that all indices stay.
+fn other_contents(func: &Function) -> Option<Function> {
+    let (&handle, data) = func.dfg.constants.iter().next()?;
+    let mut other = func.clone();
+    let mut pool = ConstantPool::new();
+    let bytes: Vec<u8> = data.iter().map(|byte| !byte).collect();
+    pool.set(handle, bytes.into());
+    for (&handle, data) in func.dfg.constants.iter().skip(1) {
+        pool.set(handle, data.clone());
+    }
+    other.dfg.constants = pool;
+    Some(other)
+}
+
+/// Pairs that differ in properties that the functions of the laws do not have.
+fn by_hand() -> Vec<(Function, Function)> {
+    let float = |ty: &str, value: &str| {
+        parse_one(&format!(
+            "function u0:0() -> {ty} tail {{
+block0:
+    v0 = {ty}const {value}
+    return v0
+}}"
+        ))
+    };
+    let mapped = |offset: Option<u32>| {
+        let mut func = parse_one(
+            "function u0:0() tail {
+    ss0 = explicit_slot 16
+    fn0 = u1:0() tail
+block0:
+    call fn0()
+    return
+}",
+        );
+        let slot = func.sized_stack_slots.keys().next().expect("one slot");
+        let call = func.layout.first_inst(func.layout.entry_block().unwrap()).expect("a call");
+        if let Some(offset) = offset {
+            let entry = UserStackMapEntry { ty: types::I64, slot, offset };
+            func.dfg.append_user_stack_map_entry(call, entry);
+        }
+        func
+    };
+    vec![
+        (float("f32", "0.0"), float("f32", "-0.0")),
+        (float("f64", "0.0"), float("f64", "-0.0")),
+        (float("f64", "+NaN:0x1"), float("f64", "+NaN:0x2")),
+        (mapped(None), mapped(Some(0))),
+        (mapped(Some(8)), mapped(Some(0))),
+    ]
+}
+
+/// Two tables that differ in a section, or in the addend of a pointer, and a third that they point to.
+fn tables(seed: u64) -> Unit {
+    let symbol = |index| UserExternalName::new(4, index);
+    let table = |index, addend, section: Option<&str>| {
+        let reloc = DataReloc { offset: 8, target: symbol(2), addend };
+        let object = DataObject {
+            contents: Contents::Bytes(vec![0; 16]),
+            relocations: if index == 2 { Vec::new() } else { vec![reloc] },
+            section: section.map(Into::into),
+        };
+        let attributes = DataAttributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            ..DataAttributes::default()
+        };
+        DataMember { symbol: symbol(index), attributes, object }
+    };
+    let (addend, section) = if seed.is_multiple_of(2) { (8, None) } else { (0, Some("other")) };
+    let data = vec![table(0, 0, None), table(1, addend, section), table(2, 0, None)];
+    Unit { functions: Vec::new(), data, options: walk_all(), code_size: None }
+}
+
+/// Whether two different functions are equal to the pass.
+fn confused(func: &Function, mutant: &Function) -> bool {
+    let options = walk_all();
+    let encoding = Encoding::of(mutant, &options);
+    encoding.is_some() && encoding == Encoding::of(func, &options)
+}
+
+/// Whether the checker refuses to merge them.
+fn refused(func: &Function, mutant: &Function) -> bool {
+    let options = Options { prove: Prove::Never, ..walk_all() };
+    let bodies = [func.clone(), mutant.clone()];
+    let mut merger = Merger::new(options);
+    for (body, index) in bodies.iter().zip(0..) {
+        merger.add(UserExternalName::new(1000, index), body, free()).expect("is added");
+    }
+    let plan = merger.plan(&mut &bodies[..]);
+    prove(&plan, &mut &bodies[..], &options).is_err()
+}
+
+/// A unit of any kind, not proved when it is planned.
+fn any_unit(seed: u64) -> Unit {
+    let mut unit = match seed % 2 {
+        _ if seed < 2 => tables(seed),
+        _ if seed < 2 + by_hand::COUNT => by_hand::unit(seed - 2),
+        0 => recipe(seed),
+        _ => generated(seed, &Profile::all(Machine::host())).unit,
+    };
+    unit.options.prove = Prove::Never;
+    unit
+}
+
+fn recipe(seed: u64) -> Unit {
+    let bytes = Rng::new(seed).bytes(2048);
+    let mut unit = Unit::random(&mut Unstructured::new(&bytes)).expect("enough input");
+    unit.options.merge_limit = None;
+    unit
+}
+
+fn generated(seed: u64, profile: &Profile) -> GeneratedUnit {
+    let bytes = Rng::new(seed).bytes(8192);
+    GeneratedUnit::draw(&mut Unstructured::new(&bytes), profile)
+}
+
+fn is_proved(unit: &Unit) -> bool {
+    unit.prove(&unit.plan()).is_ok()
+}
+
+fn has_wrong_classes(fault: Option<Fault>, case: u64) -> bool {
+    let class =
+        |plan: &Plan| -> Vec<u32> { plan.entries().map(|(_, entry)| entry.class()).collect() };
+    if case.is_multiple_of(2) {
+        let mut unit = recipe(case);
+        unit.options.prove = Prove::Never;
+        let oracle = classes(&unit);
+        let class = class(&planted(fault, || unit.plan()));
+        let mut pairs = (0..unit.functions.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        return pairs.any(|(a, b)| (class[a] == class[b]) != oracle.equal(a, b));
+    }
+    let mut generated = generated(case, &Profile::all(Machine::host()));
+    generated.unit.options.prove = Prove::Never;
+    let class = class(&planted(fault, || generated.unit.plan()));
+    let mut pairs = (0..generated.about.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    pairs.any(|(a, b)| match generated.expected.relation(a, b) {
+        Relation::Equal => class[a] != class[b],
+        Relation::Different => class[a] == class[b],
+        Relation::Unknown => false,
+    })
+}
+
+fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
+    if case < by_hand::RUN {
+        return differs(fault, &by_hand::unit(case), case);
+    }
+    let mut generated = generated(case, &Profile::runnable(Machine::host()));
+    if !generated.about.iter().all(|about| about.runnable) {
+        return false;
+    }
+    generated.unit.options.prove = Prove::Never;
+    if case % 4 == 3 {
+        // With call thunks.
+        generated.unit.options.target = Target::generic();
+        generated.unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+    }
+    differs(fault, &generated.unit, case)
+}
+
+/// Whether a unit behaves differently when it is merged.
+fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
+    let parts = Parts::from(unit);
+    let comparison = planted(fault, || {
+        catch_unwind(AssertUnwindSafe(|| Comparison::new(&parts, case, Effort::default())))
+    });
+    match comparison {
+        // A plan that cannot be carried out.
+        Err(_) => true,
+        Ok(None) => false,
+        Ok(Some(comparison)) => {
+            let run = || comparison.run(&mut host::run).is_err();
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or(true)
+        }
+    }
+}
+
+/// Whether a merging module differs from the plain one after random calls.
+fn is_another_module(case: u64) -> bool {
+    let bytes = Rng::new(case).bytes(1024);
+    // Too few bytes are no failure.
+    panics(|| {
+        let _ = module::check(&mut Unstructured::new(&bytes), &mut module_host::ThisMachine);
+    })
+}
+
+/// Whether a thunk takes an address in another way than the back end does.
+fn has_other_thunks(case: u64) -> bool {
+    let mut rng = Rng::new(case);
+    let pic = if rng.one_in(2) { "true" } else { "false" };
+    let name = if rng.one_in(2) { "x86_64" } else { "aarch64" };
+    let mut flags = settings::builder();
+    flags.set("is_pic", pic).expect("a shared setting");
+    let isa = isa::lookup_by_name(name).expect("is built in");
+    let isa = isa.finish(settings::Flags::new(flags)).expect("an ISA");
+    let mut own = Signature::new(CallConv::SystemV);
+    own.params = vec![AbiParam::new(types::I64); rng.below(5)];
+    let arguments = (0..1 + rng.below(3)).map(|number| ExtraArgument::Address {
+        ty: types::I64,
+        symbol: UserExternalName::new(1, number as u32),
+        offset: if rng.one_in(2) { 0 } else { rng.below(1 << 20) as i64 },
+        colocated: rng.one_in(2),
+    });
+    let arguments: Vec<ExtraArgument> = arguments.collect();
+    thunk(&*isa, &own, &arguments).is_err()
+}
+
+/// How the invocations of a generated unit end.
+pub fn ends(case: u64) -> Vec<String> {
+    let generated = generated(case, &Profile::runnable(Machine::host()));
+    let program = Program::unmerged(&Parts::from(&generated.unit));
+    let invocations = invocations(&program.entries, case, Effort::default());
+    let outcomes = host::run(&program, &invocations);
+    let end = |outcome: &Outcome| match &outcome.end {
+        End::Returned(_) => "returned".to_owned(),
+        other => format!("{other:?}"),
+    };
+    outcomes.iter().map(end).collect()
+}
+
+fn panics(body: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(body)).is_err()
+}

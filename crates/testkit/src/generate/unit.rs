@@ -1,0 +1,626 @@
+//! A unit whose classes are known: seeds, their clones, near misses, and tables of their addresses.
+//!
+//! Every function belongs to a *group*, whose functions have one signature and can be called instead of each
+//! other. Those of a group have one *body* except for references, or are near misses of it. A reference to a group
+//! goes to any member, so which functions are equal depends on the members that are called, in recursive cycles
+//! too; [`GeneratedUnit::expected`] follows from the bodies, the attributes and the references, by the definition
+//! and without a look at the code.
+//!
+//! Members of one body have the same numbering. [`GeneratedUnit::disguised`] gives each another
+//! form.
+
+use crate::generate::conventions::{self, DATA, FUNCTIONS};
+use crate::generate::draw::Draw;
+use crate::generate::expected::{self, Expected, Node, Reference};
+use crate::generate::function::{self, Callees, Profile, Seed, Table, seed_number, signature};
+use crate::generate::near_miss::{self, NearMiss};
+use crate::generate::weaken::weaken;
+use crate::permute::{Facts, permuted};
+use crate::recipes::{DataMember, Member, Unit};
+use crate::support::{Rng, free};
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::immediates::Imm64;
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Inst, InstructionData, Opcode, UserExternalName,
+    UserFuncName,
+};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Contents, DataAttributes, DataObject, DataReloc, Linkage, Options,
+    Policy, Prebucket, Similar, Target,
+};
+use std::collections::BTreeMap;
+
+/// How a function came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It has the body of its group.
+    Clone,
+    /// It has the body of its group, but for one change.
+    NearMiss {
+        /// The instruction and the change.
+        what: String,
+        /// Whether its meaning certainly differs.
+        certain: bool,
+    },
+}
+
+/// What is known of a function of a unit besides its code.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Its group: functions of one group have one signature and can be called instead of each other.
+    pub group: u32,
+    /// The group whose body equals this group's except for constants, if there is one.
+    pub similar_to: Option<u32>,
+    /// How it came to be.
+    pub origin: Origin,
+    /// Whether it keeps to the conventions, and so does everything that it may call.
+    pub runnable: bool,
+}
+
+/// A unit, and what is known of it by construction.
+#[derive(Clone, Debug)]
+pub struct GeneratedUnit {
+    /// The functions, named `u0:N`, and the data objects, named `u4:N`.
+    pub unit: Unit,
+    /// What is known of each function.
+    pub about: Vec<About>,
+    /// What is known of the classes of functions.
+    pub expected: Expected,
+    /// What it was drawn for.
+    pub profile: Profile,
+}
+
+impl GeneratedUnit {
+    /// Draws a unit. Never fails: without bytes it is one small function.
+    pub fn draw(bytes: &mut Unstructured<'_>, profile: &Profile) -> GeneratedUnit {
+        // A part is kept for what is drawn last: bodies would use up all bytes.
+        let kept = bytes.bytes(bytes.len() / 4).unwrap_or_default();
+        let mut draw = Draw::new(bytes);
+        let (callees, similar) = groups(&mut draw, profile);
+        let seeds = seeds(&mut draw, profile, &callees, &similar);
+        let mut kept = Unstructured::new(kept);
+        let mut draw = Draw::new(&mut kept);
+        let mut members = members(&mut draw, profile, &seeds);
+        // Symbols are given in the order of groups, positions are not.
+        draw.rng().shuffle(&mut members);
+        assemble(&mut draw, profile, &callees, &similar, &seeds, members)
+    }
+
+    /// The same unit with every body in another form, to be walked as a whole.
+    pub fn disguised(&self, seed: u64) -> GeneratedUnit {
+        let mut other = self.clone();
+        let mut rng = Rng::new(seed);
+        for member in &mut other.unit.functions {
+            member.body = permuted(&member.body, Facts::Keep, rng.word());
+        }
+        // Permuted forms have other counts.
+        other.unit.options.prebucket = Prebucket::WalkAll;
+        other
+    }
+}
+
+/// Groups of functions and tables, and which group is similar to which.
+fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u32>>) {
+    let mut callees = Callees::default();
+    let mut similar = Vec::new();
+    // At times a set: some properties of the last function show only in sets of four and more.
+    let is_set = draw.one_in(6);
+    let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
+    for group in 0..count as u32 {
+        let similar_to_any = group > 0 && !is_set && draw.one_in(4);
+        let base = match group > 0 && is_set {
+            true => Some(0),
+            false => similar_to_any.then(|| draw.below(group as usize) as u32),
+        };
+        let same = group > 0 && draw.one_in(4);
+        let signature = match base {
+            Some(base) => callees.groups[base as usize].clone(),
+            None if same => callees.groups[draw.below(group as usize)].clone(),
+            None => signature(draw, profile),
+        };
+        callees.groups.push(signature);
+        similar.push(base);
+    }
+    if profile.calls {
+        for _ in 0..draw.below(3) {
+            let mut pointer = || draw.below(callees.groups.len()) as u32;
+            let pointers = [pointer(), pointer()];
+            let pointers = pointers[..1 + draw.below(2)].to_vec();
+            let mut rng = draw.rng();
+            let bytes = (0..draw.below(24)).map(|_| rng.word() as u8).collect();
+            // In the part that is never written, with room behind.
+            let memory = draw
+                .one_in(2)
+                .then(|| i64::from(conventions::READONLY_OFFSET) + 8 * draw.below(100) as i64);
+            callees.tables.push(Table { pointers, memory, bytes });
+        }
+    }
+    (callees, similar)
+}
+
+/// The bodies of the groups.
+fn seeds(
+    draw: &mut Draw<'_, '_>,
+    profile: &Profile,
+    callees: &Callees,
+    similar: &[Option<u32>],
+) -> Vec<Seed> {
+    let mut seeds: Vec<Seed> = Vec::new();
+    let together = draw.one_in(3);
+    for (group, base) in (0..).zip(similar) {
+        let mut seed = match base {
+            Some(base) => other_constants(draw, &seeds[*base as usize], *base, group),
+            None => function::seed(draw, profile, callees, group),
+        };
+        if together {
+            let is_last = group as usize + 1 == similar.len();
+            same_constants(&mut seed, group, is_last.then(|| draw.rng()));
+        }
+        seeds.push(seed);
+    }
+    seeds
+}
+
+/// Gives a seed the same value at all places of constants, another one in each group. If `one` is given, one place
+/// that is drawn from it has a value of its own, so that places agree in all similar groups but one.
+fn same_constants(seed: &mut Seed, group: u32, one: Option<Rng>) {
+    let entry = seed.func.layout.entry_block().expect("has a body");
+    let is_constant = |inst: &Inst| {
+        let data = &seed.func.dfg.insts[*inst];
+        data.opcode() == Opcode::Iconst && seed.free.contains(inst)
+    };
+    let places: Vec<Inst> = seed.func.layout.block_insts(entry).filter(is_constant).collect();
+    let other = one.filter(|_| !places.is_empty()).map(|mut rng| rng.below(places.len()));
+    for (at, &place) in places.iter().enumerate() {
+        let value = if other == Some(at) { 32 } else { i64::from(group) + 16 };
+        seed.func.dfg.insts[place] =
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: Imm64::new(value) };
+    }
+}
+
+/// The seed of another group, with its own number and some other constants.
+fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) -> Seed {
+    let mut seed = seed.clone();
+    let mut rng = draw.rng();
+    let entry = seed.func.layout.entry_block().expect("has a body");
+    let insts: Vec<_> = seed.func.layout.block_insts(entry).collect();
+    let alone = insts.len() == 1;
+    for inst in insts {
+        match &mut seed.func.dfg.insts[inst] {
+            InstructionData::UnaryImm { opcode: _, imm }
+                if imm.bits() == seed_number(base) && !seed.free.contains(&inst) =>
+            {
+                *imm = Imm64::new(seed_number(group));
+            }
+            InstructionData::UnaryImm { opcode: _, imm }
+                if seed.free.contains(&inst) && rng.one_in(2) =>
+            {
+                *imm = Imm64::new(imm.bits() ^ rng.below(8) as i64);
+            }
+            InstructionData::Trap { opcode: _, code } if *code == function::trivial_code(base) => {
+                *code = function::trivial_code(group);
+            }
+            // The function has no other instruction: it is the only one without a number of its own.
+            data @ InstructionData::MultiAry { opcode: Opcode::Return, .. } if alone => {
+                let code = function::trivial_code(group);
+                *data = InstructionData::Trap { opcode: Opcode::Trap, code };
+            }
+            _ => {}
+        }
+    }
+    seed
+}
+
+/// A function that is to be in the unit.
+struct Chosen {
+    group: u32,
+    near_miss: Option<(u32, NearMiss, bool)>,
+}
+
+/// The functions of the unit: clones of each seed, and near misses, some of them more than once.
+fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Chosen> {
+    let mut members = Vec::new();
+    for (group, seed) in (0..).zip(seeds) {
+        for _ in 0..1 + draw.below(4) {
+            members.push(Chosen { group, near_miss: None });
+        }
+        for number in 1..1 + draw.below(4) as u32 {
+            let runs = !profile.static_only || draw.one_in(2);
+            let near_miss = match runs {
+                true => Some(near_miss::runnable(draw, seed, profile.machine)),
+                false => near_miss::any(draw, seed, profile.machine),
+            };
+            let copies = if draw.one_in(4) { 2 } else { 1 };
+            for _ in 0..copies {
+                let near_miss = near_miss.clone().map(|miss| (number, miss, runs));
+                if near_miss.is_some() {
+                    members.push(Chosen { group, near_miss });
+                }
+            }
+        }
+    }
+    members
+}
+
+fn assemble(
+    draw: &mut Draw<'_, '_>,
+    profile: &Profile,
+    callees: &Callees,
+    similar: &[Option<u32>],
+    seeds: &[Seed],
+    members: Vec<Chosen>,
+) -> GeneratedUnit {
+    let style = draw.below(6);
+    let mut links = Links::of(&members, style, draw.rng());
+    let tables = tables(draw, callees, &mut links);
+    let mut functions = Vec::new();
+    let mut about = Vec::new();
+    let mut nodes = Vec::new();
+    for (index, chosen) in (0..).zip(members) {
+        let seed = &seeds[chosen.group as usize];
+        let (mut func, number, certain, site, runs, origin) = match chosen.near_miss {
+            None => (seed.func.clone(), 0, true, None, true, Origin::Clone),
+            Some((number, NearMiss { what, func, certain, site }, runs)) => {
+                (func, number, certain, site, runs, Origin::NearMiss { what, certain })
+            }
+        };
+        func.name = UserFuncName::user(FUNCTIONS, index);
+        let references = retarget(&mut func, &mut links, index, chosen.group);
+        weaken(&mut func, &mut links.rng);
+        let attributes = attributes(draw, style);
+        nodes.push(Node {
+            body: (chosen.group, number),
+            certain,
+            site,
+            // A near miss may have lost the path to some of the references, such as a handler.
+            folds: seed.folds || number != 0,
+            key: attributes.key,
+            replaceable: attributes.linkage != Linkage::Preemptible && !attributes.no_merge,
+            by_address: attributes.addresses == Addresses::Insignificant,
+            references,
+        });
+        functions.push(Member { attributes, body: func });
+        about.push(About {
+            group: chosen.group,
+            similar_to: similar[chosen.group as usize],
+            origin,
+            runnable: seed.runnable && runs,
+        });
+    }
+    let mut data = Vec::new();
+    for (index, (group, other)) in (0..).zip(tables) {
+        let table = &callees.tables[group as usize];
+        let (member, node) = table_member(draw, table, index, (group, other), &mut links);
+        data.push(member);
+        nodes.push(node);
+    }
+    let expected = expected::solve(&nodes, functions.len());
+    spread(&mut about, &nodes);
+    let options = options(draw, profile);
+    let code_size = draw.choose(&[Some(64), None, Some(8)]);
+    let unit = Unit { functions, data, options, code_size };
+    GeneratedUnit { unit, about, expected, profile: *profile }
+}
+
+/// The members that references to groups can mean.
+struct Links {
+    functions: BTreeMap<u32, Members>,
+    tables: BTreeMap<u32, Members>,
+    /// What the last function of each group refers to.
+    last: BTreeMap<u32, BTreeMap<Place, u32>>,
+    style: usize,
+    rng: Rng,
+}
+
+/// The members of a group.
+#[derive(Default)]
+struct Members {
+    /// Those with the body of the group.
+    clones: Vec<u32>,
+    /// Other functions that can be used instead of them.
+    others: Vec<u32>,
+}
+
+impl Links {
+    fn of(members: &[Chosen], style: usize, rng: Rng) -> Links {
+        let mut functions: BTreeMap<u32, Members> = BTreeMap::new();
+        for (index, chosen) in (0..).zip(members) {
+            let members = functions.entry(chosen.group).or_default();
+            match &chosen.near_miss {
+                None => members.clones.push(index),
+                Some((_, _, true)) => members.others.push(index),
+                Some((_, _, false)) => {}
+            }
+        }
+        Links { functions, tables: BTreeMap::new(), last: BTreeMap::new(), style, rng }
+    }
+
+    /// A member of a group of functions.
+    fn function(&mut self, group: u32) -> u32 {
+        choose(&self.functions[&group], self.style, &mut self.rng)
+    }
+
+    /// A member of a group of tables.
+    fn table(&mut self, group: u32) -> u32 {
+        choose(&self.tables[&group], self.style, &mut self.rng)
+    }
+}
+
+fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
+    let Members { clones, others } = members;
+    match style {
+        // All the same: equality depends on no other function.
+        0 => clones[0],
+        _ if !others.is_empty() && rng.one_in(5) => rng.choose(others),
+        _ => rng.choose(clones),
+    }
+}
+
+/// How a table differs from the others of its group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Other {
+    /// It does not differ, except in what its pointers point to.
+    No,
+    /// In a byte.
+    Contents,
+    /// In what is added to a pointer.
+    Addend,
+}
+
+/// The groups of the tables that there are, and whether each is a near miss.
+fn tables(draw: &mut Draw<'_, '_>, callees: &Callees, links: &mut Links) -> Vec<(u32, Other)> {
+    let mut tables = Vec::new();
+    for (group, table) in (0..).zip(&callees.tables) {
+        let members = links.tables.entry(group).or_default();
+        for at in 0..1 + draw.below(4) {
+            let index = tables.len() as u32;
+            // The first is what the group says, so that there is something to refer to.
+            let other = match at > 0 && draw.one_in(2) {
+                true if table.memory.is_some() && draw.one_in(2) => Other::Addend,
+                true => Other::Contents,
+                false => Other::No,
+            };
+            tables.push((group, other));
+            match other {
+                Other::No => members.clones.push(index),
+                Other::Contents | Other::Addend => members.others.push(index),
+            }
+        }
+    }
+    tables
+}
+
+/// Points the references of a function to members of the groups, and returns what they are.
+fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec<Reference> {
+    let mut uses: BTreeMap<Place, (bool, bool)> = BTreeMap::new();
+    for block in func.layout.blocks() {
+        for inst in func.layout.block_insts(block) {
+            match func.dfg.insts[inst] {
+                InstructionData::Call { func_ref, .. }
+                | InstructionData::TryCall { func_ref, .. } => {
+                    uses.entry(Place::Import(func_ref)).or_default().0 = true;
+                }
+                InstructionData::FuncAddr { opcode: _, func_ref } => {
+                    uses.entry(Place::Import(func_ref)).or_default().1 = true;
+                }
+                InstructionData::UnaryGlobalValue { opcode: _, global_value } => {
+                    uses.entry(Place::Global(global_value)).or_default().1 = true;
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut references = Vec::new();
+    // Some refer to what other members of the group refer to, or hardly any would be equal.
+    let last = links.last.remove(&group).unwrap_or_default();
+    let follows = links.rng.but_one_in(4);
+    let mut chosen = BTreeMap::new();
+    for (place, (called, address)) in uses {
+        let Some(symbol) = place.symbol(func) else { continue };
+        let (namespace, patchable) = (symbol.namespace, place.patchable(func));
+        let index = match namespace {
+            FUNCTIONS | DATA if follows && last.contains_key(&place) => last[&place],
+            FUNCTIONS if symbol.index == group && links.rng.one_in(3) => own,
+            // A change can have led to symbols that the unit does not have.
+            FUNCTIONS if links.functions.contains_key(&symbol.index) => {
+                links.function(symbol.index)
+            }
+            DATA if links.tables.contains_key(&symbol.index) => links.table(symbol.index),
+            _ => continue,
+        };
+        chosen.insert(place, index);
+        place.set(func, UserExternalName::new(namespace, index));
+        references.push(Reference { data: namespace == DATA, index, called, address, patchable });
+    }
+    links.last.insert(group, chosen);
+    references
+}
+
+/// Where a function names a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Import(cranelift_codegen::ir::FuncRef),
+    Global(cranelift_codegen::ir::GlobalValue),
+}
+
+impl Place {
+    fn symbol(self, func: &Function) -> Option<UserExternalName> {
+        let name = match self {
+            Place::Import(func_ref) => &func.dfg.ext_funcs[func_ref].name,
+            Place::Global(global) => match &func.global_values[global] {
+                GlobalValueData::Symbol { name, .. } => name,
+                _ => return None,
+            },
+        };
+        match name {
+            ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
+            _ => None,
+        }
+    }
+
+    fn patchable(self, func: &Function) -> bool {
+        match self {
+            Place::Import(func_ref) => func.dfg.ext_funcs[func_ref].patchable,
+            Place::Global(_) => false,
+        }
+    }
+
+    fn set(self, func: &mut Function, symbol: UserExternalName) {
+        let symbol = ExternalName::User(func.params.ensure_user_func_name(symbol));
+        match self {
+            Place::Import(func_ref) => func.dfg.ext_funcs[func_ref].name = symbol,
+            Place::Global(global) => match &mut func.global_values[global] {
+                GlobalValueData::Symbol { name, .. } => *name = symbol,
+                _ => unreachable!("names a symbol"),
+            },
+        }
+    }
+}
+
+fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
+    const LINKAGES: [Linkage; 6] = [
+        Linkage::Local,
+        Linkage::Local,
+        Linkage::Export,
+        Linkage::Hidden,
+        Linkage::Preemptible,
+        Linkage::Local,
+    ];
+    match style {
+        0 | 1 => free(),
+        2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
+        _ => Attributes {
+            linkage: draw.choose(&LINKAGES),
+            addresses: draw.choose(&[Addresses::Insignificant, Addresses::Significant]),
+            address_taken: draw.one_in(8),
+            externally_called: draw.one_in(10),
+            key: u64::from(draw.one_in(12)),
+            alignment: draw.choose(&[1, 16, 1, 64]),
+            pinned: draw.one_in(12),
+            no_merge: draw.one_in(12),
+            hot: draw.one_in(8),
+        },
+    }
+}
+
+fn data_attributes(draw: &mut Draw<'_, '_>, style: usize) -> DataAttributes {
+    let any = style > 1;
+    let linkages = [Linkage::Local, Linkage::Export, Linkage::Hidden, Linkage::Export];
+    DataAttributes {
+        linkage: match any && draw.one_in(8) {
+            true => Linkage::Preemptible,
+            false if any => draw.choose(&linkages),
+            false => Linkage::Local,
+        },
+        addresses: match any && draw.one_in(4) {
+            true => Addresses::Significant,
+            false => Addresses::Insignificant,
+        },
+        writable: any && draw.one_in(8),
+        tls: false,
+        pinned: any && draw.one_in(12),
+        externally_used: any && draw.one_in(12),
+        key: 0,
+        alignment: draw.choose(&[8, 16, 64]),
+    }
+}
+
+fn table_member(
+    draw: &mut Draw<'_, '_>,
+    table: &Table,
+    index: u32,
+    (group, other): (u32, Other),
+    links: &mut Links,
+) -> (DataMember, Node) {
+    // Pointers are written over what is there.
+    let words = 8 * table.words();
+    let mut bytes = vec![0; words];
+    bytes.extend(&table.bytes);
+    if other == Other::Contents {
+        match &mut bytes[words..] {
+            [] => bytes.push(0),
+            bytes => bytes.iter_mut().for_each(|byte| *byte ^= 1),
+        }
+    }
+    let mut relocations = Vec::new();
+    let mut references = Vec::new();
+    // Half of them are copies, or nearly none would be equal.
+    let style = if links.rng.one_in(2) { 0 } else { links.style };
+    for (at, pointee) in (0..).zip(&table.pointers) {
+        let target = choose(&links.functions[pointee], style, &mut links.rng);
+        let (called, address, patchable, data) = (false, true, false, false);
+        references.push(Reference { data, index: target, called, address, patchable });
+        let target = UserExternalName::new(FUNCTIONS, target);
+        relocations.push(DataReloc { offset: 8 * at, target, addend: 0 });
+    }
+    if let Some(addend) = table.memory {
+        let addend = addend + if other == Other::Addend { 16 } else { 0 };
+        let (offset, target) = (8 * table.pointers.len() as u32, conventions::memory_symbol());
+        relocations.push(DataReloc { offset, target, addend });
+    }
+    let attributes = data_attributes(draw, links.style);
+    let object = DataObject { contents: Contents::Bytes(bytes), relocations, section: None };
+    let node = Node {
+        // After all groups of functions.
+        body: (1000 + group, other as u32),
+        certain: true,
+        site: None,
+        folds: false,
+        key: attributes.key,
+        replaceable: false,
+        by_address: attributes.by_class(),
+        references,
+    };
+    (DataMember { symbol: UserExternalName::new(DATA, index), attributes, object }, node)
+}
+
+/// A function that may call one that cannot be run cannot be run either.
+fn spread(about: &mut [About], nodes: &[Node]) {
+    let mut runs: Vec<bool> = about.iter().map(|about| about.runnable).collect();
+    runs.resize(nodes.len(), true);
+    loop {
+        let before = runs.clone();
+        for (at, node) in nodes.iter().enumerate() {
+            let all = node.references.iter().all(|reference| {
+                let offset = if reference.data { about.len() } else { 0 };
+                before[offset + reference.index as usize]
+            });
+            runs[at] &= all;
+        }
+        if runs == before {
+            break;
+        }
+    }
+    for (about, runs) in about.iter_mut().zip(runs) {
+        about.runnable = runs;
+    }
+}
+
+fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
+    let own = match profile.machine.is_x86() {
+        true => Target::x86_64(),
+        false => Target::aarch64(false),
+    };
+    let targets = match profile.static_only {
+        true => &[own, Target::generic(), Target::aarch64(false), own, Target::aarch64(true)][..],
+        false => &[own][..],
+    };
+    Options {
+        prebucket: draw.choose(&[Prebucket::WalkAll, Prebucket::Counts]),
+        aliases: draw.one_in(2),
+        target: draw.choose(targets),
+        merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
+        similar: Similar {
+            policy: draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            // Few units have functions that a callee dispatch can choose between.
+            callees: draw.choose(&[
+                cranelift_mergefunc::Callees::None,
+                cranelift_mergefunc::Callees::Switch,
+                cranelift_mergefunc::Callees::Switch,
+                cranelift_mergefunc::Callees::Indirect,
+            ]),
+            keep_symbols: draw.one_in(4),
+        },
+        ..Options::default()
+    }
+}

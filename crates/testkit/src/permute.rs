@@ -1,0 +1,668 @@
+//! The same function in another form: everything that only numbers, orders or decorates is changed
+//! at random.
+//!
+//! [`permuted`] builds a function anew: values, instructions, blocks and all table entries get
+//! other numbers; layout, unreachable blocks, unused entities, aliases, `nop`s, source locations,
+//! debug tags, value labels, slot keys and the order of commutative operands vary. Nothing that the
+//! function computes changes, so it must equal the original, whatever the library thinks of either.
+//!
+//! It maps instructions with Cranelift's own `InstructionMapper`, not with a match: the exhaustive
+//! matches are those of the library and of the mutators.
+
+use crate::support::Rng;
+use cranelift_codegen::ir::instructions::InstructionMapper;
+use cranelift_codegen::ir::{
+    self, AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, BlockCall, Constant,
+    ConstantData, DebugTag, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
+    ExceptionTableData, ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function,
+    GlobalValue, GlobalValueData, Immediate, Inst, InstructionData, JumpTable, JumpTableData,
+    MemFlags, MemFlagsData, Opcode, RelSourceLoc, SigRef, Signature, SourceLoc, StackSlot,
+    StackSlotData, StackSlotKey, TrapCode, UserExternalName, UserExternalNameRef, Value,
+    ValueLabel, ValueLabelAssignments, ValueLabelStart, ValueList, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::EntityRef;
+use cranelift_entity::packed_option::ReservedValue;
+use std::collections::BTreeMap;
+
+/// What permuting does to facts, which only enable optimisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// They stay as they are.
+    Keep,
+    /// They are drawn anew: the function still computes the same results.
+    Change,
+}
+
+/// `func` in another form, which depends on nothing but `seed`.
+pub fn permuted(func: &Function, facts: Facts, seed: u64) -> Function {
+    let mut copy = Copy {
+        old: func,
+        new: Function::with_name_signature(func.name.clone(), func.signature.clone()),
+        facts,
+        rng: Rng::new(seed),
+        map: Map::default(),
+        unreachable: Vec::new(),
+    };
+    copy.names();
+    copy.signatures();
+    copy.stack_slots();
+    copy.regions();
+    copy.mem_flags();
+    copy.global_values();
+    copy.dynamic_types();
+    copy.callees();
+    copy.constants();
+    copy.blocks_and_values();
+    copy.aliases();
+    copy.operands();
+    copy.layout();
+    copy.decorate();
+    copy.new
+}
+
+/// Operations whose operands can change places: integer ones, never those of floats, whose result
+/// can be either of two NaNs. Written down anew, not taken from the library.
+pub fn can_swap(opcode: Opcode) -> bool {
+    use Opcode::*;
+    let sums = matches!(opcode, Iadd | UaddSat | SaddSat | AvgRound | UaddOverflowTrap);
+    let products = matches!(opcode, Imul | Umulhi | Smulhi | SqmulRoundSat);
+    let overflows = matches!(opcode, UaddOverflow | SaddOverflow | UmulOverflow | SmulOverflow);
+    let bits = matches!(opcode, Band | Bor | Bxor | Smin | Smax | Umin | Umax);
+    sums || products || overflows || bits
+}
+
+/// The new entity for each old one.
+#[derive(Default)]
+struct Map {
+    names: BTreeMap<UserExternalNameRef, UserExternalNameRef>,
+    signatures: BTreeMap<SigRef, SigRef>,
+    flags: BTreeMap<MemFlags, MemFlags>,
+    regions: BTreeMap<AliasRegion, AliasRegion>,
+    globals: BTreeMap<GlobalValue, GlobalValue>,
+    callees: BTreeMap<FuncRef, FuncRef>,
+    constants: BTreeMap<Constant, Constant>,
+    immediates: BTreeMap<Immediate, Immediate>,
+    blocks: BTreeMap<Block, Block>,
+    insts: BTreeMap<Inst, Inst>,
+    /// A value that is no alias, and the values that may be used for it: itself and its aliases.
+    values: BTreeMap<Value, Vec<Value>>,
+}
+
+struct Copy<'a> {
+    old: &'a Function,
+    new: Function,
+    facts: Facts,
+    rng: Rng,
+    map: Map,
+    /// Blocks of the new function that the old one does not have.
+    unreachable: Vec<Block>,
+}
+
+impl Copy<'_> {
+    /// The old entities in random order, with `None` in between for one that nothing uses.
+    fn with_unused<T>(&mut self, entities: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
+        let mut all: Vec<Option<T>> = entities.into_iter().map(Some).collect();
+        for _ in 0..self.rng.below(3) {
+            all.push(None);
+        }
+        self.rng.shuffle(&mut all);
+        all
+    }
+
+    fn names(&mut self) {
+        for old in self.with_unused(self.old.params.user_named_funcs().keys()) {
+            let name = match old {
+                Some(old) => self.old.params.user_named_funcs()[old].clone(),
+                None => UserExternalName::new(77, self.rng.below(100) as u32),
+            };
+            let new = self.new.params.ensure_user_func_name(name);
+            self.map.names.extend(old.map(|old| (old, new)));
+        }
+    }
+
+    fn signatures(&mut self) {
+        for old in self.with_unused(self.old.dfg.signatures.keys()) {
+            let signature =
+                old.map_or_else(unused_signature, |old| self.old.dfg.signatures[old].clone());
+            let new = self.new.import_signature(signature);
+            self.map.signatures.extend(old.map(|old| (old, new)));
+        }
+    }
+
+    /// Slots are the frame: their order, sizes and large alignments stay.
+    fn stack_slots(&mut self) {
+        for slot in self.old.sized_stack_slots.values() {
+            let StackSlotData { kind, size, align_shift, key: _ } = *slot;
+            let key = self.rng.one_in(2).then(|| StackSlotKey::new(self.rng.word()));
+            let align_shift = if align_shift <= 2 { self.rng.below(3) as u8 } else { align_shift };
+            self.new.create_sized_stack_slot(StackSlotData { kind, size, align_shift, key });
+        }
+    }
+
+    fn regions(&mut self) {
+        for old in self.with_unused(self.old.dfg.alias_regions.iter().map(|(region, _)| region)) {
+            let user_id = match old {
+                Some(old) => self.old.dfg.alias_regions[old].user_id,
+                None => 1000 + self.rng.below(100) as u32,
+            };
+            let data = AliasRegionData { user_id, description: "another name".into() };
+            let new = self.new.dfg.alias_regions.insert(data);
+            self.map.regions.extend(old.map(|old| (old, new)));
+        }
+    }
+
+    fn mem_flags(&mut self) {
+        let insts = self.old.layout.blocks().flat_map(|block| self.old.layout.block_insts(block));
+        let mut used: Vec<MemFlags> =
+            insts.filter_map(|inst| self.old.dfg.insts[inst].memflags()).collect();
+        used.extend(self.old.global_values.values().filter_map(|data| match data {
+            GlobalValueData::Load { base: _, offset: _, global_type: _, flags } => Some(*flags),
+            _ => None,
+        }));
+        used.sort_unstable();
+        used.dedup();
+        for old in self.with_unused(used) {
+            let data = match old {
+                Some(old) => {
+                    let data = self.old.dfg.mem_flags[old];
+                    data.with_alias_region(data.alias_region().map(|old| self.map.regions[&old]))
+                }
+                None => {
+                    let code = TrapCode::unwrap_user(100 + self.rng.below(100) as u8);
+                    MemFlagsData::new().with_trap_code(Some(code))
+                }
+            };
+            let new = self.new.dfg.mem_flags.insert(data).expect("few flags");
+            self.map.flags.extend(old.map(|old| (old, new)));
+        }
+    }
+
+    fn global_values(&mut self) {
+        let order = self.with_unused(self.old.global_values.keys());
+        // A base can come after what is built on it, so all numbers are settled first.
+        for (index, old) in order.iter().enumerate() {
+            self.map.globals.extend(old.map(|old| (old, GlobalValue::new(index))));
+        }
+        for old in order {
+            let data = match old {
+                Some(old) => self.global_value(&self.old.global_values[old]),
+                None => GlobalValueData::DynScaleTargetConst { vector_type: types::I8X16 },
+            };
+            self.new.create_global_value(data);
+        }
+        self.new.stack_limit = self.old.stack_limit.map(|limit| self.map.globals[&limit]);
+    }
+
+    fn global_value(&self, old: &GlobalValueData) -> GlobalValueData {
+        let mut new = old.clone();
+        match &mut new {
+            GlobalValueData::Load { base, offset: _, global_type: _, flags } => {
+                *base = self.map.globals[base];
+                *flags = self.map.flags[flags];
+            }
+            GlobalValueData::IAddImm { base, offset: _, global_type: _ } => {
+                *base = self.map.globals[base];
+            }
+            GlobalValueData::Symbol { name, offset: _, colocated: _, tls: _ } => {
+                *name = self.name(name);
+            }
+            GlobalValueData::VMContext => {}
+            GlobalValueData::DynScaleTargetConst { vector_type: _ } => {}
+        }
+        new
+    }
+
+    fn name(&self, old: &ExternalName) -> ExternalName {
+        match old {
+            ExternalName::User(name) => ExternalName::User(self.map.names[name]),
+            other => other.clone(),
+        }
+    }
+
+    fn dynamic_types(&mut self) {
+        for data in self.old.dfg.dynamic_types.values() {
+            let DynamicTypeData { base_vector_ty, dynamic_scale } = data;
+            let scale = self.map.globals[dynamic_scale];
+            self.new.dfg.make_dynamic_ty(DynamicTypeData::new(*base_vector_ty, scale));
+        }
+        for data in self.old.dynamic_stack_slots.values() {
+            let DynamicStackSlotData { kind, dyn_ty } = data;
+            self.new.create_dynamic_stack_slot(DynamicStackSlotData::new(*kind, *dyn_ty));
+        }
+    }
+
+    fn callees(&mut self) {
+        // The parser fills gaps in the numbering with imports that have no signature.
+        let real = |old: &FuncRef| !self.old.dfg.ext_funcs[*old].signature.is_reserved_value();
+        let callees: Vec<FuncRef> = self.old.dfg.ext_funcs.keys().filter(real).collect();
+        for old in self.with_unused(callees) {
+            match old {
+                Some(old) => {
+                    let new = self.callee(old);
+                    self.map.callees.insert(old, new);
+                }
+                None => {
+                    let signature = self.new.import_signature(unused_signature());
+                    let name = ExternalName::testcase("unused");
+                    let (colocated, patchable) = (true, self.rng.one_in(2));
+                    self.new.import_function(ExtFuncData { name, signature, colocated, patchable });
+                }
+            }
+        }
+    }
+
+    /// One more import of a callee.
+    fn callee(&mut self, old: FuncRef) -> FuncRef {
+        let ExtFuncData { name, signature, mut colocated, patchable } =
+            self.old.dfg.ext_funcs[old].clone();
+        // The verifier wants patchable callees to be colocated.
+        if self.facts == Facts::Change && !patchable {
+            colocated = self.rng.one_in(2);
+        }
+        let signature = self.signature(signature);
+        let name = self.name(&name);
+        self.new.import_function(ExtFuncData { name, signature, colocated, patchable })
+    }
+
+    /// The new signature, at times one more import of it.
+    fn signature(&mut self, old: SigRef) -> SigRef {
+        match self.rng.one_in(3) {
+            true => self.new.import_signature(self.old.dfg.signatures[old].clone()),
+            false => self.map.signatures[&old],
+        }
+    }
+
+    fn constants(&mut self) {
+        let constants: Vec<_> = self.old.dfg.constants.iter().map(|(&old, _)| old).collect();
+        for old in self.with_unused(constants) {
+            let data = match old {
+                Some(old) => self.old.dfg.constants.get(old).clone(),
+                None => ConstantData::from(self.rng.bytes(16)),
+            };
+            let new = self.new.dfg.constants.insert(data);
+            self.map.constants.extend(old.map(|old| (old, new)));
+        }
+        for old in self.with_unused(self.old.dfg.immediates.keys()) {
+            let data = match old {
+                Some(old) => self.old.dfg.immediates[old].clone(),
+                None => ConstantData::from(self.rng.bytes(16)),
+            };
+            let new = self.new.dfg.immediates.push(data);
+            self.map.immediates.extend(old.map(|old| (old, new)));
+        }
+    }
+
+    /// Numbers blocks, instructions and values, all three in random order. Operands must wait until
+    /// all values have a number.
+    fn blocks_and_values(&mut self) {
+        for old in self.with_unused(self.old.layout.blocks()) {
+            let new = self.new.dfg.make_block();
+            match old {
+                Some(old) => _ = self.map.blocks.insert(old, new),
+                None => self.unreachable.push(new),
+            }
+        }
+        let mut definitions = Vec::new();
+        for block in self.old.layout.blocks() {
+            definitions.push((block, None));
+            definitions.extend(self.old.layout.block_insts(block).map(|inst| (block, Some(inst))));
+        }
+        self.rng.shuffle(&mut definitions);
+        for (block, inst) in definitions {
+            if self.rng.one_in(8) {
+                self.new.dfg.make_invalid_value_for_parser();
+            }
+            match inst {
+                None => {
+                    for &param in self.old.dfg.block_params(block) {
+                        let ty = self.old.dfg.value_type(param);
+                        let new = self.new.dfg.append_block_param(self.map.blocks[&block], ty);
+                        self.map.values.insert(param, vec![new]);
+                    }
+                }
+                Some(inst) => self.instruction(inst),
+            }
+        }
+    }
+
+    /// An instruction with its results, but without operands.
+    fn instruction(&mut self, old: Inst) {
+        let data = self.old.dfg.insts[old].map(ResultsOnly(self));
+        let new = self.new.dfg.make_inst(data);
+        self.map.insts.insert(old, new);
+        let results = self.old.dfg.inst_results(old);
+        if !results.is_empty() {
+            self.new.dfg.make_inst_results(new, self.old.dfg.ctrl_typevar(old));
+            let created = self.new.dfg.inst_results(new);
+            assert_eq!(created.len(), results.len());
+            let created = created.iter().map(|&created| vec![created]);
+            self.map.values.extend(results.iter().copied().zip(created));
+        }
+    }
+
+    fn aliases(&mut self) {
+        for names in self.map.values.values_mut() {
+            while self.rng.one_in(4) {
+                // Of an alias, too: aliases make chains.
+                let target = self.rng.choose(names);
+                let alias = Value::new(self.new.dfg.num_values());
+                self.new.dfg.make_invalid_value_for_parser();
+                self.new.dfg.make_value_alias_for_serialization(target, alias);
+                names.push(alias);
+            }
+        }
+    }
+
+    fn value(&mut self, old: Value) -> Value {
+        self.rng.choose(&self.map.values[&self.old.dfg.resolve_aliases(old)])
+    }
+
+    /// Fills in the operands of all instructions.
+    fn operands(&mut self) {
+        let mut insts: Vec<(Inst, Inst)> =
+            self.map.insts.iter().map(|(&old, &new)| (old, new)).collect();
+        self.rng.shuffle(&mut insts);
+        for (old, new) in insts {
+            let mut data = self.old.dfg.insts[old].map(Operands(self));
+            if can_swap(data.opcode()) && self.rng.one_in(2) {
+                data.arguments_mut(&mut self.new.dfg.value_lists).swap(0, 1);
+            }
+            let opcode = data.opcode();
+            if self.facts == Facts::Change
+                && opcode != Opcode::Bitcast
+                && let Some(flags) = data.memflags_mut()
+            {
+                let changed = self.other_facts(*flags, opcode);
+                *flags = self.new.dfg.mem_flags.insert(changed).expect("few flags");
+            }
+            self.new.dfg.insts[new] = data;
+        }
+        if self.rng.one_in(2) {
+            let unused = BlockCall::new(Block::new(0), [], &mut self.new.dfg.value_lists);
+            self.new.dfg.jump_tables.push(JumpTableData::new(unused, &[]));
+        }
+    }
+
+    /// The same trap code and byte order, other facts.
+    fn other_facts(&mut self, old: MemFlags, opcode: Opcode) -> MemFlagsData {
+        let old = self.new.dfg.mem_flags[old];
+        let mut new = MemFlagsData::new().with_trap_code(old.trap_code());
+        if let Some(endianness) = old.explicit_endianness() {
+            new.set_endianness(endianness);
+        }
+        if self.rng.one_in(2) {
+            new.set_aligned();
+        }
+        // The verifier wants no `readonly` stores.
+        if !opcode.can_store() && self.rng.one_in(2) {
+            new.set_readonly();
+        }
+        if self.rng.one_in(2) {
+            new.set_can_move();
+        }
+        if self.rng.one_in(2) {
+            let user_id = 1 + self.rng.below(4) as u32;
+            let data = AliasRegionData { user_id, description: "region".into() };
+            new.set_alias_region(Some(self.new.dfg.alias_regions.insert(data)));
+        }
+        new
+    }
+
+    fn layout(&mut self) {
+        let entry = self.old.layout.entry_block().expect("has a body");
+        let rest = self.old.layout.blocks().filter(|&block| block != entry);
+        let mut order: Vec<Result<Block, Block>> = rest.map(Ok).collect();
+        order.extend(self.unreachable.iter().copied().map(Err));
+        self.rng.shuffle(&mut order);
+        order.insert(0, Ok(entry));
+        for block in order {
+            match block {
+                Err(new) => self.unreachable_block(new),
+                Ok(old) => {
+                    let new = self.map.blocks[&old];
+                    self.new.layout.append_block(new);
+                    for inst in self.old.layout.block_insts(old) {
+                        if self.rng.one_in(6) {
+                            let nop = InstructionData::NullAry { opcode: Opcode::Nop };
+                            let nop = self.new.dfg.make_inst(nop);
+                            self.new.layout.append_inst(nop, new);
+                        }
+                        self.new.layout.append_inst(self.map.insts[&inst], new);
+                    }
+                    let cold = match self.facts {
+                        Facts::Keep => self.old.layout.is_cold(old),
+                        Facts::Change => old != entry && self.rng.one_in(2),
+                    };
+                    if cold {
+                        self.new.layout.set_cold(new);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A block to which no branch leads, but which may branch to others.
+    fn unreachable_block(&mut self, block: Block) {
+        self.new.layout.append_block(block);
+        let imm = (self.rng.word() as i64).into();
+        let constant = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm };
+        let constant = self.new.dfg.make_inst(constant);
+        self.new.dfg.make_inst_results(constant, types::I64);
+        self.new.layout.append_inst(constant, block);
+        let callees: Vec<FuncRef> = self.map.callees.values().copied().collect();
+        if !callees.is_empty() && self.rng.one_in(2) {
+            // It is never executed, but what it refers to must exist.
+            let func_ref = self.rng.choose(&callees);
+            let address = InstructionData::FuncAddr { opcode: Opcode::FuncAddr, func_ref };
+            let address = self.new.dfg.make_inst(address);
+            self.new.dfg.make_inst_results(address, types::I64);
+            self.new.layout.append_inst(address, block);
+        }
+        // No branch leads to the entry block, and arguments for other blocks would have to be made.
+        let entry = self.old.layout.entry_block();
+        let rest = self.map.blocks.iter().filter(|&(&old, _)| Some(old) != entry);
+        let mut targets: Vec<Block> = rest.map(|(_, &new)| new).collect();
+        targets.retain(|&target| self.new.dfg.num_block_params(target) == 0);
+        let end = if targets.is_empty() || self.rng.one_in(2) {
+            InstructionData::Trap { opcode: Opcode::Trap, code: TrapCode::unwrap_user(99) }
+        } else {
+            let target = self.rng.choose(&targets);
+            let destination = BlockCall::new(target, [], &mut self.new.dfg.value_lists);
+            InstructionData::Jump { opcode: Opcode::Jump, destination }
+        };
+        let end = self.new.dfg.make_inst(end);
+        self.new.layout.append_inst(end, block);
+    }
+
+    fn decorate(&mut self) {
+        if self.rng.one_in(2) {
+            let base = SourceLoc::new(1 + self.rng.below(1000) as u32);
+            self.new.params.ensure_base_srcloc(base);
+        }
+        for (&old, &new) in &self.map.insts {
+            let opcode = self.new.dfg.insts[new].opcode();
+            if self.rng.one_in(4) {
+                self.new.set_srcloc(new, SourceLoc::new(self.rng.below(10_000) as u32));
+            }
+            if (opcode.is_call() || opcode == Opcode::SequencePoint) && self.rng.one_in(2) {
+                self.new.debug_tags.set(new, [DebugTag::User(self.rng.word() as u32)]);
+            }
+            if let Some(entries) = self.old.dfg.user_stack_map_entries(old) {
+                self.new.dfg.append_user_stack_map_entries(new, entries.iter().cloned());
+            }
+        }
+        if self.rng.one_in(2) {
+            let mut labels = BTreeMap::new();
+            for names in self.map.values.values() {
+                let from = RelSourceLoc::new(self.rng.below(10) as u32);
+                let label = ValueLabel::from_u32(self.rng.below(10) as u32);
+                let start = ValueLabelStart { from, label };
+                labels.insert(names[0], ValueLabelAssignments::Starts(vec![start]));
+            }
+            self.new.dfg.values_labels = Some(labels);
+        }
+    }
+}
+
+fn unused_signature() -> Signature {
+    let mut signature = Signature::new(CallConv::SystemV);
+    signature.params.push(AbiParam::new(types::F32));
+    signature
+}
+
+/// Maps what decides the types of results, and leaves everything else for later.
+struct ResultsOnly<'c, 'a>(&'c mut Copy<'a>);
+
+/// Maps everything.
+struct Operands<'c, 'a>(&'c mut Copy<'a>);
+
+impl InstructionMapper for ResultsOnly<'_, '_> {
+    fn map_value(&mut self, value: Value) -> Value {
+        value
+    }
+
+    fn map_value_list(&mut self, _: ValueList) -> ValueList {
+        // Not empty, because an indirect call looks for its callee before its signature.
+        ValueList::from_slice(&[Value::new(0)], &mut self.0.new.dfg.value_lists)
+    }
+
+    fn map_global_value(&mut self, global_value: GlobalValue) -> GlobalValue {
+        global_value
+    }
+
+    fn map_jump_table(&mut self, jump_table: JumpTable) -> JumpTable {
+        jump_table
+    }
+
+    fn map_exception_table(&mut self, exception_table: ExceptionTable) -> ExceptionTable {
+        exception_table
+    }
+
+    fn map_block_call(&mut self, block_call: BlockCall) -> BlockCall {
+        block_call
+    }
+
+    fn map_block(&mut self, block: Block) -> Block {
+        block
+    }
+
+    fn map_func_ref(&mut self, func_ref: FuncRef) -> FuncRef {
+        self.0.map.callees[&func_ref]
+    }
+
+    fn map_sig_ref(&mut self, sig_ref: SigRef) -> SigRef {
+        self.0.map.signatures[&sig_ref]
+    }
+
+    fn map_stack_slot(&mut self, stack_slot: StackSlot) -> StackSlot {
+        stack_slot
+    }
+
+    fn map_dynamic_stack_slot(&mut self, slot: ir::DynamicStackSlot) -> ir::DynamicStackSlot {
+        slot
+    }
+
+    fn map_constant(&mut self, constant: Constant) -> Constant {
+        constant
+    }
+
+    fn map_immediate(&mut self, immediate: Immediate) -> Immediate {
+        immediate
+    }
+
+    fn map_mem_flags(&mut self, flags: MemFlags) -> MemFlags {
+        flags
+    }
+}
+
+impl InstructionMapper for Operands<'_, '_> {
+    fn map_value(&mut self, value: Value) -> Value {
+        self.0.value(value)
+    }
+
+    fn map_value_list(&mut self, list: ValueList) -> ValueList {
+        let old: Vec<Value> = list.as_slice(&self.0.old.dfg.value_lists).to_vec();
+        let new: Vec<Value> = old.into_iter().map(|value| self.0.value(value)).collect();
+        ValueList::from_slice(&new, &mut self.0.new.dfg.value_lists)
+    }
+
+    fn map_global_value(&mut self, global_value: GlobalValue) -> GlobalValue {
+        self.0.map.globals[&global_value]
+    }
+
+    fn map_jump_table(&mut self, jump_table: JumpTable) -> JumpTable {
+        let old = &self.0.old.dfg.jump_tables[jump_table];
+        let default = self.map_block_call(old.default_block());
+        let entries: Vec<BlockCall> =
+            old.as_slice().iter().map(|&call| self.map_block_call(call)).collect();
+        self.0.new.dfg.jump_tables.push(JumpTableData::new(default, &entries))
+    }
+
+    fn map_exception_table(&mut self, exception_table: ExceptionTable) -> ExceptionTable {
+        let old = &self.0.old.dfg.exception_tables[exception_table];
+        let signature = self.0.signature(old.signature());
+        let normal_return = self.map_block_call(*old.normal_return());
+        let items: Vec<ExceptionTableItem> = old
+            .items()
+            .map(|item| match item {
+                ExceptionTableItem::Tag(tag, call) => {
+                    ExceptionTableItem::Tag(tag, self.map_block_call(call))
+                }
+                ExceptionTableItem::Default(call) => {
+                    ExceptionTableItem::Default(self.map_block_call(call))
+                }
+                ExceptionTableItem::Context(value) => {
+                    ExceptionTableItem::Context(self.0.value(value))
+                }
+            })
+            .collect();
+        let new = ExceptionTableData::new(signature, normal_return, items);
+        self.0.new.dfg.exception_tables.push(new)
+    }
+
+    fn map_block_call(&mut self, block_call: BlockCall) -> BlockCall {
+        let pool = &self.0.old.dfg.value_lists;
+        let block = self.0.map.blocks[&block_call.block(pool)];
+        let args: Vec<BlockArg> = block_call.args(pool).collect();
+        let args: Vec<BlockArg> =
+            args.into_iter().map(|arg| arg.map_value(|value| self.0.value(value))).collect();
+        BlockCall::new(block, args, &mut self.0.new.dfg.value_lists)
+    }
+
+    fn map_block(&mut self, block: Block) -> Block {
+        self.0.map.blocks[&block]
+    }
+
+    fn map_func_ref(&mut self, func_ref: FuncRef) -> FuncRef {
+        // A front end may import a callee at every call.
+        match self.0.rng.one_in(3) {
+            true => self.0.callee(func_ref),
+            false => self.0.map.callees[&func_ref],
+        }
+    }
+
+    fn map_sig_ref(&mut self, sig_ref: SigRef) -> SigRef {
+        self.0.signature(sig_ref)
+    }
+
+    fn map_stack_slot(&mut self, stack_slot: StackSlot) -> StackSlot {
+        stack_slot
+    }
+
+    fn map_dynamic_stack_slot(&mut self, slot: ir::DynamicStackSlot) -> ir::DynamicStackSlot {
+        slot
+    }
+
+    fn map_constant(&mut self, constant: Constant) -> Constant {
+        self.0.map.constants[&constant]
+    }
+
+    fn map_immediate(&mut self, immediate: Immediate) -> Immediate {
+        self.0.map.immediates[&immediate]
+    }
+
+    fn map_mem_flags(&mut self, flags: MemFlags) -> MemFlags {
+        self.0.map.flags[&flags]
+    }
+}

@@ -1,0 +1,359 @@
+//! What a back end would emit for a unit, merged or not: plain data that a host can run.
+//!
+//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides nothing,
+//! compiles nothing, and knows no target: a thunk is described as a jump, and the host writes its code.
+//!
+//! # Conventions
+//!
+//! The symbols of a unit that is to be run mean:
+//!
+//! | symbol | is |
+//! |---|---|
+//! | `u0:N` | a function of the unit |
+//! | `u1:K` | an imported function: it writes its number and its arguments into a trace and returns a hash of them |
+//! | `u2:0` | imported memory of [`MEMORY_BYTES`], filled by a seed; its first eight bytes are the *fuel* |
+//! | `u3:T` | an imported function that throws an exception with the tag T, with a hash of its arguments |
+//! | `u4:N` | a data object of the unit |
+//! | `u9:N` | what the plan adds |
+//!
+//! A function takes from the fuel at its entry and in its loops and traps when there is none, so that
+//! everything ends. Addresses are called, loaded from and stored to; what is returned, stored or
+//! passed to an import is never one.
+
+use crate::recipes::{self, Member};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
+use cranelift_entity::EntityRef;
+use cranelift_mergefunc::{
+    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, ExtraArgument,
+    FunctionIndex, MergeCache, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode,
+    call_thunk, prove, prove_after,
+};
+use std::borrow::Cow;
+
+/// The namespace of imported functions.
+pub const IMPORTED: u32 = 1;
+/// The namespace of the imported memory.
+pub const MEMORY: u32 = 2;
+/// The namespace of imported functions that throw.
+pub const THROWING: u32 = 3;
+/// The namespace of functions that a plan adds.
+pub const ADDED: u32 = 9;
+/// The namespace of wrappers: functions that call the body of an eliminated function with its extra
+/// arguments.
+pub const WRAPPERS: u32 = 10;
+
+/// The size of the imported memory in bytes.
+pub const MEMORY_BYTES: usize = 4096;
+
+/// The parts of a unit, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// In the order in which they are added.
+    pub functions: &'a [Member],
+    /// In the order in which they are added.
+    pub data: &'a [DataMember],
+    /// What the unit is planned with.
+    pub options: &'a Options<'a>,
+    /// The native size that the caller reports for every function.
+    pub code_size: Option<u32>,
+}
+
+/// A data object of a unit.
+#[derive(Clone, Debug)]
+pub struct DataMember {
+    /// The symbol by which functions and other objects refer to it.
+    pub symbol: UserExternalName,
+    /// The attributes that the caller gives it.
+    pub attributes: DataAttributes,
+    /// The contents.
+    pub object: DataObject,
+}
+
+impl<'a> From<&'a recipes::Unit> for Parts<'a> {
+    fn from(unit: &'a recipes::Unit) -> Self {
+        Parts {
+            functions: &unit.functions,
+            data: &unit.data,
+            options: &unit.options,
+            code_size: unit.code_size,
+        }
+    }
+}
+
+impl Parts<'_> {
+    /// The plan for the unit.
+    ///
+    /// # Panics
+    ///
+    /// If two parts have one symbol, or a function has no body.
+    pub fn plan(&self) -> Plan {
+        self.plan_by(Merger::new(*self.options), 0)
+    }
+
+    /// The plan for the unit after the earlier units of `cache`.
+    ///
+    /// # Panics
+    ///
+    /// If two parts have one symbol, or a function has no body.
+    pub fn plan_after(&self, cache: &MergeCache) -> Plan {
+        // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
+        self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
+    }
+
+    fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> Plan {
+        for member in self.functions {
+            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+        }
+        for DataMember { symbol, attributes, object } in self.data {
+            merger.add_data(symbol.clone(), object, *attributes).expect("is added");
+        }
+        merger.plan(&mut Held { added, ..self.held() })
+    }
+
+    /// What the checker says of a plan for the unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove`].
+    pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
+        prove(plan, &mut self.held(), self.options)
+    }
+
+    /// The same of a plan that was made after earlier units.
+    pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
+        prove_after(cache, plan, &mut self.held(), self.options)
+    }
+
+    fn held(&self) -> Held<'_> {
+        Held { parts: *self, added: 0 }
+    }
+}
+
+/// The caller's side of a plan.
+struct Held<'a> {
+    parts: Parts<'a>,
+    added: u32,
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.parts.functions[function.index()].body
+    }
+
+    fn data(&mut self, data: DataIndex) -> &DataObject {
+        &self.parts.data[data.index()].object
+    }
+
+    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.parts.code_size
+    }
+
+    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.parts.code_size.map(|size| size / 2)
+    }
+
+    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        // The size does not matter, as long as a body with more instructions is larger.
+        let insts =
+            candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
+        self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.added += 1;
+        Some(UserExternalName::new(ADDED, self.added - 1))
+    }
+}
+
+/// What is emitted for a symbol.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// The code of a function.
+    Body(Box<Function>),
+    /// A jump to another function.
+    Jump(Jump),
+    /// Another name for an address.
+    Alias(UserExternalName),
+}
+
+/// A thunk, in whatever form the target has it.
+#[derive(Clone, Debug)]
+pub struct Jump {
+    /// Where it jumps to.
+    pub to: UserExternalName,
+    /// What it passes behind the arguments that it gets.
+    pub arguments: Vec<ExtraArgument>,
+    /// The same as a function that calls.
+    pub call: Box<Function>,
+}
+
+impl Jump {
+    /// The thunk as the target has it, in bytes; `None` if it has none and `call` must do.
+    pub fn code(&self, target: &Target) -> Option<ThunkCode> {
+        target.thunk_code(&self.call.signature, &self.arguments, &self.to)
+    }
+}
+
+/// What is emitted for the symbol of a data object.
+#[derive(Clone, Debug)]
+pub enum DataDefinition {
+    /// Its contents, at this alignment in bytes.
+    Object(DataObject, u64),
+    /// Another name for the address of another one.
+    Alias(UserExternalName),
+}
+
+/// A function of the unit that is called from outside.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its symbol in the unit.
+    pub function: UserExternalName,
+    /// By which symbol it is called here: its own, unless it was redirected.
+    pub symbol: UserExternalName,
+    /// How it is called.
+    pub signature: Signature,
+}
+
+/// What a back end emits for a unit.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Functions by symbol, in the order of the unit, and then what the plan added.
+    pub functions: Vec<(UserExternalName, Definition)>,
+    /// Data objects by symbol, in the order of the unit.
+    pub data: Vec<(UserExternalName, DataDefinition)>,
+    /// Every function of the unit, in its order.
+    pub entries: Vec<Entry>,
+}
+
+impl Program {
+    /// The unit as it is.
+    pub fn unmerged(unit: &Parts<'_>) -> Program {
+        let functions = unit.functions.iter();
+        let data = unit.data.iter().map(|DataMember { symbol, attributes, object }| {
+            (symbol.clone(), DataDefinition::Object(object.clone(), attributes.alignment))
+        });
+        Program {
+            functions: functions
+                .clone()
+                .map(|member| (member.symbol(), Definition::Body(Box::new(member.body.clone()))))
+                .collect(),
+            data: data.collect(),
+            entries: functions.map(|member| entry(member, &member.symbol())).collect(),
+        }
+    }
+
+    /// The unit after `plan`, which is a plan for it.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub fn merged(unit: &Parts<'_>, plan: &Plan) -> Program {
+        let mut program = Program::default();
+        for (index, member) in unit.functions.iter().enumerate() {
+            let function = FunctionIndex::new(index);
+            let own = member.symbol();
+            let definition = match plan.entry(function).disposition() {
+                Disposition::Redirect { to: _ } => None,
+                Disposition::Alias { to } => {
+                    Some(Definition::Alias(plan.entry(to).symbol().clone()))
+                }
+                Disposition::Thunk { to } => {
+                    let arguments = plan.thunk_arguments(function);
+                    Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))
+                }
+                Disposition::Keep => Some(body(unit, plan, function, member.body.clone())),
+            };
+            program.functions.extend(definition.map(|definition| (own.clone(), definition)));
+            let left = plan.entry(function);
+            program.entries.push(match left.disposition() {
+                Disposition::Redirect { to } if !left.arguments().is_empty() => {
+                    // Only callers that pass the extra arguments refer to the body: here, a wrapper.
+                    let wrapper = UserExternalName::new(WRAPPERS, index as u32);
+                    let arguments = plan.thunk_arguments(function);
+                    let wrapper_code =
+                        thunk(member, arguments, plan.entry(to).symbol(), unit.options);
+                    program.functions.push((wrapper.clone(), wrapper_code));
+                    entry(member, &wrapper)
+                }
+                _ => entry(member, plan.address_symbol(&own)),
+            });
+        }
+        for copy in plan.private_copies() {
+            let symbol = plan.entry(copy.function).symbol().clone();
+            let mut func = unit.functions[copy.body_of.index()].body.clone();
+            func.name = UserFuncName::User(symbol.clone());
+            program.functions.push((symbol, body(unit, plan, copy.function, func)));
+        }
+        for added in plan.parameterised_bodies() {
+            let symbol = plan.entry(added.function).symbol().clone();
+            program.functions.push((symbol, body(unit, plan, added.function, added.body.clone())));
+        }
+        for (index, member) in unit.data.iter().enumerate() {
+            let left = plan.data_entry(DataIndex::new(index));
+            let definition = match left.disposition() {
+                Disposition::Redirect { to: _ } => continue,
+                Disposition::Alias { to } => {
+                    DataDefinition::Alias(plan.data_entry(to).symbol().clone())
+                }
+                Disposition::Thunk { to: _ } => unreachable!("data has no thunks"),
+                Disposition::Keep => {
+                    let mut object = member.object.clone();
+                    for reloc in &mut object.relocations {
+                        reloc.target = plan.address_symbol(&reloc.target).clone();
+                    }
+                    DataDefinition::Object(object, left.alignment())
+                }
+            };
+            program.data.push((member.symbol.clone(), definition));
+        }
+        program
+    }
+
+    /// What is emitted for a symbol, if anything.
+    pub fn definition(&self, symbol: &UserExternalName) -> Option<&Definition> {
+        let mut functions = self.functions.iter();
+        functions.find(|(own, _)| own == symbol).map(|(_, definition)| definition)
+    }
+
+    /// What is emitted for a symbol, as text.
+    pub fn describe(&self, symbol: &UserExternalName) -> Cow<'static, str> {
+        match self.definition(symbol) {
+            Some(Definition::Body(func)) => func.to_string().into(),
+            Some(Definition::Jump(Jump { to, arguments, .. })) => {
+                format!("{symbol} is a jump to {to} with {arguments:?}").into()
+            }
+            Some(Definition::Alias(to)) => format!("{symbol} is an alias of {to}").into(),
+            None => format!("{symbol} is not there").into(),
+        }
+    }
+}
+
+fn entry(member: &Member, symbol: &UserExternalName) -> Entry {
+    Entry {
+        function: member.symbol(),
+        symbol: symbol.clone(),
+        signature: member.body.signature.clone(),
+    }
+}
+
+fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Function) -> Definition {
+    plan.apply(function, &mut func, unit.options);
+    Definition::Body(Box::new(func))
+}
+
+/// A jump, or a function that calls where the unit's target has none.
+fn thunk(
+    member: &Member,
+    arguments: Vec<ExtraArgument>,
+    to: &UserExternalName,
+    options: &Options<'_>,
+) -> Definition {
+    let call_thunks =
+        options.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
+    let signature = &member.body.signature;
+    let call = call_thunk(member.body.name.clone(), signature, &arguments, to, &call_thunks);
+    match (options.target.jump_thunk, &options.call_thunks) {
+        (None, Some(_)) => Definition::Body(Box::new(call)),
+        (_, _) => Definition::Jump(Jump { to: to.clone(), arguments, call: Box::new(call) }),
+    }
+}

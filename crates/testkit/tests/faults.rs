@@ -1,0 +1,60 @@
+//! The tests of the tests: a copy of the workspace whose library can have faults, in which the tests of
+//! `faults/tests/` run.
+//!
+//! `cargo test -p testkit --test faults` runs them all. `CLIF_MERGE_FAULTS` has arguments for them instead:
+//! `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle notices which fault, whether it must or not.
+//! The copy is in the target directory, and is compiled with the same dependencies.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::hooks::HOOKS;
+use testkit::inject::{copy, instrument};
+
+#[test]
+fn every_fault_is_noticed() {
+    let target = target_directory();
+    let workspace = target.join("faults");
+    let root = testkit::root();
+    instrument(&root, &workspace, HOOKS).expect("the hooks fit");
+    let faults = root.join("crates/testkit/faults");
+    copy(&faults.join("fault_injection"), &workspace.join("src/fault_injection"))
+        .expect("is copied");
+    copy(&faults.join("tests"), &workspace.join("crates/testkit/tests")).expect("is copied");
+
+    let arguments = std::env::var("CLIF_MERGE_FAULTS").unwrap_or_default();
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args([
+        "test",
+        "--locked",
+        "-p",
+        "testkit",
+        "--test",
+        "fault_injection",
+        "--target-dir",
+    ]);
+    command.arg(&target).arg("--manifest-path").arg(workspace.join("Cargo.toml"));
+    if cfg!(not(debug_assertions)) {
+        command.arg("--release");
+    }
+    command.arg("--").args(arguments.split_whitespace());
+    // What Cargo says of this test is not true of those.
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG") || name.starts_with("CARGO_MANIFEST"))
+        {
+            command.env_remove(name);
+        }
+    }
+    let status = command.status().expect("cargo starts");
+    assert!(status.success(), "{status}");
+}
+
+/// Where Cargo builds: two directories above this program.
+fn target_directory() -> PathBuf {
+    let program = std::env::current_exe().expect("a path");
+    let mut directories = program.ancestors().map(Path::to_owned);
+    directories
+        .find(|directory| directory.join("CACHEDIR.TAG").is_file())
+        .expect("Cargo's directory")
+}
