@@ -4,8 +4,8 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use testkit::targets::checker;
 use shared::fuzz_target;
+use testkit::targets::checker;
 
 fuzz_target!(|data: &[u8]| {
     let _ = checker(&mut Unstructured::new(data));

@@ -4,9 +4,9 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use testkit::targets::differential;
 use shared::fuzz_target;
 use testkit::host;
+use testkit::targets::differential;
 
 fuzz_target!(|data: &[u8]| {
     let _ = differential(&mut Unstructured::new(data), &mut host::run);

@@ -4,8 +4,8 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use testkit::incremental::check;
 use shared::fuzz_target;
+use testkit::incremental::check;
 use testkit::incremental_host::ThisMachine;
 
 fuzz_target!(|data: &[u8]| {

@@ -4,8 +4,8 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use testkit::module::check;
 use shared::fuzz_target;
+use testkit::module::check;
 use testkit::module_host::ThisMachine;
 
 fuzz_target!(|data: &[u8]| {

@@ -4,8 +4,8 @@
 mod shared;
 
 use arbitrary::Unstructured;
-use testkit::targets::order;
 use shared::fuzz_target;
+use testkit::targets::order;
 
 fuzz_target!(|data: &[u8]| {
     let _ = order(&mut Unstructured::new(data));

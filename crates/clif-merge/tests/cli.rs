@@ -694,7 +694,7 @@ fn why_similar_functions_share_no_body() {
 /// What only became equal is not said to be left apart.
 #[test]
 fn why_functions_are_merged_that_were_not_equal() {
-    let file = "../../../../filetests/similar/identical-again.clif";
+    let file = "../../../../filetests/similar/second-pass-merges-callers.clif";
     let options = ["--similar", "size", "--linkage", "local", "--addresses", "insignificant"];
     let why =
         |names: &[&str]| run(&[&["why"], &options[..], &[file], names].concat()).expect(0, "");

@@ -149,9 +149,11 @@ let (func, context) = (
     },
     Hook {
         file: "src/incremental.rs",
-        at: &["|body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);"],
+        at: &[
+            "let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);",
+        ],
         put: Put::Instead(
-            r#"|body: &&Body| {
+            r#"let fits = |body: &&Body| {
     let facts_hold = facts_allow(&body.facts, facts);
     let aligned = body.alignment >= alignment;
     let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);
@@ -330,7 +332,10 @@ let options = right;"#,
     },
     Hook {
         file: "crates/testkit/src/program.rs",
-        at: &["let arguments = plan.thunk_arguments(function);"],
+        at: &[
+            "let arguments = plan.thunk_arguments(function);",
+            "Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))",
+        ],
         put: Put::Before("let to = cranelift_mergefunc::fault_injection::jump(plan, to);"),
     },
     Hook {
