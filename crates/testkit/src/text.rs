@@ -240,7 +240,7 @@ mod tests {
     use crate::text_mutation::mutated;
     use arbitrary::Unstructured;
 
-    /// The fuzz target `text` for a moment: see `tests/fuzzing.rs`.
+    /// The fuzz target `text` for a moment: see `crates/testkit/tests/fuzzing.rs`.
     #[test]
     fn texts_that_were_changed() {
         let all = filetests();

@@ -1,6 +1,6 @@
 //! Merged and unmerged units run with the same inputs, and must behave the same.
 //!
-//! The host (`tests/host`) runs them; `testkit::differential` compares. A host that cannot
+//! The host (`crates/testkit/src/host`) runs them; `testkit::differential` compares. A host that cannot
 //! distinguish two outcomes proves nothing, so it is tested first: it must observe every kind of outcome, and must
 //! notice every planted difference.
 

@@ -1,6 +1,6 @@
 //! Running the program `clif-merge` in tests, and the files around it.
 //!
-//! The tests are in `tests/cli.rs`.
+//! The tests are in `crates/clif-merge/tests/cli.rs`.
 
 use std::ffi::OsStr;
 use std::io::Write as _;

@@ -5,7 +5,7 @@
 //! places (`hooks` of the test kit), and only in a copy that is made for that. A comparator that overlooks a field is one that reads
 //! functions in which the field is masked (`masking`).
 //!
-//! The faults test the tests: `tests/fault_injection.rs` says which oracle must notice which fault.
+//! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle must notice which fault.
 
 mod masking;
 
