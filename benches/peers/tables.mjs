@@ -13,26 +13,28 @@ export function percent(value) {
 
 export function tables({ versions, units }) {
   const sections = [];
-  for (const [target, name] of Object.entries(TARGETS)) {
-    sections.push(`Functions of the programs, bytes of ${name} code:\n\n${savings(units, "module", target)}`);
-  }
+  const add = (title, content) => sections.push(`${title}:\n\n${content}`);
   const modules = units.filter(({ whole }) => whole);
+  for (const [target, name] of Object.entries(TARGETS)) {
+    add(`Functions of the programs, ${name}`, savings(units, "module", target));
+  }
   if (modules.length > 0) {
     for (const [target, name] of Object.entries(TARGETS)) {
-      sections.push(`With Wasmtime's trampolines, bytes of ${name} code:\n\n${savings(modules, "whole", target)}`);
+      add(`The same with Wasmtime's trampolines, ${name}`, savings(modules, "whole", target));
     }
   }
-  sections.push(`Identical functions, by each linker and by \`clif-merge report --similar off\`:\n\n${linkers(units)}`);
-  sections.push(`One after the other, bytes of x86-64 code of the functions of the programs:\n\n${sequences(units)}`);
-  if (modules.length > 0) {
-    sections.push(`What \`wasm-opt\` changes without any pass, x86-64:\n\n${encoded(modules)}`);
-  }
-  sections.push(`Versions:\n\n${table(["tool", "version"], Object.entries(versions), 2)}`);
+  add("Identical functions only, by linker and by `clif-merge report --similar off`", linkers(units));
+  add("One after the other, functions of the programs, x86-64", sequences(units));
+  if (modules.length > 0) add("What `wasm-opt` changes without any pass, bytes, x86-64", encoded(modules));
+  add("Versions", table(["tool", "version"], Object.entries(versions), 2));
   return `${sections.join("\n\n")}\n`;
 }
 
 function savings(units, part, target) {
-  const head = ["unit", "functions", "bytes", "linker ICF", "LLVM", "`wasm-opt` duplicates", "and similar", "and typed references"];
+  const columns = [
+    ...["unit", "functions", "bytes", "linker ICF", "LLVM", "Binaryen: duplicates", "similar", "typed"],
+    ...["`cranelift-mergefunc`", "with aliases", "all local"],
+  ];
   const rows = units.map(({ name, [part]: { [target]: figures } }) => [
     name,
     thousands(figures.functions),
@@ -41,7 +43,7 @@ function savings(units, part, target) {
     ...["duplicates", "similar", "typed"].map((variant) => percent(saved(figures.encoded, figures[variant]))),
     ...["marked", "aliases", "local"].map((marks) => percent(saved(figures.bytes, figures[marks]))),
   ]);
-  return table([...head, "`cranelift-mergefunc`", "with aliases", "all local"], rows);
+  return table(columns, rows);
 }
 
 function linkers(units) {
@@ -64,18 +66,18 @@ function linkers(units) {
 }
 
 function sequences(units) {
-  const head = ["unit", "bytes", "linker ICF", "`clif-merge`, all local", "then linker ICF"];
+  const head = ["unit", "bytes", "linker ICF", "`clif-merge compile`, all local", "then linker ICF"];
   const rows = units.map(({ name, module: { x86_64: figures } }) => [
     name,
     thousands(figures.bytes),
     ...["lld", "mergedObject", "mergedThenLld"].map((column) => percent(saved(figures.bytes, figures[column]))),
     ...["similar", "similarThenMarked"].map((column) => percent(saved(figures.encoded, figures[column]))),
   ]);
-  return table([...head, "`wasm-opt` similar", "then `cranelift-mergefunc`"], rows);
+  return table([...head, "Binaryen: similar", "then `cranelift-mergefunc`"], rows);
 }
 
 function encoded(units) {
-  const head = ["unit", "module", "written again", "code", "of what is written again"];
+  const head = ["unit", "module", "written by `wasm-opt`", "code", "of the module written by `wasm-opt`"];
   const rows = units.map(({ name, wasm, module: { x86_64: figures } }) => [
     name,
     ...[wasm.original, wasm.encoded, figures.bytes, figures.encoded].map(thousands),

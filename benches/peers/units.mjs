@@ -4,12 +4,12 @@
 export const units = [
   {
     name: "rust-debug",
-    about: "five Rust crates, not optimised",
+    about: "five Rust crates, unoptimised",
     clif: "rust-debug.clif",
   },
   {
     name: "programs",
-    about: "small Rust programs, not optimised",
+    about: "Rust programs, unoptimised",
     crate: "benches/programs",
     from: "wasm32-unknown-unknown/debug/programs.wasm",
   },
