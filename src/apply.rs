@@ -68,8 +68,7 @@ impl Plan {
             Some(CallTarget { symbol: to, arguments: passed.cloned().unwrap_or_default() })
         };
         let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
-        let changed = redirect(func, &call, &address) || changed;
-        changed
+        redirect(func, &call, &address) || changed
     }
 
     /// Gives `func` the body that represents its class, without redirecting references.

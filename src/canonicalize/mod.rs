@@ -34,7 +34,7 @@ const MAX_ROUNDS: usize = 16;
 /// The body that is compared.
 ///
 /// With [`Canonicalize::Optimize`] it takes two to three times as long as Cranelift takes to optimise the function,
-/// and [`MAX_ROUNDS`] times at most.
+/// and `MAX_ROUNDS` times at most.
 pub fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, Function> {
     match how {
         Canonicalize::None => Cow::Borrowed(func),

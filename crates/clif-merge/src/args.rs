@@ -22,7 +22,7 @@ use cranelift_mergefunc::{
 use std::path::PathBuf;
 use target_lexicon::Triple;
 
-/// Where the unit comes from, and what holds where no directive says anything.
+/// Where the unit comes from, and the defaults where no directive applies.
 #[derive(Debug, clap::Args)]
 pub struct Input {
     /// CLIF files, directories of .clif files, or '-' for standard input; together they are one
@@ -34,11 +34,11 @@ pub struct Input {
     pub defaults: Defaults,
 }
 
-/// What holds where no directive says anything.
+/// The defaults where no directive applies.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Where directives say nothing")]
+#[command(next_help_heading = "Defaults without directives")]
 pub struct Defaults {
-    /// Who can see functions that have no 'linkage' directive: export, hidden, local or preemptible
+    /// The linkage of functions that have no 'linkage' directive: export, hidden, local or preemptible
     ///
     /// export: visible outside the linked image. hidden: visible to other units of the image.
     /// local: visible in this unit only. preemptible: visible outside, and another definition may
@@ -54,8 +54,8 @@ pub struct Defaults {
     /// Whether the addresses of functions that have no 'addresses' directive are compared:
     /// significant or insignificant
     ///
-    /// A function whose address is significant keeps one of its own. Where nobody compares
-    /// addresses, 'insignificant' lets more functions merge completely.
+    /// A function whose address is significant keeps one of its own. If addresses are
+    /// not compared, 'insignificant' lets more functions merge completely.
     #[arg(
         long,
         value_name = "ADDRESSES",
@@ -67,10 +67,10 @@ pub struct Defaults {
     /// Functions that are exported, whatever --linkage says: a pattern of names, such as 'u0:12' or
     /// '%api_*'; may be repeated
     ///
-    /// In a pattern, '*' stands for any text, '?' for one character, '[a-z]' for one of several,
-    /// '{a,b}' for one of several texts, and a backslash before any of them for itself. It has to
-    /// match a whole name, and at least one function. A 'linkage' directive of a function, or one of
-    /// all below it (';@ defaults'), holds all the same.
+    /// In a pattern, '*' matches any text, '?' one character, '[a-z]' one of several, '{a,b}' one of
+    /// several texts, and a backslash before any of them that character itself. A pattern has to
+    /// match a whole name, and at least one function. A 'linkage' directive of a function, or of all
+    /// functions below it (';@ defaults'), takes precedence.
     #[arg(long, value_name = "PATTERN", value_parser = exported)]
     pub export: Vec<Pattern>,
 
@@ -78,8 +78,8 @@ pub struct Defaults {
     #[arg(long, value_name = "FILE")]
     pub export_file: Vec<PathBuf>,
 
-    /// Functions that something calls that is not in the unit, such as those in a table: a pattern of
-    /// names; may be repeated
+    /// Functions that code outside of the unit calls, such as those in a table: a pattern of names;
+    /// may be repeated
     ///
     /// They keep their symbols, as those with the directive 'externally-called' do.
     #[arg(long, value_name = "PATTERN", value_parser = externally_called)]
@@ -121,7 +121,7 @@ fn externally_called(text: &str) -> Result<Pattern, String> {
 }
 
 impl Defaults {
-    /// What is said of functions by their names.
+    /// The marks of functions by their names.
     fn marks(&self) -> Result<Marks> {
         let all = |patterns: &[Pattern], files: &[PathBuf]| -> Result<Vec<Pattern>> {
             let mut all = patterns.to_vec();
@@ -138,7 +138,7 @@ impl Defaults {
 }
 
 impl Input {
-    /// Reads the texts of the unit, which say for what target it is.
+    /// Reads the texts of the unit, which can name its target.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
     pub similar: SimilarPolicy,
 
-    /// What functions that differ in whom they call are merged into
+    /// What functions that differ in their callees are merged into
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
@@ -217,7 +217,7 @@ pub struct Pass {
 pub enum How {
     /// Nothing: functions are compared as they are
     None,
-    /// Cranelift's optimisations and rules of our own; slower, and rarely finds more
+    /// Cranelift's optimisations and rules of clif-merge; slower, and rarely finds more
     Optimize,
 }
 
@@ -237,9 +237,9 @@ pub enum SimilarPolicy {
 pub enum CalleeParameters {
     /// They are not merged
     None,
-    /// A function that gets a number and chooses among direct calls
+    /// A function that takes a case number and dispatches among direct calls
     Switch,
-    /// A function that gets the address of the function to be called, or chooses, whichever is smaller
+    /// A function that takes the address of the callee, or dispatches, whichever is smaller
     Indirect,
 }
 
@@ -275,7 +275,7 @@ impl What {
 }
 
 impl Pass {
-    /// The options of a run for `isa`. `aliases` tells whether the result can have aliases.
+    /// The options of a run for `isa`. `aliases` is whether the result can have aliases.
     pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
         let mut options = Options::default();
         for what in &self.compare {
@@ -316,8 +316,8 @@ impl Pass {
 pub struct Settings {
     /// A Cranelift setting, shared or of the target; may be repeated
     ///
-    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' hold where nothing else
-    /// is said. NAME alone switches a setting on.
+    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' are the defaults. NAME alone
+    /// switches a setting on.
     #[arg(long = "set", value_name = "NAME[=VALUE]", value_parser = parse_setting)]
     pub settings: Vec<Setting>,
 }
@@ -368,14 +368,14 @@ impl Targets {
                 return Err(usage(format!("the target {triple} is named twice")));
             }
         }
-        // What is wrong with the command line is said first.
+        // Errors of the command line are reported first.
         isa::build_all(&self.targets, &settings.settings)?;
         let settings = Headers::of(sources)?.settings(&self.targets, &settings.settings)?;
         isa::build_all(&self.targets, &settings)
     }
 }
 
-/// All that subcommands for one target have in common.
+/// The options that subcommands for one target have in common.
 #[derive(Debug, clap::Args)]
 pub struct Common {
     #[command(flatten)]
@@ -397,7 +397,7 @@ impl Common {
     pub fn isa(&self, sources: &[Source]) -> Result<OwnedTargetIsa> {
         let given = &self.settings.settings;
         if let Some(target) = &self.target.target {
-            // What is wrong with the command line is said first.
+            // Errors of the command line are reported first.
             isa::build([target.clone()], given)?;
         }
         let headers = Headers::of(sources)?;
@@ -408,7 +408,7 @@ impl Common {
     }
 }
 
-/// What is said beside the result.
+/// How many messages are printed in addition to the result.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "General")]
 pub struct General {

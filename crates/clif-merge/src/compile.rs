@@ -25,8 +25,8 @@ use target_lexicon::BinaryFormat;
 
 /// Merge functions and make an object file of what is left
 ///
-/// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. What the unit does not
-/// define becomes an undefined symbol. The object has no debug information, and unwind information only
+/// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. References to what the unit
+/// does not define become undefined symbols. The object has no debug information, and unwind information only
 /// with --unwind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -38,7 +38,7 @@ pub struct Opts {
     #[arg(short, long, value_name = "OUT.o")]
     output: PathBuf,
 
-    /// Print a table on standard error: what became of each function, and why
+    /// Print a table on standard error: the disposition of each function, and the reason
     #[arg(short = 'D', long)]
     dispositions: bool,
 
@@ -66,7 +66,7 @@ Examples:
   clif-merge compile unit.clif -o unit.o
   clif-merge compile --target aarch64 --set opt_level=none unit.clif -o unit.o
   clif-merge compile --target x86_64-pc-windows-msvc unit.clif -o unit.obj
-  clif-merge compile -v unit.clif -o unit.o      also tell how many bytes it saves
+  clif-merge compile -v unit.clif -o unit.o      also say how many bytes it saves
   clif-merge compile -v --no-merge unit.clif -o unit.o      how long it takes without merging";
 
 /// Merges, compiles and writes.
@@ -83,7 +83,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let sources = input.sources()?;
     let isa = common.isa(&sources)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
-    // Where the settings are wrong for it, Cranelift makes code that is wrong.
+    // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {
         check_settings(func, &*isa)
             .map_err(|error| Refused { function, error }.into_error(&unit, &*isa))?;
@@ -137,7 +137,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// The options of the module that do what `options` say.
+/// The options of the module that correspond to `options`.
 fn module_options(options: &Options<'_>) -> ModuleOptions {
     let Options {
         compare,
@@ -169,13 +169,13 @@ fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
         redirected: stats.redirects,
         aliases: stats.aliases,
         thunks: stats.thunks,
-        shared: stats.private_copies,
+        new_bodies: stats.private_copies,
         data_objects: unit.data.len(),
         merged_data_objects: stats.merged_data_objects,
     }
 }
 
-/// The most memory that this process had at any time, in bytes, where the system tells.
+/// The most memory that this process had at any time, in bytes, where the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -183,7 +183,7 @@ fn peak_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The bytes of code of a function as it was read. What the text calls a thunk is one.
+/// The bytes of code of a function as it was read. A thunk of the text has the size of a thunk.
 pub fn given_size(
     unit: &Unit,
     index: usize,

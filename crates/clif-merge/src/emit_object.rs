@@ -3,8 +3,8 @@
 //! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
 //! would, under identifiers in the order of their symbols, so that representatives are chosen as in
 //! text. For comparison, they can be defined without it. References to what the unit does not define
-//! become undefined symbols. What the text calls a thunk is defined as a jump, what it calls an
-//! alias, function or data, gets the place of its target in the end. ELF objects have unwind
+//! become undefined symbols. A thunk of the text is defined as a jump; an alias of the text, of a function or
+//! a data object, gets the place of its target in the end. ELF objects have unwind
 //! information; none have debug information.
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
@@ -50,9 +50,9 @@ pub struct Object {
 /// How long something took.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// That the thread was running, where the system tells.
+    /// The time that the thread was running, where the system reports it.
     pub cpu: Option<Duration>,
 }
 
@@ -170,7 +170,7 @@ fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<
     Ok(Object { bytes, merged: None, time: start.elapsed() })
 }
 
-/// What became of everything, under the names of the text.
+/// The disposition of everything, under the names of the text.
 fn rows(
     unit: &Unit,
     module: &MergingModule<ObjectModule>,
@@ -217,7 +217,7 @@ fn rows(
             rows.push(row(&given.symbol, disposition, Reason::NoMerge));
         } else {
             let outcome = module.data_outcome(id);
-            // What cannot merge is not looked at.
+            // The plan has no entry for a data object that cannot merge.
             let (disposition, reason) =
                 outcome.unwrap_or((Disposition::Keep, reason_to_keep(&given.attributes)));
             let disposition = disposition.map(|to| names[&to].clone());
@@ -238,7 +238,7 @@ fn reason_to_keep(attributes: &DataAttributes) -> Reason {
     }
 }
 
-/// What a panic means that came when functions were emitted. Which one it was is not known, so they
+/// The error for a panic while functions were emitted. The function that caused it is not known, so all of them
 /// are compiled once more, one by one.
 fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
     let mut compiler = Compiler::new(&**isa);
@@ -252,7 +252,7 @@ fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
     unsupported(panic)
 }
 
-/// What a panic of the object writer means: it knows no better way to refuse a relocation.
+/// The error for a panic of the object writer, which refuses relocations by panicking.
 fn unsupported(panic: String) -> anyhow::Error {
     anyhow!("the object format cannot express this: {panic}")
 }
@@ -551,7 +551,7 @@ fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
         aliases.iter().map(|&(alias, target, _)| (alias, target)).collect();
     let mut place_of: HashMap<&UserExternalName, SymbolId> = HashMap::new();
     for &(alias, _, linkage) in &aliases {
-        // Aliases of aliases stand for one address. Every one on the way is looked at only once.
+        // A chain of aliases has one address. Every alias on the way is visited only once.
         let mut way = Vec::new();
         let mut target = alias;
         while let (None, Some(next)) = (place_of.get(target), to.get(target)) {

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// The exit codes of `clif-merge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything that was asked for is done.
+    /// Everything that was requested is done.
     Done,
     /// The input cannot be used: an unreadable or unwritable path, malformed CLIF, a function that
     /// the back end cannot compile, a pattern of names that matches no function, a unit for which there
@@ -91,13 +91,13 @@ pub fn bug(message: impl fmt::Display) -> anyhow::Error {
     Failure { exit: Exit::Bug, message }.into()
 }
 
-/// What to do about our bugs.
+/// What to do about a bug of this program.
 const REPORT: &str = "this is a bug in clif-merge: please report it with the input";
 
-/// Prints an error and everything behind it, and tells with which code the program ends.
+/// Prints an error with its causes, and returns the exit code of the program.
 pub fn report(error: &anyhow::Error) -> Exit {
     if is_broken_pipe(error) {
-        // Whoever read our output has had enough of it.
+        // The reader of the output has closed the pipe.
         return Exit::Done;
     }
     let style = style();
@@ -113,7 +113,7 @@ pub fn report(error: &anyhow::Error) -> Exit {
     }
 }
 
-/// Whether something could not be written because nobody reads it.
+/// Whether writing failed because the reader has closed the pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_survive_context() {
+    fn context_keeps_the_exit_code() {
         assert_eq!(report(&usage("a").context("b")), Exit::Usage);
         assert_eq!(report(&bug("a")), Exit::Bug);
         assert_eq!(report(&anyhow::anyhow!("a")), Exit::Input);

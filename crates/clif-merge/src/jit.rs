@@ -1,6 +1,6 @@
 //! Native code for the functions of a unit, and calls of any signature into it.
 //!
-//! Functions are compiled into a `JITModule`, and data objects are put beside them; a thunk is
+//! Functions are compiled into a `JITModule`, and data objects are defined next to them; a thunk is
 //! written as the bytes of a jump, as in an object file. A call goes through a generated function
 //! that takes the arguments out of a buffer and puts the results back. The caller decides what is
 //! compiled; code that crashes takes the process with it.
@@ -193,15 +193,15 @@ impl fmt::Debug for Jit {
     }
 }
 
-/// What symbols are to the module.
+/// The identifiers of symbols in the module.
 type Targets = HashMap<UserExternalName, ModuleRelocTarget>;
 
 fn target(symbol: &UserExternalName, targets: &Targets) -> Result<ModuleRelocTarget, Unlinkable> {
     targets.get(symbol).cloned().ok_or_else(|| Unlinkable(symbol.to_string()))
 }
 
-/// Lets the symbols of data aliases stand for what their targets stand for. The module has no
-/// aliases, but nobody looks for a symbol in it by name.
+/// Resolves the symbols of data aliases to the targets of the aliases. The module has no aliases, but no
+/// symbol in it is looked up by name.
 fn place_aliases(aliases: &[&GivenData], targets: &mut Targets) -> Result<(), Unlinkable> {
     let next: HashMap<_, _> =
         aliases.iter().map(|data| (&data.symbol, data.alias.as_ref())).collect();

@@ -33,8 +33,8 @@ use std::process::ExitCode;
 /// Merge functions of Cranelift IR that do the same thing.
 ///
 /// The functions of a unit (all files of one call) are compared; of each class of equal functions
-/// one body is kept, and the others become redirected calls, aliases or jumps. What CLIF cannot
-/// say of a function stands in directives, comment lines right above it. Data objects are
+/// one body is kept, and the others become redirected calls, aliases or jumps. Attributes that CLIF
+/// cannot express are directives, comment lines right above the function. Data objects are
 /// directives of their own:
 ///
 ///   ;@ data %table linkage=local align=8 = "abc\00" u32 7 %f
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         .spawn(move || run(cli.command).unwrap_or_else(|error| exit::report(&error).into()));
     match work.map(std::thread::JoinHandle::join) {
         Ok(Ok(code)) => code,
-        // The panic hook has said everything.
+        // The panic hook has printed the message.
         Ok(Err(_panic)) => Exit::Internal.into(),
         Err(error) => {
             exit::report(&anyhow::Error::new(error).context("cannot start a thread")).into()

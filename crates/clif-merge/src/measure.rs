@@ -26,20 +26,20 @@ use std::time::{Duration, Instant};
 /// The bytes of code of one function, if it can be compiled.
 type Measured = Result<u32, Refused>;
 
-/// Bytes of code of each function. Shared bodies, which only exist afterwards, come last.
+/// Bytes of code of each function. New bodies, which only exist after merging, come last.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     /// As it was read.
     pub before: Vec<u32>,
-    /// As it is emitted after merging: 0 for what is gone or only another name.
+    /// As it is emitted after merging: 0 for a redirected function or an alias.
     pub after: Vec<u32>,
     /// Functions of the unit that cannot be compiled, in order. Their sizes are 0, before and after.
     pub refused: Vec<Refused>,
 }
 
 impl Sizes {
-    /// From what compiling gave. The first function of the unit for which a body was made that cannot
-    /// be compiled is counted for that body.
+    /// From the results of compiling. For a new body that cannot be compiled, the first function of the unit for
+    /// which it was made is counted.
     fn of(before: Vec<Measured>, after: Vec<Measured>) -> Sizes {
         let mut refused: BTreeMap<usize, Refused> = BTreeMap::new();
         for error in before.iter().chain(&after).filter_map(|size| size.as_ref().err()) {
@@ -175,7 +175,7 @@ pub fn compile(unit: &Unit, applied: Applied, isa: &dyn TargetIsa, quiet: bool) 
                     progress.step();
                 } else if !first {
                     let body = bodies[index].take();
-                    // What is emitted as it was compiled is not compiled again.
+                    // A body that is emitted as it was compiled is not compiled again.
                     let known =
                         body.as_ref().and_then(|body| compiled.get(&body.name).zip(Some(body)));
                     sizes[1].push(match known.filter(|((func, _), body)| func == *body) {
@@ -192,7 +192,7 @@ pub fn compile(unit: &Unit, applied: Applied, isa: &dyn TargetIsa, quiet: bool) 
     Compiled { sizes, before: before.time, after: after.time }
 }
 
-/// The size of what is emitted for a function after merging.
+/// The size of the code that is emitted for a function after merging.
 fn left_size(
     unit: &Unit,
     plan: &Plan,
@@ -210,17 +210,17 @@ fn left_size(
             thunk_size(unit, index, &arguments, plan.entry(to).symbol(), compiler, isa)?
         }
         Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => 0,
-        // What the text calls a thunk or an alias.
+        // A thunk or an alias of the text.
         Disposition::Keep => given_size(unit, index, compiler, isa)?,
     })
 }
 
-/// The function of the unit whose place a function has: its own, or that of the function whose
-/// body it shares.
+/// The function of the unit that has the place of a function in the text: the function itself, or, for a new
+/// body, the first function that it was made of.
 fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     match index.checked_sub(unit.given.len()) {
         None => index,
-        // A body that was made of others has no place in the text: the first of them has.
+        // A new body has no place in the text: the first function that it was made of has one.
         Some(shared) => match plan.private_copies().get(shared) {
             Some(shared) => shared.body_of.index(),
             None => plan
@@ -228,7 +228,7 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
                 .position(|(_, entry)| {
                     entry.disposition().representative() == Some(FunctionIndex::new(index))
                 })
-                .expect("somebody was merged into it"),
+                .expect("a function was merged into it"),
         },
     }
 }
@@ -251,7 +251,7 @@ fn thunk_size(
 }
 
 /// The sizes for a target whose times are not of interest: on all processors, and without compiling
-/// again what merging leaves as it is.
+/// again functions that merging does not change.
 pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> Result<Sizes> {
     let count = merged.emit.len();
     let next = AtomicUsize::new(0);

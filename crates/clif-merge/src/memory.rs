@@ -1,10 +1,9 @@
 //! What happens when there is no memory left: one line, and the exit code of input that is too large.
 //!
-//! Rust itself would end the program by a signal, with a backtrace that takes more memory, and lets
-//! nobody say otherwise but in a nightly compiler. An allocator may, so here is one: that of the
-//! system, which never says that it failed. It is for allocations that the system refuses (`ulimit
-//! -v`, a container without overcommitment). Where it promises memory that it does not have, it ends
-//! programs as it sees fit.
+//! Rust itself would end the program by a signal, with a backtrace that takes more memory, and only a
+//! nightly compiler can change that. An allocator can, so here is one: that of the system, which never
+//! reports a failure to its caller. It is for allocations that the system refuses (`ulimit -v`, a container
+//! without overcommitment). A system that overcommits memory ends programs by its own rules.
 #![allow(unsafe_code, reason = "an allocator cannot be anything else; it calls that of the system")]
 
 use crate::exit::Exit;
@@ -37,10 +36,10 @@ fn end(bytes: usize) -> ! {
     std::process::exit(i32::from(Exit::Input.code()))
 }
 
-// SAFETY: every call is passed on as it is to the allocator of the system, which keeps the promises.
+// SAFETY: every call is passed on as it is to the allocator of the system, which upholds the contract.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps what both ask for; so below.
+        // SAFETY: the caller upholds the contract, which is the same for both; so below.
         or_end(unsafe { System.alloc(layout) }, layout.size())
     }
 

@@ -1,7 +1,7 @@
 //! `clif-merge merge`: the merged unit as CLIF.
 //!
-//! Reads a unit, merges, writes text. Here is also what other subcommands say of a merged unit: one
-//! line, and the table of what became of each function.
+//! Reads a unit, merges, writes text. This module also has the messages of other subcommands about a merged
+//! unit: one line, and the table of the dispositions.
 
 use crate::args::{Common, Input};
 use crate::check::check;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// Merge functions and print what is left as CLIF
 ///
 /// The functions are in the order of the input. A function whose callers now call another one is
-/// gone. One whose symbol must survive becomes a function that calls the other one, below a
+/// not written. One that must keep its symbol becomes a function that calls the other one, below a
 /// directive 'thunk=%f': in native code it is a single jump. The output can be merged again, which
 /// changes nothing.
 #[derive(Debug, clap::Args)]
@@ -34,12 +34,12 @@ pub struct Opts {
     #[arg(short, long, value_name = "OUT.clif", default_value = "-")]
     output: PathBuf,
 
-    /// Print a table on standard error: what became of each function, and why
+    /// Print a table on standard error: the disposition of each function, and the reason
     #[arg(short = 'D', long)]
     dispositions: bool,
 
     /// Turn exported functions with insignificant addresses into aliases instead of thunks, and
-    /// exported data objects into aliases instead of leaving them alone
+    /// exported data objects into aliases instead of keeping them
     ///
     /// CLIF has no aliases: they are written like thunks, below a directive 'alias=%f', which
     /// 'compile' understands.
@@ -88,17 +88,17 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// How many functions and data objects became what.
+/// The number of functions and data objects by disposition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// All functions of the unit.
     pub functions: usize,
-    /// What became of them.
+    /// Functions of the unit by disposition.
     pub redirected: usize,
     pub aliases: usize,
     pub thunks: usize,
-    /// Functions that were not there before.
-    pub shared: usize,
+    /// New bodies: private copies and parameterised bodies.
+    pub new_bodies: usize,
     /// All data objects of the unit.
     pub data_objects: usize,
     /// Those that were merged away.
@@ -110,7 +110,7 @@ impl Counts {
         let plan = &merged.plan;
         let mut counts = Counts {
             functions: plan.added(),
-            shared: plan.private_copies().len() + plan.parameterised_bodies().len(),
+            new_bodies: plan.private_copies().len() + plan.parameterised_bodies().len(),
             data_objects: plan.data_entries().len(),
             merged_data_objects: plan.stats().plan_merged_data_objects,
             ..Counts::default()
@@ -127,14 +127,14 @@ impl Counts {
     }
 }
 
-/// One line for a person: how many functions became what.
+/// One line for a person: the number of functions by disposition.
 pub fn summary(counts: &Counts) -> String {
     let Counts {
         functions: total,
         redirected,
         aliases,
         thunks,
-        shared,
+        new_bodies,
         data_objects,
         merged_data_objects,
     } = *counts;
@@ -147,7 +147,7 @@ pub fn summary(counts: &Counts) -> String {
         count(redirected, "redirected", "redirected"),
         count(aliases, "alias", "aliases"),
         count(thunks, "thunk", "thunks"),
-        count(shared, "new shared body", "new shared bodies"),
+        count(new_bodies, "new body", "new bodies"),
     ]
     .into_iter()
     .flatten()
@@ -169,7 +169,7 @@ pub fn summary(counts: &Counts) -> String {
 pub fn details(stats: &Stats) -> String {
     let mut text = format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs; \
-         {} representatives lost promises",
+         {} representatives lost facts",
         stats.walk_functions,
         stats.walk_instructions,
         stats.refine_classes_after,
@@ -178,8 +178,8 @@ pub fn details(stats: &Stats) -> String {
     );
     if stats.similar_walks > 0 {
         text += &format!(
-            "\nwalked {} similar functions; compiled {} of them and of bodies for several, and {} calls; \
-             {} bodies do for {} functions",
+            "\nwalked {} similar functions; compiled {} of them and of parameterised bodies, and {} calls; \
+             {} parameterised bodies replace {} functions",
             stats.similar_walks,
             stats.similar_sizes,
             stats.similar_probes,
@@ -190,7 +190,7 @@ pub fn details(stats: &Stats) -> String {
     text
 }
 
-/// What became of each function and data object, and why.
+/// The disposition of each function and data object, and the reason.
 fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
     let plan = &merged.plan;
     let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
@@ -203,7 +203,7 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
         row(entry.symbol(), disposition, entry.reason())
     });
     let data = plan.data_entries().zip(&unit.data).map(|((_, entry), given)| match &given.alias {
-        // What the text already calls an alias stays one.
+        // An alias of the text stays one.
         Some(target) => row(entry.symbol(), Disposition::Alias { to: target }, Reason::NoMerge),
         None => {
             let disposition = entry.disposition().map(|to| plan.data_entry(to).symbol());
@@ -213,7 +213,7 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
     functions.chain(data).collect()
 }
 
-/// Prints what became of each function and data object.
+/// Prints the disposition of each function and data object.
 pub fn eprint_table(lines: &[[String; 4]]) {
     let heading = ["function", "disposition", "representative", "reason"];
     let heading = heading.map(str::to_owned).to_vec();

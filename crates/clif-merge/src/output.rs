@@ -24,7 +24,7 @@ pub struct Output {
 #[derive(Debug)]
 enum Kind {
     Stdout,
-    /// Not a regular file, or one that somebody holds open.
+    /// Not a regular file, or one that is open.
     Direct,
     /// A regular file, with links resolved, and its permissions if it exists.
     Replace {
@@ -112,8 +112,8 @@ impl Output {
     }
 }
 
-/// Writes text to standard output. Whoever reads that may have had enough of it, which is no error:
-/// how the program ends hinges on what it found.
+/// Writes text to standard output. A closed pipe is no error: the exit code depends on the results
+/// only.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! One line that tells how far long work is.
+//! A line that shows the progress of long work.
 //!
 //! It appears only where a person waits: standard error is a terminal, and the work has lasted
-//! over a second. It is rewritten in place and gone when the work is done. Not for logs.
+//! over a second. It is rewritten in place and removed when the work is done. Not for logs.
 
 use clif_unit::progress::Progress;
 use std::io::{IsTerminal as _, Write as _};

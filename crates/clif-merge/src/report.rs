@@ -1,6 +1,6 @@
 //! `clif-merge report`: what merging a unit saves and costs.
 //!
-//! Counts functions and data objects by what becomes of them, compiles the unit before and after merging for each
+//! Counts functions and data objects by disposition, compiles the unit before and after merging for each
 //! target, and takes the time of each step. The structs that are written as JSON are only that:
 //! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
 
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use target_lexicon::Triple;
 
-/// Tell what merging saves and what it costs
+/// Report what merging saves and what it costs
 ///
 /// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
 /// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
@@ -78,7 +78,7 @@ Examples:
   clif-merge report --target x86_64 --set has_sse41 simd.clif
   clif-merge report --min-saved 5 unit.clif      for scripts: exit code 3 if less";
 
-/// Reads the value of `--min-saved`. Nothing is less than what is no number.
+/// Reads the value of `--min-saved`. It refuses NaN, with which no number compares as less.
 fn percentage(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
@@ -108,10 +108,9 @@ struct Report {
     members: usize,
     /// Functions whose bodies are not needed any more.
     merged: usize,
-    /// Functions that did not exist before: bodies of classes that are all preemptible, and of similar
-    /// functions.
+    /// New functions: private copies and parameterised bodies.
     private_copies: usize,
-    /// Functions of the unit by what becomes of them, for the target `host`.
+    /// Functions of the unit by disposition, for the target `host`.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
     /// Functions of the unit by the reason for that.
@@ -127,7 +126,7 @@ struct Report {
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
-    /// Functions that differ only in constants and in what they refer to, on the host's architecture.
+    /// Functions that differ only in constants and references, on the host's architecture.
     similar: Similar,
     /// Data objects.
     data: Data,
@@ -141,7 +140,7 @@ struct Data {
     merged: usize,
     /// Sums of their sizes, zeros that take no room in a file included, padding not.
     bytes: Bytes,
-    /// Data objects by what becomes of them, on the host's architecture.
+    /// Data objects by disposition, on the host's architecture.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
     /// Data objects by the reason for that.
@@ -168,7 +167,7 @@ impl Data {
     }
 }
 
-/// What is measured for one target.
+/// The measurements for one target.
 #[derive(Debug, Serialize)]
 struct Native {
     #[serde(skip)]
@@ -233,7 +232,7 @@ impl Native {
         }
     }
 
-    /// What is said of functions that cannot be compiled; nothing if all can.
+    /// The message about functions that cannot be compiled; empty if all can.
     fn not_compiled_text(&self) -> String {
         let Native { not_compiled, first_error, missing_settings, compiled_with_settings, .. } =
             self;
@@ -301,7 +300,7 @@ struct Seconds {
     pass: f64,
     /// Code generation of all functions.
     compile_before: f64,
-    /// Code generation of what is left.
+    /// Code generation of the bodies that are left.
     compile_after: f64,
 }
 
@@ -312,7 +311,7 @@ struct Class {
     representative: String,
     /// How many functions gave up their bodies.
     merged: usize,
-    /// Bytes of code that this saves. Negative only if the kept body lost a promise that mattered.
+    /// Bytes of code that this saves. Negative only if the kept body lost a fact that mattered.
     saved: i64,
 }
 
@@ -472,7 +471,7 @@ fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)
 fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
-        // What is told is told to one body, whatever class it was of.
+        // Functions with extra arguments are counted with their parameterised body, whatever class they were of.
         let extra = !entry.arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());
@@ -506,7 +505,7 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
 }
 
 impl Report {
-    /// What was measured for the target that the plan is for.
+    /// The measurements for the target that the plan is for.
     fn host(&self) -> &Native {
         let host = self.native.iter().find(|native| native.target == self.host);
         host.expect("it is measured")
@@ -534,7 +533,7 @@ fn text(report: &Report) -> String {
         ],
     );
     if *private_copies > 0 {
-        text += &format!("new shared bodies: {private_copies}\n");
+        text += &format!("new bodies: {private_copies}\n");
     }
     for (heading, counts) in
         [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
@@ -599,7 +598,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// What is told of data objects; nothing if there are none.
+/// The part about data objects; empty if there are none.
 fn data_text(data: &Data) -> String {
     let Data { objects, merged, bytes, by_disposition: _, by_reason } = data;
     if *objects == 0 {

@@ -1,4 +1,4 @@
-//! What a report tells of functions that differ only in constants and in what they refer to.
+//! The part of a report about functions that differ only in constants and references.
 
 use crate::measure::{Sizes, total};
 use crate::table::{Align, render, thousands};
@@ -6,12 +6,12 @@ use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets of similar functions that were looked at.
+/// Sets of similar functions that were considered.
 #[derive(Debug, Default, Serialize)]
 pub struct Similar {
     #[serde(flatten)]
     all: Sums,
-    /// The same by the number of parameters that a body for all of a set has, the smallest first.
+    /// The same by the number of extra arguments of a body for the whole set, the smallest first.
     by_parameters: Vec<ByParameters>,
 }
 
@@ -24,7 +24,7 @@ struct ByParameters {
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sums {
-    /// Sets that share a body, which are as many new bodies.
+    /// Sets that share a parameterised body, which is the number of these bodies.
     bodies: usize,
     /// Functions in them.
     functions: usize,
@@ -47,9 +47,8 @@ impl Sums {
     }
 }
 
-/// Bytes of code that are saved because functions are only similar, on the architecture of these sizes: all
-/// that is saved, but for what functions take that are equal to another one. What it takes to tell bodies
-/// something is counted.
+/// Bytes of code that merging similar functions saves, on the architecture of these sizes: all bytes saved,
+/// except those of functions that are equal to another one. The cost of passing extra arguments is subtracted.
 pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
     let sets = plan.similar_sets().iter().filter(|set| set.body.is_some());
     let similar: BTreeSet<FunctionIndex> =
@@ -67,7 +66,7 @@ pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
 }
 
 impl Similar {
-    /// Sums up what a plan says.
+    /// Sums up the sets of a plan.
     pub fn of(plan: &Plan) -> Similar {
         let mut all = Sums::default();
         let mut by_parameters: BTreeMap<usize, Sums> = BTreeMap::new();
@@ -116,5 +115,5 @@ impl Similar {
     }
 }
 
-/// From so many parameters on, sets are told together.
+/// Sets with at least this many parameters are summed up in one row.
 const MANY: usize = 5;

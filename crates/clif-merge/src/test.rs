@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Run filetests: functions that say what merging must make of them
+/// Run filetests: functions with the expected results of merging them
 ///
-/// Each file names its tests in its header: 'test merge' compares what becomes of every function,
+/// Each file names its tests in its header: 'test merge' compares the disposition of every function,
 /// 'test run' calls functions before and after merging. The format is described in
 /// filetests/readme.clif. A file whose code crashes or never ends is a failed test, and the others
 /// run all the same. With CRANELIFT_TEST_BLESS=1 in the environment, expectations are
@@ -31,7 +31,7 @@ pub struct Opts {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// The files are tests of something else: skip what cannot be read or compiled
+    /// The files are tests of other programs: skip what cannot be read or compiled
     ///
     /// Unless a file says otherwise, its functions are local, with insignificant addresses.
     #[arg(long)]
@@ -50,7 +50,7 @@ pub struct Opts {
     #[arg(short, long)]
     verbose: bool,
 
-    /// Check exactly these files, one after another, and print what comes of each as JSON
+    /// Check exactly these files, one after another, and print the result of each as JSON
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -100,7 +100,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     })
 }
 
-/// What came of all files.
+/// The results of all files.
 #[derive(Debug, Default)]
 struct Counts {
     passed: usize,
@@ -111,7 +111,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts what came of a file, and says it.
+    /// Counts the result of a file, and prints it.
     fn say(&mut self, file: &Path, report: Report, verbose: bool) -> Result<()> {
         let name = file.display();
         let Report { verdict, notes, run_commands, merged } = report;
@@ -170,7 +170,7 @@ fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         // What is yet to be visited, the next one last.
         let mut open = vec![Entry { path: path.clone(), is_directory }];
         while let Some(Entry { path, is_directory }) = open.pop() {
-            // What has no other name, such as a pipe that the command line names, stands for itself.
+            // A path that cannot be resolved, such as that of a pipe on the command line, is used as it is.
             let is_new = seen.insert(std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
             any |= !is_directory || !is_new;
             if is_new && is_directory {

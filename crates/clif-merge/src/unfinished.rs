@@ -1,7 +1,7 @@
 //! The file that is being written, which must not be left behind half written.
 //!
-//! A program that is told to end (`SIGINT`, `SIGTERM`) has no time to put anything in order but this.
-//! Elsewhere than on Unix, what ends the program leaves the file where it is.
+//! When a signal asks the program to end (`SIGINT`, `SIGTERM`), this is the only clean-up.
+//! On systems other than Unix, the file stays where it is when the program is ended.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 /// The path of the file, while there is one.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Makes a temporary file, which is removed if the program is told to end before [`finished`].
+/// Makes a temporary file, which is removed if a signal ends the program before [`finished`].
 ///
 /// # Errors
 ///
@@ -19,14 +19,14 @@ pub fn begin(
     make: impl FnOnce() -> std::io::Result<NamedTempFile>,
 ) -> std::io::Result<NamedTempFile> {
     heed_signals();
-    // Whoever is told to end meanwhile waits until it is known what is to be removed.
+    // A signal that arrives meanwhile waits until the path to be removed is known.
     let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     let file = make()?;
     *unfinished = Some(file.path().to_owned());
     Ok(file)
 }
 
-/// The file is finished, or gone.
+/// The file is finished or removed.
 pub fn finished() {
     *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -50,7 +50,7 @@ fn heed_signals() {
     use std::sync::Once;
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // If there is no way to hear of them, they end the program as they always do.
+        // If no handler can be installed, the signals end the program as usual.
         let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {
@@ -58,8 +58,8 @@ fn heed_signals() {
                 if let Some(path) = unfinished.take() {
                     let _ = std::fs::remove_file(path);
                 }
-                // Whoever started the program learns which signal ended it. Nobody gets the lock
-                // again, so that no other file is begun.
+                // The parent process learns which signal ended the program. The lock is not released,
+                // so that no other file is begun.
                 let _ = emulate_default_handler(signal);
             }
         });

@@ -1,8 +1,8 @@
-//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, what it
-//! resembles.
+//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, which others
+//! resemble it.
 //!
 //! Two functions: the first difference, with carets under it in both listings, and the rule that
-//! makes it matter. Where they differ only in what they refer to, it says which pair to ask about
+//! makes it matter. Where they differ only in references, it says which pair to ask about
 //! next. Data objects are for `why_data`. It explains a plan; it does not change one.
 
 use crate::args::{Common, Defaults, Input};
@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell why two functions or data objects merged or did not, or what one resembles
+/// Explain why two functions or data objects merged or did not, or which others resemble one
 ///
 /// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
 /// what stands before them is the unit.
@@ -124,7 +124,7 @@ pub struct Explainer<'a> {
 /// How many of the functions that are similar to one are named.
 const NAMED: usize = 5;
 
-/// What a name stands for.
+/// The item that has a name.
 enum Item {
     Function(FunctionIndex),
     Data(DataIndex),
@@ -150,8 +150,8 @@ impl Explainer<'_> {
         &self.unit.functions[function.index()]
     }
 
-    /// What became of a function, in one line.
-    fn fate(&self, function: FunctionIndex) -> String {
+    /// The disposition of a function, in one line.
+    fn disposition(&self, function: FunctionIndex) -> String {
         let entry = self.plan.entry(function);
         let what = match entry.disposition() {
             Disposition::Keep => "kept".to_owned(),
@@ -166,7 +166,8 @@ impl Explainer<'_> {
         format!("{}: {what}{extra} [{id}]: {explanation}", self.name(function))
     }
 
-    /// Whom a function shares a body with, or could, and what that saves. Empty if there is nobody.
+    /// The functions that a function shares or could share a parameterised body with, and the bytes that this
+    /// saves. Empty if there are none.
     fn similar(&self, function: FunctionIndex) -> String {
         let sets = self.plan.similar_sets().iter().rev();
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
@@ -182,7 +183,7 @@ impl Explainer<'_> {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let outcome = match (body, saved) {
             (Some(body), Some(saved)) => format!(
-                "{} does for all of them, told what they differ in: that saves {saved} bytes or more",
+                "the parameterised body {} replaces all of them: that saves {saved} bytes or more",
                 self.name(*body)
             ),
             (None, Some(saved)) if *saved > 0 => {
@@ -204,9 +205,9 @@ impl Explainer<'_> {
         )
     }
 
-    /// One function: its fate and its nearest neighbours.
+    /// One function: its disposition and its nearest neighbours.
     fn one(&self, function: FunctionIndex, limit: usize) -> String {
-        let mut text = format!("{}\n{}", self.fate(function), self.similar(function));
+        let mut text = format!("{}\n{}", self.disposition(function), self.similar(function));
         let mut bodies = &self.unit.functions[..];
         let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
         if neighbours.is_empty() {
@@ -240,7 +241,7 @@ impl Explainer<'_> {
 
     /// Two functions: merged, equal but not merged, or the first difference.
     fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
-        let mut text = format!("{}\n{}\n\n", self.fate(a), self.fate(b));
+        let mut text = format!("{}\n{}\n\n", self.disposition(a), self.disposition(b));
         let Some(difference) = self.difference(a, b)? else {
             text.push_str(&self.equal(a, b));
             return Ok(text);
@@ -250,7 +251,7 @@ impl Explainer<'_> {
             .expect("writing to a string");
         if self.became_equal(a, b) {
             text.push_str(
-                "They are merged: they do the same since similar functions were merged.\n",
+                "They are merged: they became equal when similar functions were merged.\n",
             );
         }
         let references = references.map(|(x, y)| (self.name(x), self.name(y)));
@@ -263,7 +264,7 @@ impl Explainer<'_> {
             writeln!(text, "They refer to {x} and {y}, which are not equal; ask why {x} {y} next.")
                 .expect("writing to a string");
         } else if let Some((x, y)) = objects {
-            let not = "which cannot take each other's place";
+            let not = "which may not replace each other";
             writeln!(text, "They refer to {x} and {y}, {not}; ask why {x} {y} next.")
                 .expect("writing to a string");
         }
@@ -274,7 +275,7 @@ impl Explainer<'_> {
         Ok(text)
     }
 
-    /// Whether the plan has one body for two functions, and tells it the same for both.
+    /// Whether the plan has one body for two functions, with the same extra arguments for both.
     fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
         let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
             let entry = self.plan.entry(function);
@@ -306,7 +307,7 @@ impl Explainer<'_> {
             return "This is one function.\n".to_owned();
         }
         if self.plan.entry(a).class() != self.plan.entry(b).class() {
-            return "Equal, but put aside before they were compared, because the sizes of their \
+            return "Equal, but prefiltered before they were compared, because the sizes of their \
                     tables differ. They merge with --walk-all.\n"
                 .to_owned();
         }

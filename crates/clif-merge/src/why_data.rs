@@ -1,4 +1,4 @@
-//! `clif-merge why` for data objects: what became of them, and the first difference of two.
+//! `clif-merge why` for data objects: their dispositions, and the first difference of two.
 //!
 //! Where they differ only in what they point to, it says which pair to ask about next.
 
@@ -22,8 +22,8 @@ impl Explainer<'_> {
         self.names.display(&self.object(data).symbol)
     }
 
-    /// What became of a data object, in one line.
-    fn object_fate(&self, data: DataIndex) -> String {
+    /// The disposition of a data object, in one line.
+    fn object_disposition(&self, data: DataIndex) -> String {
         let name = self.object_name(data);
         if let Some(target) = &self.object(data).alias {
             let target = self.names.display(target);
@@ -40,9 +40,9 @@ impl Explainer<'_> {
         format!("{name}: {what} [{}]: {}", reason.id(), explanation(reason))
     }
 
-    /// One data object: its fate, and the others of its size.
+    /// One data object: its disposition, and the others of its size.
     pub fn one_object(&self, data: DataIndex, limit: usize) -> String {
-        let mut text = format!("{}\n", self.object_fate(data));
+        let mut text = format!("{}\n", self.object_disposition(data));
         if self.object(data).alias.is_some() {
             return text;
         }
@@ -78,7 +78,8 @@ impl Explainer<'_> {
 
     /// Two data objects: merged, equal but not merged, or the first difference.
     pub fn two_objects(&self, a: DataIndex, b: DataIndex) -> String {
-        let mut text = format!("{}\n{}\n\n", self.object_fate(a), self.object_fate(b));
+        let mut text =
+            format!("{}\n{}\n\n", self.object_disposition(a), self.object_disposition(b));
         if a == b {
             return text + "This is one data object.\n";
         }
@@ -128,7 +129,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What a data object, the first or the second, has at the place of a difference.
+    /// The contents of a data object, the first or the second, at the place of a difference.
     fn here(&self, data: DataIndex, difference: Difference<'_>, first: bool) -> String {
         let given = self.object(data);
         match difference {
@@ -155,7 +156,7 @@ impl Explainer<'_> {
     }
 }
 
-/// One sentence for a person. Some reasons are told of functions.
+/// One sentence for a person. The explanations of some reasons are about functions.
 fn explanation(reason: Reason) -> &'static str {
     match reason {
         Reason::Prefiltered => "no other data object has its size, bytes, section and key",
@@ -163,10 +164,10 @@ fn explanation(reason: Reason) -> &'static str {
         Reason::ReferencesDiffer => {
             "its bytes equal others, but they point to different functions or data objects"
         }
-        Reason::Representative => "it stands for its class",
+        Reason::Representative => "it replaces the other objects of its class",
         Reason::Pinned => "pinned: its symbol and place stay its own",
         Reason::AddressInsignificant => {
-            "its address does not matter: who refers to it refers to the representative"
+            "its address does not matter: references to it go to the representative"
         }
         Reason::Preemptible => "preemptible: another definition may take its place",
         _ => reason.explanation(),

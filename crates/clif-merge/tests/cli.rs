@@ -1,7 +1,8 @@
 //! The program `clif-merge` as its users meet it: command lines in, exit codes and texts out.
 //!
-//! Each test runs the program in a process of its own. What it merges rightly is for the filetests;
-//! here is what surrounds that: files, options, errors, output.
+//! Each test runs the program in a process of its own. Whether it merges correctly is for the filetests;
+//! these tests are about the rest: files, options, errors, output.
+
 #[path = "cli/ends.rs"]
 mod ends;
 #[path = "cli/headers.rs"]
@@ -88,7 +89,7 @@ fn malformed_units_end_with_1() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn non_utf8_input_is_an_error() {
     let run = |bytes: &[u8]| run_with(&["merge", "-"], bytes);
     run(b"function %f() {\n; \xff\n}\n").expect(1, "error: <stdin>:2:3: not UTF-8 text");
     run(b"function %f() {\n\0\n}\n").expect(1, "error: <stdin>:3: invalid character");
@@ -96,7 +97,7 @@ fn bytes_that_are_no_text() {
 
 /// A unit that ends anywhere is either a shorter unit or an error, and never anything else.
 #[test]
-fn truncated_anywhere() {
+fn a_truncated_unit_is_read_or_refused() {
     let text = read(inputs().join("mixed.clif"));
     for end in (0..text.len()).step_by(83) {
         let run = run_with(&["merge", "-"], &text.as_bytes()[..end]);
@@ -213,7 +214,7 @@ fn quiet_verbose_and_tables() {
     let run =
         |arguments: &[&str]| run(&[&["merge", "mixed.clif"], arguments].concat()).expect(0, "");
     assert_eq!(run(&["--quiet"]).stderr, "");
-    let summary = "merged 5 of 11 functions: 1 redirected, 4 thunks, 1 new shared body\n";
+    let summary = "merged 5 of 11 functions: 1 redirected, 4 thunks, 1 new body\n";
     assert_eq!(run(&[]).stderr, summary);
     assert!(run(&["-v"]).stderr.contains("classes"));
     let table = run(&["-D", "-q"]).stderr;
@@ -257,39 +258,44 @@ fn merging_again_changes_nothing() {
         files.extend(names(&directory).iter().map(|name| directory.join(name)));
     }
     assert!(files.len() > 20);
+    // Merging similar functions can make others similar, which merge when it is done again.
+    let identical = ["--verify", "--similar", "off"];
     let ways: [&[&str]; 3] = [
-        &["--verify"],
-        &["--verify", "--walk-all", "--aliases"],
-        &["--verify", "--linkage", "local", "--addresses", "insignificant"],
+        &[],
+        &["--walk-all", "--aliases"],
+        &["--linkage", "local", "--addresses", "insignificant"],
     ];
-    for (at, file) in files.iter().enumerate() {
-        // Files that name targets are for these.
+    for file in &files {
+        // Files that name targets are merged for these.
         let text = read(file);
         let named =
             ["x86_64", "aarch64"].map(|target| text.contains(&format!("\ntarget {target}")));
-        let target = match (at % ways.len(), named) {
-            (1, [false, _] | [_, true]) | (_, [false, true]) => "aarch64",
-            _ => "x86_64",
-        };
-        let way = [ways[at % ways.len()], &["--target", target]].concat();
-        let first = run(&[&["merge", text_of(file)], &way[..]].concat());
-        assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
-        // Whatever the options were, they are in the text now, but for the target, and for aliases
-        // of data, which cannot be made later of what was left alone for want of them.
-        let mut again = vec!["merge", "--verify", "--target", target, "-"];
-        if way.contains(&"--aliases") || !text.contains(";@ data") {
-            again.push("--aliases");
+        for (at, way) in ways.iter().enumerate() {
+            let target = match (at, named) {
+                (1, [false, _] | [_, true]) | (_, [false, true]) => "aarch64",
+                _ => "x86_64",
+            };
+            let identical = [&identical[..], &["--target", target]].concat();
+            let first = run(&[&["merge", text_of(file)], &identical[..], way].concat());
+            assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
+            // The options are in the text now, except the target and `--aliases` for data: data objects that were
+            // kept for lack of aliases would become aliases now.
+            let mut again = [&["merge", "-"], &identical[..]].concat();
+            if way.contains(&"--aliases") || !text.contains(";@ data") {
+                again.push("--aliases");
+            }
+            let second = run_with(&again, &first.stdout);
+            assert_eq!(second.code, 0, "{}: {}", file.display(), second.stderr);
+            let nothing = second.stderr.starts_with("merged 0 of ");
+            assert!(nothing, "{}: {}", file.display(), second.stderr);
+            assert_eq!(first.text(), second.text(), "{}", file.display());
         }
-        let second = run_with(&again, &first.stdout);
-        assert_eq!(second.code, 0, "{}: {}", file.display(), second.stderr);
-        assert!(second.stderr.starts_with("merged 0 of "), "{}: {}", file.display(), second.stderr);
-        assert_eq!(first.text(), second.text(), "{}", file.display());
     }
 }
 
 #[test]
-fn data_objects_come_back() {
-    let message = "merged 3 of 5 functions: 1 redirected, 2 thunks, 1 new shared body";
+fn printed_data_objects_are_read_back() {
+    let message = "merged 3 of 5 functions: 1 redirected, 2 thunks, 1 new body";
     let data = |arguments: &[&str]| {
         let run = run(&[&["merge", "data.clif"], arguments].concat()).expect(0, message);
         let (data, functions) = run.text().split_once("\n\n").expect("functions");
@@ -341,7 +347,7 @@ fn data_objects_are_merged() {
     let line = "%squares_too   keep         -               no-alias\n";
     assert!(without.stderr.contains(line), "{}", without.stderr);
 
-    // An object says the same of them.
+    // `compile` reports the same.
     let compile =
         run(&["compile", "tables.clif", "--similar", "off", "-D", "-v", "-o", "/dev/null"])
             .expect(0, "");
@@ -392,7 +398,7 @@ fn options_of_the_pass() {
     merged(&["--merge-limit", "1"], "merged 1 of 11 functions: 1 thunk");
     merged(&["--aliases"], "1 redirected, 1 alias, 3 thunks");
     merged(&["--canonicalize", "optimize", "--verify"], "merged 5 of 11");
-    // Cranelift's optimiser panics at it: it is left as it is, and nobody needs to know.
+    // Cranelift's optimiser panics on this function: it is kept as it is, without a message.
     let panics = "function %f() -> i64 {\nblock0:\n    v0 = iconst.i64 0x0001_0001_0001_0001\n\
                   v1 = bitcast.i16x4 little v0\n    v2 = isub v1, v1\n    v3 = bitcast.i64 little v2\n\
                   return v3\n}\n";
@@ -421,13 +427,13 @@ fn objects_for_every_format() {
         assert!(object.starts_with(magic), "{target}");
         assert!(object.windows(9).any(|bytes| bytes == b"hop_again"), "{target}");
     }
-    // The same input gives the same bytes, wherever they go.
+    // The same input gives the same bytes, whatever the output is.
     let run = run(&["compile", "hard.clif", "-o", "-", "--target", "x86_64-pc-windows-msvc"]);
     assert_eq!(run.expect(0, "").stdout, std::fs::read(&file).unwrap());
 }
 
 #[test]
-fn what_cannot_be_compiled() {
+fn functions_that_cannot_be_compiled_are_errors() {
     let directory = temporary();
     let file = directory.path().join("out.o");
     write(&file, "old");
@@ -438,7 +444,7 @@ fn what_cannot_be_compiled() {
                   v2 = udiv v0, v1\n    return v2\n}\n";
     let message = "error: <stdin>:3: cannot compile function %v for aarch64: Unsupported";
     compile(vector, &["--target", "aarch64"]).expect(1, message);
-    // A report goes on as long as there is anything to report.
+    // `report` does not end at such a function.
     run_with(&["report", "-"], vector.as_bytes())
         .expect(1, "error: <stdin>:3: cannot compile function %v");
     let tail = "function %t(i64) -> i64 tail {\n    fn0 = %u(i64) -> i64 tail\n\
@@ -460,7 +466,7 @@ fn a_linked_program_works() {
     for (unit, c, message) in
         [("mixed.clif", "main.c", "1 alias"), ("tables.clif", "tables.c", "3 of 9 data objects")]
     {
-        // With aliases, without, by way of text, and without merging.
+        // With aliases, without aliases, by way of text, and without merging.
         run(&["merge", "--aliases", unit, "-o", text_of(&merged)]).expect(0, message);
         for (arguments, aliases) in [
             (&[unit][..], true),
@@ -544,13 +550,13 @@ fn the_report_of_data() {
     for line in ["data objects       9      6  33.33%\n", "bytes            154     74  51.95%\n"] {
         assert!(text.text().contains(line), "{}", text.text());
     }
-    // Of what is not there, nothing is said.
+    // A unit without data objects has no such table.
     let without = run(&["report", "mixed.clif"]).expect(0, "");
     assert!(!without.text().contains("data"), "{}", without.text());
 }
 
 #[test]
-fn the_report_for_a_person() {
+fn the_report_as_text() {
     let run = run(&["report", "mixed.clif", "-n", "1"]).expect(0, "");
     let last = run.text().lines().last().unwrap();
     assert!(last.starts_with("saved ") && last.contains("% of the time of compiling"), "{last}");
@@ -559,14 +565,14 @@ fn the_report_for_a_person() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold() {
+fn an_unmet_min_saved_ends_with_3() {
     run(&["report", "mixed.clif", "--min-saved", "1"]).expect(0, "");
     let run =
         run(&["report", "mixed.clif", "--min-saved", "99"]).expect(3, "and 99% was asked for");
     assert!(run.text().contains("saved"), "the report is printed all the same");
 }
 
-/// What the text calls a thunk is one before merging already.
+/// A thunk of the text is a thunk before merging, too.
 #[test]
 fn thunks_of_the_text_are_not_counted_as_saved() {
     let merged = run(&["merge", "mixed.clif", "--linkage", "export"]).expect(0, "");
@@ -629,11 +635,12 @@ fn a_long_chain_of_functions() {
     let arguments = ["merge", "-", "--linkage", "local", "--addresses", "insignificant"];
     run_with(&[&arguments[..], &["--similar", "off"]].concat(), unit.as_bytes())
         .expect(0, "merged 0 of 20000 functions");
-    // Each calls another one, so that one body does for all, and each tells it the next.
+    // Each function calls a different one, so that one parameterised body replaces all of them: the callee
+    // is its extra argument.
     run_with(&arguments, unit.as_bytes()).expect(0, "merged 20000 of 20000 functions");
 }
 
-/// Long chains of what a naive program walks recursively, or again and again.
+/// Long chains of entities that a naive program would walk recursively, or repeatedly.
 #[test]
 fn long_chains_inside_a_function() {
     let mut globals = "function %f(i64 vmctx) {\n    gv0 = vmctx\n".to_owned();
@@ -667,10 +674,10 @@ fn the_report_of_similar_functions() {
     let report: serde_json::Value = serde_json::from_str(json.text()).expect("JSON");
     let similar = &report["similar"];
     let count = |name: &str| similar[name].as_u64().expect("a number");
-    // One may be divided from all others.
+    // The set may be divided into one function and the others.
     assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
     let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
-    // What bodies save is known when they are made; what all saves together is seen in the end.
+    // The sum over the sets is a lower bound, from estimates; the total is measured after merging.
     let bytes = |name: &str| native[name].as_i64().expect("a number");
     assert!(bytes("saved_by_similar") >= similar["saved"].as_i64().expect("a number"), "{report}");
     assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");
@@ -678,7 +685,7 @@ fn the_report_of_similar_functions() {
     for line in ["similar functions  bodies  functions", "by similar functions"] {
         assert!(text.text().contains(line), "{}", text.text());
     }
-    // Of what is not wanted, nothing is said.
+    // Without similar merging, the report has no such table.
     let without = run(&["report", "--similar", "off", "similar.clif"]).expect(0, "");
     assert!(!without.text().contains("similar"), "{}", without.text());
 }
@@ -691,19 +698,19 @@ fn why_similar_functions_share_no_body() {
     }
 }
 
-/// What only became equal is not said to be left apart.
+/// Functions that became equal are reported as merged.
 #[test]
-fn why_functions_are_merged_that_were_not_equal() {
+fn why_explains_functions_that_became_equal() {
     let file = "../../../../filetests/similar/second-pass-merges-callers.clif";
     let options = ["--similar", "size", "--linkage", "local", "--addresses", "insignificant"];
     let why =
         |names: &[&str]| run(&[&["why"], &options[..], &[file], names].concat()).expect(0, "");
-    let merged = "They are merged: they do the same since similar functions were merged.\n";
+    let merged = "They are merged: they became equal when similar functions were merged.\n";
     assert!(why(&["%calls_five", "%tells_five"]).text().contains(merged));
     assert!(!why(&["%five", "%seven"]).text().contains(merged));
 }
 
-/// Whoever reads the output may have had enough of it: `clif-merge test filetests | head -1`.
+/// The reader may close the pipe early: `clif-merge test filetests | head -1`.
 #[test]
 fn a_closed_pipe_is_no_bug() {
     let filetest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../filetests/readme.clif");

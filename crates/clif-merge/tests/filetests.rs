@@ -109,7 +109,7 @@ const CASES: &[Case] = &[
         code: 1,
         says: &[
             "fail: ",
-            "case.clif: merging makes something else of the functions:",
+            "case.clif: the result of merging differs from the expectations:",
             "-; keep: representative\n+; keep: prefiltered\n",
             "CRANELIFT_TEST_BLESS=1",
             "0 passed, 1 failed, 0 skipped",

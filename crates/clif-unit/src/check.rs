@@ -110,8 +110,8 @@ fn valid(
     Err(CheckError(format!("function {name} is not valid after merging:\n{drawn}")))
 }
 
-/// The functions of the unit, which are the first `count`, whose code may be in a body: its own, or,
-/// if the body is new, those of the functions that it takes the place of.
+/// The functions of the unit, which are the first `count`, whose code may be in a body: the body's own
+/// function, or, if the body is new, the functions that it replaces.
 fn made_of(merged: &Merged, index: usize, count: usize) -> impl Iterator<Item = usize> {
     let body = FunctionIndex::new(index);
     (0..count).filter(move |&function| match index < count {

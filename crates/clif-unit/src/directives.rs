@@ -2,7 +2,7 @@
 //!
 //! A line `;@ linkage=local pinned` right above `function` holds for that function. Words are
 //! separated by spaces; several lines may stand above one function; a word may not be repeated.
-//! A line `;@ defaults linkage=local` holds for all that follows in its text and says nothing else.
+//! A line `;@ defaults linkage=local` holds for everything below it in its text that has no such directive.
 //! Anything that is not understood is an error, with line and column.
 
 use anyhow::{Result, bail};
@@ -25,7 +25,7 @@ pub struct Directives {
     hot: bool,
     /// The function is a jump to the function of this name.
     pub thunk: Option<String>,
-    /// The function's symbol stands for the address of the function of this name.
+    /// The function's symbol is an alias: its address is that of the function of this name.
     pub alias: Option<String>,
 }
 
@@ -45,9 +45,9 @@ impl Directives {
             thunk,
             alias,
         } = self;
-        // A function that is already a thunk or an alias stays one. And a reference to it equals no
-        // reference to another function: it did not when it became one, so that merging what was
-        // merged changes nothing.
+        // A function that is already a thunk or an alias stays one. A reference to it equals no reference
+        // to another function: it did not when the thunk or alias was made, so that merging a merged unit
+        // changes nothing.
         let settled = thunk.is_some() || alias.is_some();
         Attributes {
             linkage: linkage.unwrap_or(defaults.linkage),
@@ -240,9 +240,9 @@ pub fn flag(slot: &mut bool, name: &str) -> Result<()> {
     }
 }
 
-/// The line that begins a text: what holds where the other lines say nothing. These are always the
-/// defaults of the tool and not of the run; and they are said, so that the text means the same
-/// under any command line. `functions` and `data` tell which of the two are in the text.
+/// The line that begins a text: the defaults for functions and data objects without directives. These are
+/// always the defaults of the tool and not of the run; and they are written, so that the text means the same
+/// under any command line. `functions` and `data` are whether the text has functions and data objects.
 pub fn defaults_line(functions: bool, data: bool) -> String {
     let Attributes { linkage, addresses, .. } = Attributes::default();
     let mut words = Vec::new();
@@ -259,8 +259,8 @@ pub fn defaults_line(functions: bool, data: bool) -> String {
     }
 }
 
-/// The directive line that says `attributes` below [`defaults_line`], and what the function became;
-/// empty if there is nothing to say.
+/// The directive line for `attributes` below [`defaults_line`], and for a function that became a thunk or an
+/// alias; empty if all attributes are the defaults.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
     let defaults = Attributes::default();
     let Attributes {

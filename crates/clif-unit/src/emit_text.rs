@@ -1,9 +1,9 @@
 //! The merged unit as text.
 //!
-//! First comes what holds where nothing else is said, then the data objects, then the functions, each
-//! below a directive line that says what CLIF cannot; both in the order of the unit. The text is a
-//! unit again, the same one under any command line, and merging it changes nothing. What is neither
-//! (`test` and `target` lines, comments) is not written.
+//! First comes the line of defaults, then the data objects, then the functions, each below a directive line
+//! for the attributes that CLIF cannot express; both in the order of the unit. The text is a unit again, the
+//! same one under any command line, and merging it changes nothing. Other lines of the input (`test` and
+//! `target` lines, comments) are not written.
 
 use crate::data;
 use crate::directives;
@@ -51,7 +51,7 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
     text
 }
 
-/// A function that calls `to`: what CLIF can say of a jump or another name.
+/// A function that calls `to`: the form of a thunk or an alias in CLIF.
 fn thunk(
     merged: &Merged,
     function: FunctionIndex,
@@ -63,7 +63,7 @@ fn thunk(
     merged.names.restore(&call_thunk(name, signature, arguments, to, &CALL_THUNKS))
 }
 
-/// The attributes of a function of the merged unit, without those that others leave to it.
+/// The attributes of a function of the merged unit, without those that it takes over from merged functions.
 fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attributes {
     let alignment = merged.plan.entry(function).alignment();
     if let Some(given) = unit.given.get(function.index()) {
@@ -79,8 +79,8 @@ fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attribut
     }
 }
 
-/// Which functions something outside holds the address of: their own, or that of a function whose
-/// place they take.
+/// The functions whose addresses are held outside of the unit: their own, or that of a function that they
+/// replace.
 fn address_taken(unit: &Unit, merged: &Merged) -> Vec<bool> {
     let mut taken: Vec<bool> =
         unit.given.iter().map(|given| given.attributes.address_taken).collect();

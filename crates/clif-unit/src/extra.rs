@@ -1,4 +1,4 @@
-//! What bodies of several functions are told, as text, and read off a function that only calls.
+//! Extra arguments of parameterised bodies: as text, and read off a call thunk.
 
 use crate::unit::Names;
 use cranelift_codegen::ir::{
@@ -6,7 +6,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 
-/// For a person: types and numbers, names, and bytes behind them. Empty if nothing is told.
+/// Extra arguments as text for a person: types and numbers, or names and offsets in bytes. Empty if there are
+/// none.
 pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
     let one = |argument: &ExtraArgument| match argument {
         ExtraArgument::Constant { ty, bits } => {
@@ -23,8 +24,8 @@ pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
     arguments.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What a function that calls another one passes behind its own parameters, as far as it is known: all
-/// there is to know of one that only calls.
+/// The extra arguments that a function which calls another one passes behind its own parameters, up to the
+/// first that is neither a constant nor an address. For a call thunk these are all.
 pub fn extra(func: &Function) -> Vec<ExtraArgument> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     let mut calls = insts

@@ -1,7 +1,7 @@
-//! What the lines before the first function say of code generation: `target` and `set`.
+//! The lines before the first function that are about code generation: `target` and `set`.
 //!
-//! They hold where the command line says nothing, and what contradicts it is an error: code for a
-//! target that nobody asked for is worse than none. Of several `target` lines in one text, which mean
+//! They hold where the command line has no such option, and a contradiction to it is an error: code for a
+//! target that was not requested is worse than none. Of several `target` lines in one text, which mean
 //! that its functions are for each of them, one must be the target. The other lines, `test` and
 //! `feature`, are for the runner of filetests, which reads headers in its own way.
 
@@ -11,14 +11,14 @@ use crate::unit::is_function_line;
 use anyhow::{Result, anyhow, bail};
 use target_lexicon::Triple;
 
-/// What the texts of a unit say of code generation.
+/// The code generation options of the texts of a unit.
 #[derive(Debug, Default)]
 pub struct Headers {
-    /// Of each text that says something.
+    /// One for each text that has some.
     texts: Vec<Header>,
 }
 
-/// What one text says.
+/// The options of one text.
 #[derive(Debug, Default)]
 struct Header {
     /// The words of `set` lines, in order.
@@ -26,7 +26,7 @@ struct Header {
     targets: Vec<TargetLine>,
 }
 
-/// A setting, and where it is said.
+/// A setting, and its place.
 #[derive(Clone, Debug)]
 struct Said {
     setting: Setting,
@@ -178,7 +178,7 @@ impl Header {
     }
 }
 
-/// Drops what is said again later.
+/// Drops settings that are repeated later.
 fn last_of_each(said: Vec<Said>) -> Vec<Said> {
     let later =
         |at: usize| said[at + 1..].iter().any(|later| later.setting.name == said[at].setting.name);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_hold_where_nothing_else_is_said() {
+    fn headers_apply_where_the_command_line_does_not() {
         check(&[""], None, &[], "x86_64");
         check(&["target aarch64 has_lse ; c"], None, &[], "aarch64 has_lse");
         check(
@@ -234,7 +234,7 @@ mod tests {
             &[],
             "aarch64 opt_level=none is_pic=0",
         );
-        // What stands below a target is for others.
+        // Settings below a target are for later targets.
         let two = "set opt_level=none\ntarget x86_64\nset opt_level=speed\ntarget aarch64";
         check(&[two], None, &[], "x86_64 opt_level=none");
         check(&[two], Some("aarch64"), &[], "aarch64 opt_level=speed");

@@ -1,6 +1,6 @@
 //! Targets and Cranelift settings, from the command line to a `TargetIsa`.
 //!
-//! The two short names `x86_64` and `aarch64` stand for ELF on Linux; every other target is a
+//! The two short names `x86_64` and `aarch64` mean ELF on Linux; every other target is a
 //! triple, as Cranelift reads it. Which architectures there are is up to the features of
 //! `cranelift-codegen` that this program is built with.
 
@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr as _;
 use target_lexicon::{Architecture, BinaryFormat, Triple};
 
-/// The short names of targets, and what they stand for.
+/// The short names of targets, and their triples.
 const SHORT: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")];
 
@@ -222,7 +222,7 @@ pub fn check_setting(targets: &[Triple], setting: &Setting) -> Result<()> {
     result
 }
 
-/// Makes a setting in one group of settings. Tells whether the group has it.
+/// Makes a setting in one group of settings. Returns whether the group has it.
 fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
     let Setting { name, value } = setting;
     let result = match value {

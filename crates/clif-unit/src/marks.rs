@@ -1,10 +1,10 @@
-//! Lists of functions that are reachable from outside of the unit: what the command line says of
-//! functions by their names.
+//! Lists of functions that are reachable from outside of the unit, which the command line marks by
+//! their names.
 //!
 //! A unit that a compiler wrote has no directives, and one default for all of its functions is a
-//! guess. So patterns of names, on the command line or in files, mark those that are exported and
-//! those that something calls that is not in the unit. This module reads patterns and applies them;
-//! it does not know functions.
+//! guess. So patterns of names, on the command line or in files, mark functions that are exported and
+//! functions that are externally called. This module reads patterns and applies them; it does not know
+//! functions.
 
 use crate::sources::{Source, read_file};
 use anyhow::{Context as _, Result, bail};
@@ -24,8 +24,8 @@ pub struct Pattern {
 /// Begins a line that is not a pattern. No name begins like this.
 const COMMENT: char = '#';
 
-/// Reads a pattern: `*` stands for any text, `?` for one character, `[a-z]` for one of several,
-/// `{a,b}` for one of several texts, and `\` before any of them for itself.
+/// Reads a pattern: `*` matches any text, `?` one character, `[a-z]` one of several, `{a,b}` one of
+/// several texts, and `\` before any of them that character itself.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ const COMMENT: char = '#';
 pub fn parse_pattern(origin: &str, text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(
-            "a pattern is a name, such as %f or u0:1, in which * stands for any text".to_owned()
+            "a pattern is a name, such as %f or u0:1, in which * matches any text".to_owned()
         );
     }
     let glob = GlobBuilder::new(text).backslash_escape(true).build();
@@ -99,7 +99,7 @@ impl Patterns {
     }
 }
 
-/// What the command line says of functions by their names.
+/// The marks that the command line gives functions by their names.
 #[derive(Debug, Default)]
 pub struct Marks {
     exported: Patterns,
@@ -119,9 +119,8 @@ impl Marks {
         })
     }
 
-    /// What holds for the function of this name where its directives say nothing, if `defaults` hold
-    /// for others. A function that is externally called is so whatever its directives say: no
-    /// directive says the opposite.
+    /// The defaults for the function of this name, if `defaults` are those of unmarked functions. A function
+    /// that is marked as externally called is so whatever its directives say: no directive says the opposite.
     pub fn defaults_for(&mut self, name: &str, defaults: Attributes) -> Attributes {
         let mut attributes = defaults;
         if self.exported.matches(name) {
@@ -132,7 +131,7 @@ impl Marks {
     }
 
     /// Checks that every pattern has matched: one that does not is misspelt or is meant for another
-    /// unit, and a function for which it stands would lose its symbol.
+    /// unit, and the function that it should match would lose its symbol.
     ///
     /// # Errors
     ///

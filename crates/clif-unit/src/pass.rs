@@ -12,7 +12,7 @@ use cranelift_mergefunc::{
     FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
 };
 
-/// How a jump is said in CLIF, which has none between functions.
+/// The form of a jump in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
 /// What is to be emitted for a function of the merged unit.
@@ -28,23 +28,23 @@ pub enum Emit {
     Nothing,
 }
 
-/// A unit after merging. The order is that of the unit, shared bodies at the end.
+/// A unit after merging. The order is that of the unit, new bodies at the end.
 #[derive(Debug)]
 pub struct Merged {
     /// What to emit, by `FunctionIndex`.
     pub emit: Vec<Emit>,
     /// Whether a body is another one than in the unit, by `FunctionIndex`.
     pub changed: Vec<bool>,
-    /// What is left of each data object, by `DataIndex`: the object, with the addresses of what is
-    /// left in it, or an alias, or nothing.
+    /// Each data object after merging, by `DataIndex`: the object, with pointers to representatives, or an
+    /// alias, or nothing.
     pub data: Vec<Option<GivenData>>,
-    /// The names of the unit, and of shared bodies.
+    /// The names of the unit, and of new bodies.
     pub names: Names,
-    /// Why.
+    /// The plan, with the reasons.
     pub plan: Plan,
 }
 
-/// Compiles a function and tells its size in bytes; with `true`, it may be emitted like this.
+/// Compiles a function and returns its size in bytes; with `true`, it may be emitted as it is.
 pub type CodeSize<'a> = dyn FnMut(&Function, bool) -> Option<u32> + 'a;
 
 /// The functions and data objects of a unit as the pass asks for them.
@@ -52,8 +52,8 @@ struct UnitBodies<'a> {
     functions: &'a [Function],
     data: &'a [GivenData],
     names: &'a mut Names,
-    /// The number of the next shared body.
-    shared: u32,
+    /// The number of the next new body.
+    next: u32,
     code_size: &'a mut CodeSize<'a>,
 }
 
@@ -74,15 +74,15 @@ impl Bodies for UnitBodies<'_> {
         (self.code_size)(candidate, keep)
     }
 
-    /// So that every command makes the same of a unit, and knows what that saves.
+    /// So that every command makes the same plan for a unit, and knows how many bytes it saves.
     fn keeps_candidates(&self) -> bool {
         true
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         loop {
-            let text = format!("shared{}", self.shared);
-            self.shared += 1;
+            let text = format!("shared{}", self.next);
+            self.next += 1;
             if !self.names.contains(&text) {
                 return Some(self.names.add(text));
             }
@@ -90,7 +90,7 @@ impl Bodies for UnitBodies<'_> {
     }
 }
 
-/// Plans what becomes of `unit`. `code_size` is asked only where a decision hinges on it.
+/// Plans `unit`. `code_size` is called only where a decision hinges on it.
 pub fn plan(
     unit: &Unit,
     options: &Options<'_>,
@@ -101,7 +101,7 @@ pub fn plan(
     Ok((plan, names))
 }
 
-/// Like [`plan`], for functions that need not be in `unit` any more. Symbols of shared bodies are
+/// Like [`plan`], for functions that need not be in `unit` any more. Symbols of new bodies are
 /// added to `names`.
 pub fn plan_functions(
     functions: &[Function],
@@ -122,7 +122,7 @@ pub fn plan_functions(
             .map_err(|error| anyhow!("{}: {error}", given.place))?;
     }
     let data = &unit.data;
-    Ok(merger.plan(&mut UnitBodies { functions, data, names, shared: 0, code_size }))
+    Ok(merger.plan(&mut UnitBodies { functions, data, names, next: 0, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -136,7 +136,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
             Disposition::Redirect { to: _ } => Emit::Nothing,
             Disposition::Alias { to } => Emit::Alias(symbol(to)),
             Disposition::Thunk { to } => Emit::Thunk(symbol(to), plan.thunk_arguments(function)),
-            // What the text already calls a thunk stays one.
+            // A thunk of the text stays one.
             Disposition::Keep => match &given.became {
                 Some((kind, target)) => {
                     let (target, further) = match plan.function(target) {
@@ -184,7 +184,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Me
     Merged { emit, changed, data, names, plan }
 }
 
-/// What is left of a data object.
+/// A data object after merging.
 fn left_of(plan: &Plan, data: DataIndex, given: &GivenData) -> Option<GivenData> {
     let entry = plan.data_entry(data);
     match entry.disposition() {
@@ -197,7 +197,7 @@ fn left_of(plan: &Plan, data: DataIndex, given: &GivenData) -> Option<GivenData>
             let mut left = given.clone();
             let alignment = entry.alignment();
             left.attributes = DataAttributes { alignment, ..left.attributes };
-            // What the text already calls an alias follows its target.
+            // An alias of the text follows its target.
             let targets = left.object.relocations.iter_mut().map(|reloc| &mut reloc.target);
             for target in targets.chain(&mut left.alias) {
                 *target = plan.address_symbol(target).clone();

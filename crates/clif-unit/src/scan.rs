@@ -43,7 +43,7 @@ enum Open {
 /// Finds the functions and the data objects of a text.
 ///
 /// Of the lines before the first one (`test`, `set`, `target`) only the form matters here: `header` reads
-/// them for those who compile.
+/// them where code is generated.
 ///
 /// # Errors
 ///
@@ -200,7 +200,7 @@ fn code_line(line: &str) -> Result<(), (usize, String)> {
             }
             // Comments and strings hold anything.
             b';' | b'"' => break,
-            // The reader takes this for a name without a letter, which nobody could write elsewhere.
+            // The reader accepts this as an empty name, which cannot be written elsewhere.
             b'%' if !bytes.get(at + 1).is_some_and(|&next| is_word(next)) => {
                 return Err((column(at), "an empty name: expected letters behind '%'".to_owned()));
             }
@@ -230,7 +230,7 @@ fn is_too_large(word: &str) -> bool {
     let limit = if entity == "v" { MAX_VALUE } else { MAX_ENTITY };
     ENTITIES.contains(&entity)
         && digits.bytes().all(|byte| byte.is_ascii_digit())
-        // What does not even fit is the reader's to refuse, but it must not get that far.
+        // The reader would refuse a number that does not fit, but must not be reached with it.
         && digits.parse().map_or(true, |number: u64| number > limit)
 }
 

@@ -48,8 +48,8 @@ impl Source {
 ///
 /// # Errors
 ///
-/// Unreadable paths, directories without texts or with something else under the name of one, and
-/// bytes that are not UTF-8, with the path and the line.
+/// Unreadable paths, directories without texts or with an entry that has the name of a text and is none,
+/// and bytes that are not UTF-8, with the path and the line.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in paths {
@@ -98,8 +98,8 @@ pub struct Entry {
 ///
 /// # Errors
 ///
-/// What cannot be read; and what has the name of a `.clif` file and is none. Whoever names a pipe on
-/// the command line wants it read, but one that is found would be waited for without end.
+/// What cannot be read; and an entry that has the name of a `.clif` file and is none. A pipe that the command
+/// line names is read, but a pipe that is found in a directory would be waited for without end.
 pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
     let cannot_read = || format!("cannot read directory {}", directory.display());
     let mut entries = Vec::new();
@@ -111,7 +111,7 @@ pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
             Err(error) if is_clif => {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
-            // A link that leads nowhere, under a name that does not matter.
+            // A dangling link, under a name that does not matter.
             Err(_) => continue,
         };
         if is_clif && !kind.is_file() && !kind.is_dir() {
@@ -125,7 +125,7 @@ pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// What something is that is neither a file nor a directory.
+/// The kind of an entry that is neither a file nor a directory.
 fn name_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {

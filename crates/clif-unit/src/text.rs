@@ -2,7 +2,8 @@
 //!
 //! Cranelift's own printer loses the names of symbols in global values (`userextname0` stands where
 //! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations. This module
-//! puts them back and leaves everything else to that printer. It can also tell in which line a block or an instruction stands.
+//! puts them back and leaves everything else to that printer. It also finds the line of a block or an
+//! instruction.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_printer_loses_survives() {
+    fn what_the_printer_loses_is_printed() {
         let text = "\
 function u0:1(i64) -> i32 fast {
     dt0 = i32x4*gv1

@@ -42,13 +42,13 @@ pub struct Given {
     pub symbol: UserExternalName,
     /// What its directives say, defaults filled in.
     pub attributes: Attributes,
-    /// Whether the text says that it is a thunk or an alias, and of what.
+    /// Whether it is a thunk or an alias in the text, and its target.
     pub became: Option<(Became, UserExternalName)>,
     /// `path:line` of its `function` line.
     pub place: String,
 }
 
-/// What a function already became when the text was written.
+/// The disposition that a function already had when the text was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     /// A jump.
@@ -67,7 +67,7 @@ impl Became {
     }
 }
 
-/// What holds where no directive says anything.
+/// The defaults where no directive applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// For functions.
@@ -96,7 +96,7 @@ pub struct Unit {
     pub names: Names,
 }
 
-/// Names such as `%f`, and the symbols that stand for them.
+/// Names such as `%f`, and their symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     namespace: u32,
@@ -105,7 +105,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// How the text calls a symbol.
+    /// The name of a symbol in the text.
     pub fn display(&self, symbol: &UserExternalName) -> String {
         match self.text_of(symbol) {
             Some(text) => format!("%{text}"),
@@ -232,9 +232,9 @@ fn parse(
 
 /// How the texts of a unit are read.
 pub struct Reading<'a> {
-    /// What holds where no directive and no mark says anything.
+    /// The defaults where neither a directive nor a mark applies.
     pub defaults: Defaults,
-    /// What is said of functions by their names.
+    /// The marks of functions by their names.
     pub marks: Marks,
     /// The calling convention of functions that do not say theirs.
     pub call_conv: CallConv,
@@ -263,7 +263,7 @@ pub fn parse_unit(sources: &[Source], reading: Reading<'_>) -> Result<Unit> {
     parse_unit_with(sources, reading, &mut ())
 }
 
-/// Like [`parse_unit`], and tells how far it is.
+/// Like [`parse_unit`], and shows its progress.
 ///
 /// # Errors
 ///
@@ -414,7 +414,7 @@ fn testcase_text(name: &ExternalName) -> Option<String> {
     }
 }
 
-/// What the pass relies on.
+/// The properties that the pass relies on.
 fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Result<()> {
     let mut defined: Defined<usize> = HashMap::new();
     for (index, given) in unit.given.iter().enumerate() {
@@ -426,7 +426,7 @@ fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Resul
                 unit.given[first].place,
             );
         }
-        // The text of a call of it would be read as a call of something else.
+        // The text of a call of it would be read as a call of the library function.
         let text = &name[1..];
         if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
             bail!("{}: {name} is the name of a library function of Cranelift", given.place);

@@ -7,6 +7,37 @@ use crate::inject::{Hook, Put};
 
 /// The hooks, in the order of their files.
 pub const HOOKS: &[Hook] = &[
+    // Another version, so that Cargo takes nothing that it compiles for one workspace for that of the other.
+    Hook {
+        file: "Cargo.toml",
+        at: &["version = \"0.1.0\""],
+        put: Put::Instead("version = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"clif-merge\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"clif-merge\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"clif-unit\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"clif-unit\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"cranelift-libcalls\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-libcalls\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"testkit\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"testkit\"\nversion = \"0.1.0-faults\""),
+    },
     Hook {
         file: "src/lib.rs",
         at: &["#![no_std]"],
@@ -23,8 +54,12 @@ pub const HOOKS: &[Hook] = &[
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply.rs",
-        at: &["let changed = redirect(func, &call, &address) || changed;"],
-        put: Put::After(r#"crate::fault_injection::applied(func);"#),
+        at: &["redirect(func, &call, &address) || changed"],
+        put: Put::Instead(
+            r#"let changed = redirect(func, &call, &address) || changed;
+crate::fault_injection::applied(func);
+changed"#,
+        ),
     },
     Hook {
         file: "src/apply.rs",

@@ -21,6 +21,8 @@
 //! property test and a bench share it. It panics where something is wrong. It is *not* published, and nothing in it is
 //! meant for embedders.
 #![allow(missing_docs, reason = "not published")]
+#![allow(clippy::not_unsafe_ptr_arg_deref, reason = "tests call the code that they have compiled")]
+#![allow(clippy::new_without_default, reason = "a host takes hold of the signals of the process")]
 
 pub mod augmented;
 pub mod check;

@@ -1,7 +1,7 @@
-//! What must hold of every text, whatever is in it.
+//! Properties of every text, whatever is in it.
 //!
 //! A text that is refused is refused with the file and the line. One that is accepted is printed and
-//! read again as the same unit; it is merged, checked and printed, and merging what was printed
+//! read back as the same unit; it is merged, checked and printed, and merging the printed unit
 //! changes nothing. No text ends the program by a panic, but for those of Cranelift's reader and
 //! verifier, which the program contains.
 //!
@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 /// The name of the text, which begins every error.
 const NAME: &str = "unit.clif";
 
-/// Panics if something does not hold of `text`.
+/// Panics if a property does not hold for `text`.
 pub fn check(text: &str) {
     static HOOK: OnceLock<()> = OnceLock::new();
     HOOK.get_or_init(|| {
@@ -64,7 +64,7 @@ pub fn check(text: &str) {
     }
 }
 
-/// What holds where a text says nothing: of functions, and of data objects.
+/// The defaults where a text has no directive: for functions, and for data objects.
 fn defaults(linkage: Linkage, addresses: Addresses, data_addresses: Addresses) -> Defaults {
     let functions = Attributes { linkage, addresses, ..Attributes::default() };
     Defaults { functions, data_addresses }
@@ -100,7 +100,7 @@ fn verifier() -> &'static Verifier {
 
 /// The text of a unit of which nothing is merged. `text` is that from which it was read.
 fn print(text: &str, unit: &Unit) -> String {
-    // What equals others loses promises even if it stays, so here nothing equals anything.
+    // A function with duplicates loses facts even if it is kept, so here no two functions are equal.
     let mut apart = read(text, Defaults::default()).expect("it was read before");
     apart.given.iter_mut().for_each(|given| given.attributes.no_merge = true);
     for (key, data) in (0..).zip(&mut apart.data) {
@@ -135,7 +135,7 @@ fn check_place(error: &str, text: &str) {
     assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "of {lines} lines: {error}");
 }
 
-/// No short text takes much memory: so much for each word that asks for zeros.
+/// A short text takes little memory: a bounded number of bytes for each word that asks for zeros.
 fn check_memory(unit: &Unit, text: &str) {
     let bytes = unit.data.iter().map(|data| match &data.object.contents {
         Contents::Zeros(_) => 0,
@@ -167,10 +167,10 @@ fn check_merged(unit: &Unit, options: &Options<'_>, isa: &OwnedTargetIsa) {
     let printed = emit(unit, &merged);
     // If nothing is left, there is no unit any more.
     let again = read_back(&printed, Defaults::default());
-    // Which similar functions share a body depends on what else there is.
+    // Which similar functions share a body depends on the other functions of the unit.
     if options.similar.policy == Policy::Off {
         let twice = emit(&again, &merge(&again, options));
-        assert_eq!(twice, printed, "merging what was merged changes it");
+        assert_eq!(twice, printed, "merging the merged unit changes it");
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         let random = |u: &mut Unstructured<'_>| {
             let text = u.choose(&all)?;
             let text = mutated(text, u)?;
-            // A panic that is not contained says nothing but where it was.
+            // The message of a panic that is not contained has only its location.
             let failed = Failed(text);
             check(&failed.0);
             std::mem::forget(failed);

@@ -1,7 +1,7 @@
-//! Which line of a filetest is what, and a filetest with other expectations.
+//! The parts of a filetest, and rewriting its expectations.
 //!
 //! After a function stand its run commands, its expectation and free comments; above the next one
-//! may stand free comments and directives. This module tells them apart by how the lines begin. It
+//! may stand free comments and directives. This module distinguishes them by how the lines begin. It
 //! understands neither the functions nor the expectations.
 
 use clif_unit::directives::PREFIX;

@@ -1,12 +1,11 @@
-//! `test merge`: what becomes of every function, the text of those that are kept, and laws that
+//! `test merge`: the disposition of every function, the text of those that are kept, and laws that
 //! hold for every unit.
 //!
 //! The expectation of a function says its disposition and its reason, and for a kept function
 //! the whole text afterwards. That of the last one goes on with the data objects. The laws need no
-//! expectation: the order of the functions does not matter, what is kept is valid and refers to
-//! nothing that is gone, every class holds when it is compared again, and merging what was merged
-//! changes nothing. Nothing is compiled here, except to learn the size of a function that the plan
-//! asks for.
+//! expectation: the order of the functions does not matter, kept functions are valid and refer to no
+//! eliminated symbol, every class holds when it is compared again, and merging a merged unit
+//! changes nothing. Nothing is compiled here, except for sizes of functions that the plan asks for.
 
 use super::header::Command;
 use crate::args::What;
@@ -35,7 +34,7 @@ use std::collections::{BTreeMap, HashSet};
 /// The options of a `test merge` line.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeOptions {
-    /// Hold where no directive says anything.
+    /// For functions and data objects without directives.
     pub defaults: Defaults,
     aliases: bool,
     walk_all: bool,
@@ -61,7 +60,7 @@ impl Default for MergeOptions {
 }
 
 impl MergeOptions {
-    /// What merges as much as possible: nobody outside knows the functions.
+    /// The defaults that merge most: functions are local, with insignificant addresses.
     pub fn everything_local() -> MergeOptions {
         let mut options = MergeOptions::default();
         options.defaults.functions.linkage = Linkage::Local;
@@ -184,8 +183,8 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
     check_order(unit, &merged, options, isa)?;
-    // With a limit, the second run performs merges that the first was kept from. And what pays depends
-    // on what else there is.
+    // With a limit, the second run performs merges that the limit prevented in the first. And whether a set
+    // pays depends on the other functions of the unit.
     if options.merge_limit.is_none() && options.similar.policy == Policy::Off {
         check_idempotence(unit, &merged, options, isa)?;
     }
@@ -260,7 +259,7 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
     expectations
 }
 
-/// What became of each data object, and its directive if it is kept and not as it was.
+/// The disposition of each data object, and its directive if it is kept and changed.
 fn push_data(lines: &mut Vec<String>, unit: &Unit, merged: &Merged) {
     let name = |symbol: &UserExternalName| merged.names.display(symbol);
     for ((before, after), (_, entry)) in
@@ -292,7 +291,7 @@ fn push_body(lines: &mut Vec<String>, merged: &Merged, at: usize) {
     }
 }
 
-/// What is kept passes the verifier.
+/// Kept functions pass the verifier.
 fn check_valid(merged: &Merged, isa: Option<&dyn TargetIsa>) -> Result<()> {
     let verifier = isa.map_or_else(Verifier::without_target, Verifier::new);
     for func in bodies(merged) {
@@ -316,7 +315,7 @@ fn bodies(merged: &Merged) -> impl Iterator<Item = &Function> {
     })
 }
 
-/// Nothing refers to what is gone, and whoever takes a function's place has its signature.
+/// Nothing refers to an eliminated symbol, and a function that replaces another has its signature.
 fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
     let is_eliminated = |symbol: &UserExternalName| {
         let function = merged.plan.function(symbol).map(|at| &merged.emit[at.index()]);
@@ -327,7 +326,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         for symbol in references(func) {
             ensure!(
                 !is_eliminated(symbol),
-                "after merging, {} refers to {}, which is gone",
+                "after merging, {} refers to {}, which is eliminated",
                 merged.names.restore(func).name,
                 merged.names.display(symbol),
             );
@@ -338,7 +337,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         for target in pointers.chain(&data.alias) {
             ensure!(
                 !is_eliminated(target),
-                "after merging, {} points to {}, which is gone",
+                "after merging, {} points to {}, which is eliminated",
                 merged.names.display(&data.symbol),
                 merged.names.display(target),
             );
@@ -351,7 +350,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         if let Emit::Thunk(..) = &merged.emit[to.index()]
             && !merged.plan.entry(to).arguments().is_empty()
         {
-            // What tells a body something has a place of its own, to which another one can lead.
+            // A thunk that passes extra arguments has an address of its own, and may be the representative.
             continue;
         }
         let Emit::Body(body) = &merged.emit[to.index()] else {
@@ -449,7 +448,7 @@ fn check_order(
     Ok(())
 }
 
-/// Merging what was merged, printed and read again, changes nothing.
+/// Merging the merged unit, printed and read back, changes nothing.
 fn check_idempotence(
     unit: &Unit,
     merged: &Merged,

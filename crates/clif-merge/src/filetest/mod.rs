@@ -1,4 +1,4 @@
-//! Filetests: a file of functions that says what merging must make of them.
+//! Filetests: files of functions with the expected results of merging them.
 //!
 //! `filetests/readme.clif` describes the format. [`check`] does what the header of one file asks
 //! for and reports, and [`workers`] has that done where a crash is only a failed test; which files there
@@ -29,18 +29,18 @@ use target_lexicon::Triple;
 /// How files are checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// The files are tests of something else: what cannot be read or compiled is skipped.
+    /// The files are tests of other programs: what cannot be read or compiled is skipped.
     pub foreign: bool,
     /// Write the expectations of `test merge` anew instead of comparing them.
     pub bless: bool,
 }
 
-/// What came of a file.
+/// The result of a file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Report {
     /// How it ended.
     pub verdict: Verdict,
-    /// What was left out of a file that passed, and what its `print:` commands say.
+    /// What was left out of a file that passed, and the output of its `print:` commands.
     pub notes: Vec<String>,
     /// Run commands performed, once for each target.
     pub run_commands: usize,
@@ -93,7 +93,7 @@ pub fn check(path: &Path, settings: Settings) -> Report {
     report
 }
 
-/// What a header asks for.
+/// The commands of a header.
 struct Wanted {
     /// The options of `test merge`, if the file has it.
     merge: Option<MergeOptions>,
@@ -105,7 +105,7 @@ struct Wanted {
 fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Verdict, Stop> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    // What a foreign file says, it says to somebody else.
+    // A foreign file is written for another program, so it is skipped if it cannot be read.
     let misread = |error: anyhow::Error| match settings.foreign {
         true => Stop::Skip(format!("cannot be read: {error:#}")),
         false => Stop::from(error),
@@ -130,7 +130,7 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
         return Err(Stop::Skip(format!("asks for Cranelift with feature {feature}")));
     }
 
-    // As Cranelift does, so that what is to be run can be called.
+    // As Cranelift does, so that functions with run commands can be called.
     let call_conv = match wanted.run {
         true => CallConv::triple_default(&Triple::host()),
         false => CallConv::Fast,
@@ -214,7 +214,7 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
             Ok(Verdict::Blessed)
         }
         Some(new_text) => Err(Stop::Fail(format!(
-            "{name}: merging makes something else of the functions:\n{}\
+            "{name}: the result of merging differs from the expectations:\n{}\
              If this is right, run again with CRANELIFT_TEST_BLESS=1 to rewrite the file.",
             diff(&text, &new_text, "expected", "merged"),
         ))),

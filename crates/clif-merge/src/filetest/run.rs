@@ -1,9 +1,9 @@
 //! `test run`: every run command has the same outcome before and after merging, on this machine.
 //!
-//! The unit is compiled twice: as it is, and merged. A command calls the function under which it
-//! stands in the one, and the function that the plan puts in its place in the other, so that it is
-//! really the representative that runs. What both sides have in common goes unnoticed here: that
-//! Cranelift compiles a function rightly is for Cranelift's own tests.
+//! The unit is compiled twice: as it is, and merged. A command calls the function under which it stands
+//! before merging, and the function that the plan replaces it with after merging, so that it is really the
+//! representative that runs. Faults that both sides have in common go unnoticed here: whether Cranelift
+//! compiles a function correctly is for Cranelift's own tests.
 
 use super::lines::Lines;
 use super::merge::{self, MergeOptions, references};
@@ -40,7 +40,7 @@ pub struct Command {
 pub struct Outcome {
     /// How many functions were merged away.
     pub merged: usize,
-    /// What the `print:` commands say.
+    /// The output of the `print:` commands.
     pub printed: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ pub fn run(
     let after = merged.plan.entries().zip(&merged.emit);
     let after = after.map(|((function, entry), emit)| {
         let emit = match entry.disposition() {
-            // Only callers that know what to tell the body can call it: here, such a one.
+            // A parameterised body can be called only with its extra arguments: this thunk passes them.
             Disposition::Redirect { to } if !entry.arguments().is_empty() => {
                 let to = merged.plan.entry(to).symbol().clone();
                 Emit::Thunk(to, merged.plan.thunk_arguments(function))
@@ -175,17 +175,17 @@ fn compile(
         let code = match emit {
             Emit::Nothing => continue,
             Emit::Body(func) => Code::Body(func),
-            // The JIT has no second names; a jump is where the symbol leads all the same.
+            // The JIT has no aliases; a jump leads to the same code.
             Emit::Alias(to) => thunk(&symbol, &unit.functions[at].signature, &[], &to, options),
             Emit::Thunk(to, arguments) => {
                 thunk(&symbol, &unit.functions[at].signature, &arguments, &to, options)
             }
         };
-        // The shared bodies come last, and have the signature of those that share them.
+        // The new bodies come last; their functions have their signatures.
         let signature = match (&code, unit.functions.get(at)) {
             (_, Some(func)) => func.signature.clone(),
             (Code::Body(func), None) => func.signature.clone(),
-            (Code::Thunk(_), None) => unreachable!("a shared body is a body"),
+            (Code::Thunk(_), None) => unreachable!("a new body is no thunk"),
         };
         definitions.push(Definition { symbol, signature, code });
     }
@@ -215,7 +215,7 @@ fn thunk(
     }
 }
 
-/// Performs the commands, and tells what the `print:` commands say.
+/// Performs the commands, and returns the output of the `print:` commands.
 fn call_all(
     unit: &Unit,
     commands: &[Command],

@@ -38,7 +38,7 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// Checks files and hands out what came of each, by its index in `files`, in any order.
+/// Checks files and hands out the result of each, by its index in `files`, in any order.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn check_all(
                     let Some(start) = start else { return };
                     let batch = start..(start + batch).min(files.len());
                     let stopped = check_batch(program, files, batch, limits, &mut |at, report| {
-                        // Nobody receives any more if something else went wrong.
+                        // The receiver is closed if another error ended the run.
                         reports.send(Ok((at, report))).is_ok()
                     });
                     if let Err(error) = stopped {
@@ -144,7 +144,7 @@ impl Worker {
         Ok(Worker { child, lines, stderr: stderr_text })
     }
 
-    /// What came of the next file, or why nothing did; then the worker is dead.
+    /// The result of the next file, or why there is none; then the worker is dead.
     fn answer(&mut self, time: Duration) -> Result<Report, String> {
         match self.lines.recv_timeout(time) {
             Ok(line) => serde_json::from_str(&line)
@@ -154,7 +154,7 @@ impl Worker {
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.status();
-                // Nobody else has the other end, so this does not wait.
+                // This is the only receiver, so it does not wait.
                 let _ = self.child.kill();
                 let stderr = self.stderr.recv().unwrap_or_default();
                 let lines: Vec<&str> = stderr.lines().filter(|line| !line.is_empty()).collect();

@@ -1,10 +1,10 @@
-//! How the program ends: by a signal, without memory, with a reader that is gone.
+//! How the program ends: by a signal, without memory, with a closed output pipe.
 
 use crate::program::{program, run};
 
 /// `report --min-saved 50 FILE | head -0` ended with 0.
 #[test]
-fn a_closed_pipe_does_not_hide_what_was_found() {
+fn a_closed_pipe_keeps_the_exit_code() {
     let directory = crate::program::temporary();
     let bad = directory.path().join("bad.clif");
     crate::program::write(&bad, "test merge\nfunction");
@@ -30,18 +30,18 @@ mod unix {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Command, Stdio};
 
-    /// So many items of data are much to write.
+    /// The number of items: enough for a long write.
     const ITEMS: usize = 4;
     /// The bytes of one of them.
     const ITEM_BYTES: usize = 16_000_000;
 
-    /// A short unit of much data.
+    /// A short unit with large data.
     fn zeros(items: usize) -> String {
         let items = format!(" zero {ITEM_BYTES} u8 1").repeat(items);
         format!(";@ data %zeros ={items}\n")
     }
 
-    /// A file that was half written stayed behind, under a name that nobody knows.
+    /// A partial file stayed behind, under a temporary name.
     #[test]
     fn nothing_is_left_behind_by_a_signal() {
         let directory = temporary();
@@ -57,8 +57,8 @@ mod unix {
                     .stderr(Stdio::null())
                     .spawn()
                     .expect("the program starts");
-                // An empty file is there for a moment, to see whether that is possible; and later one
-                // that is being written.
+                // An empty file exists for a moment, to check that the directory is writable; later the file that
+                // is being written.
                 let unfinished = || {
                     let entries = std::fs::read_dir(directory.path()).unwrap();
                     entries.filter_map(Result::ok).any(|entry| {
@@ -82,7 +82,7 @@ mod unix {
                     true => &["out.o", "unit.clif"],
                     false => &["unit.clif"],
                 };
-                // What was finished in the last moment is whole.
+                // A file that was finished at the last moment is whole.
                 let whole = std::fs::metadata(&out)
                     .is_ok_and(|file| file.len() > (ITEMS * ITEM_BYTES) as u64);
                 assert!(left == expected || whole && left.len() == 2, "{left:?}");
@@ -116,9 +116,9 @@ mod unix {
     }
 }
 
-/// Both are one line, however the program is used.
+/// `--help` lists the exit codes, that of too little memory included.
 #[test]
-fn exit_codes_are_told() {
+fn help_lists_exit_codes() {
     let help = run(&["--help"]).expect(0, "");
     assert!(help.text().contains("too little memory"), "{}", help.text());
 }

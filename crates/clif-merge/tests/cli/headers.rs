@@ -4,7 +4,7 @@ use crate::program::{run_with, temporary, text_of, write};
 
 const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
 
-/// What a unit said of its target was ignored: it became an object for x86-64.
+/// The target line of a unit was ignored: the object was for x86-64.
 #[test]
 fn a_unit_is_compiled_for_the_target_that_it_names() {
     let machine = |header: &str, arguments: &[&str]| {
@@ -31,7 +31,7 @@ fn settings_of_a_unit_hold() {
     run_with(&["compile", "-", "-o", "-"], unit.as_bytes()).expect(1, message);
     let report = ["report", "-", "--target"];
     run_with(&[&report[..], &["x86_64"]].concat(), unit.as_bytes()).expect(1, message);
-    // The other target has them all the same.
+    // The other target has tail calls nevertheless.
     let run = run_with(&["report", "-"], unit.as_bytes()).expect(0, "");
     assert!(run.text().contains("1 function cannot be compiled for x86-64"), "{}", run.text());
     let unit = unit.replace("=false", "=true");
@@ -71,7 +71,7 @@ fn contradictions_are_errors() {
     let unit = format!("set opt_level=none\n{FUNCTION}");
     run_with(&["report", "-", "--target", "aarch64", "--set", "opt_level=speed"], unit.as_bytes())
         .expect(1, "'opt_level=none' contradicts 'opt_level=speed' of the command line");
-    // What is wrong with the command line is said first.
+    // Errors of the command line are reported first.
     run_with(&["report", "-", "--set", "turbo"], unit.as_bytes()).expect(2, "unknown setting");
     let directory = temporary();
     let [a, b] = ["a.clif", "b.clif"].map(|name| directory.path().join(name));

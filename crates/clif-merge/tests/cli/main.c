@@ -1,4 +1,4 @@
-/* Calls what mixed.clif exports, and checks results and addresses. */
+/* Calls the functions that mixed.clif exports, and checks results and addresses. */
 #include <stdint.h>
 
 int64_t both(int64_t), both_again(int64_t), next(int64_t), next_again(int64_t);

@@ -1,8 +1,8 @@
-//! Functions that the command line calls exported or externally called, by their names.
+//! Functions that the command line marks as exported or externally called, by their names.
 
 use crate::program::{run, run_with, temporary, text_of, write};
 
-/// Equal functions, of which one has a directive. All are called, so that none has to stay.
+/// Equal functions, of which one has a directive. All of them merge if none is marked.
 fn unit() -> String {
     let function = |name: &str| {
         format!("function {name}(i32) -> i32 {{\nblock0(v0: i32):\n    return v0\n}}\n")
@@ -14,7 +14,7 @@ fn unit() -> String {
 
 const LOCAL: [&str; 4] = ["--linkage", "local", "--addresses", "insignificant"];
 
-/// What `merge` leaves of the unit.
+/// The names of the functions that `merge` prints.
 fn left(arguments: &[&str]) -> Vec<String> {
     let arguments = [&["merge", "-"], &LOCAL[..], arguments].concat();
     let run = run_with(&arguments, unit().as_bytes()).expect(0, "merged ");
@@ -34,13 +34,12 @@ fn marked_functions_keep_their_symbols() {
     assert_eq!(left(&both), ["%api_a", "%api_b", "u0:1"]);
 }
 
-/// A directive that says something of the linkage holds; the mark that something calls a function is
-/// not about that.
+/// A `linkage` directive takes precedence over `--export`; `--externally-called` does not concern linkage.
 #[test]
 fn directives_come_before_marks_and_marks_before_defaults() {
     assert_eq!(left(&["--export", "%api_*"]), ["%api_a", "%api_b"]);
     assert_eq!(left(&["--externally-called", "%api_l*"]), ["%api_local"]);
-    // What is said of all functions of a text is said of each.
+    // `;@ defaults` counts as a directive of each function.
     let text = format!(";@ defaults linkage=local addresses=insignificant\n{}", unit());
     for linkage in ["local", "export"] {
         let arguments = ["merge", "-", "--linkage", linkage, "--export", "%api_b"];
@@ -49,7 +48,7 @@ fn directives_come_before_marks_and_marks_before_defaults() {
         let run = run_with(&arguments, text.as_bytes()).expect(0, "merged 4 of 5 functions");
         assert!(run.text().contains("externally-called\nfunction %api_b("), "{}", run.text());
     }
-    // Exported is what the default says already.
+    // The default linkage is export already.
     let arguments = ["merge", "-", "--export", "u0:1", "--addresses", "insignificant"];
     run_with(&arguments, unit().as_bytes()).expect(0, "merged 4 of 5 functions");
 }
@@ -64,7 +63,7 @@ fn marks_come_from_files() {
     assert_eq!(left(&["--export-file", one]), ["%api_a", "%api_b"]);
     let both = ["--export-file", one, "--export-file", two, "--externally-called-file", two];
     assert_eq!(left(&both), ["%api_a", "%api_b", "u0:11"]);
-    // A list with nothing in it says that nothing is marked.
+    // An empty list marks no function.
     assert_eq!(left(&["--export-file", "/dev/null"]).len(), 1);
 }
 
@@ -100,7 +99,7 @@ fn mistakes_in_marks() {
 
 /// Every command that has a default for all functions has marks for some of them.
 #[test]
-fn every_command_knows_marks() {
+fn every_command_accepts_marks() {
     let directory = temporary();
     let [file, object] = ["unit.clif", "unit.o"].map(|name| directory.path().join(name));
     write(&file, unit());

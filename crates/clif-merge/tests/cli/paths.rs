@@ -4,7 +4,7 @@ use crate::program::{names, read, run, run_with, temporary, text_of, write};
 
 const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
 
-/// Editors on Windows write one, and nobody sees it.
+/// Editors on Windows write one, and do not show it.
 #[test]
 fn a_byte_order_mark_is_skipped() {
     let marked = |text: &str| format!("\u{feff}{text}");
@@ -16,7 +16,7 @@ fn a_byte_order_mark_is_skipped() {
     let twice = marked(&marked(FUNCTION));
     run_with(&["merge", "-"], twice.as_bytes()).expect(1, "error: <stdin>:1: expected 'function'");
 
-    // It stays where it is when expectations are written.
+    // It is kept when expectations are rewritten.
     let directory = temporary();
     let file = directory.path().join("marked.clif");
     write(&file, marked(&format!("test merge\n\n{FUNCTION}")));
@@ -79,14 +79,14 @@ mod unix {
             let run = run(&[&["test", "-v"], &paths[..]].concat()).expect(0, "");
             assert!(run.text().contains("\n1 passed, 0 failed, 0 skipped;"), "{}", run.text());
         }
-        // One that leads nowhere is missed.
-        symlink("nowhere", at("gone.clif")).unwrap();
-        let message = format!("error: cannot read {}", text_of(&at("gone.clif")));
+        // A dangling link with the name of a text is an error.
+        symlink("nowhere", at("missing.clif")).unwrap();
+        let message = format!("error: cannot read {}", text_of(&at("missing.clif")));
         run(&["test", text_of(directory.path())]).expect(1, &message);
         run(&["merge", text_of(directory.path())]).expect(1, &message);
     }
 
-    /// Reading a pipe that nobody writes to never ends.
+    /// Reading a pipe without a writer never ends.
     #[test]
     fn pipes_in_a_directory_are_refused() {
         for (name, what) in [("pipe.clif", "a pipe"), ("socket.clif", "a socket")] {
@@ -104,7 +104,7 @@ mod unix {
                 run(&[command, text_of(directory.path())])
                     .expect(1, &format!("error: {}: {what}, not a file", text_of(&odd)));
             }
-            // Under another name, nobody asks for it.
+            // Under a name without `.clif` it is not read.
             std::fs::rename(&odd, directory.path().join("other")).unwrap();
             run(&["merge", text_of(directory.path())]).expect(0, "merged 0 of 1");
         }
@@ -112,7 +112,7 @@ mod unix {
 
     /// The link itself was replaced by a file.
     #[test]
-    fn links_that_lead_nowhere_yet_are_written_through() {
+    fn dangling_links_are_written_through() {
         let directory = temporary();
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("inner")).unwrap();
@@ -128,10 +128,10 @@ mod unix {
             assert!(read(at("out.clif")).contains("function %f"));
         }
         assert_eq!(names(directory.path()), ["first", "inner", "out.clif"]);
-        symlink("circle", at("circle")).unwrap();
-        to("circle").expect(1, "error: cannot write");
+        symlink("cycle", at("cycle")).unwrap();
+        to("cycle").expect(1, "error: cannot write");
         symlink("no/such/directory", at("far")).unwrap();
         to("far").expect(1, "error: cannot write");
-        assert!(at("circle").is_symlink() && at("far").is_symlink());
+        assert!(at("cycle").is_symlink() && at("far").is_symlink());
     }
 }

@@ -1,8 +1,8 @@
-//! What `merge` prints means the same to whoever reads it.
+//! The output of `merge` means the same under any options.
 
 use crate::program::{inputs, read, run, run_with};
 
-/// All that can be said where directives say nothing.
+/// Defaults for functions and data objects without directives.
 const DEFAULTS: [&[&str]; 4] = [
     &[],
     &["--linkage", "local", "--addresses", "insignificant"],
@@ -10,7 +10,7 @@ const DEFAULTS: [&[&str]; 4] = [
     &["--linkage", "hidden", "--addresses", "insignificant"],
 ];
 
-/// What equalled the defaults of the program was not printed: in `merge | compile`, with the same
+/// Attributes that equal the defaults of the program were not printed: in `merge | compile`, with the same
 /// options twice, functions that their directives export became local.
 #[test]
 fn the_output_means_the_same_under_any_options() {
@@ -38,7 +38,7 @@ fn the_output_means_the_same_under_any_options() {
     assert_eq!(symbols, ["a", "table"], "of {}", printed.text());
 }
 
-/// The names of what an object defines and shows to others, in order.
+/// The names of the global symbols that an object defines, in order.
 fn global_symbols(object: &[u8]) -> Vec<String> {
     use object::{Object as _, ObjectSymbol as _};
     let file = object::File::parse(object).expect("an object");
@@ -50,9 +50,9 @@ fn global_symbols(object: &[u8]) -> Vec<String> {
 }
 
 /// A function that `--export` kept was printed without a directive: in `merge | compile`, with the
-/// default for all others twice, it became local, and the object lacked what it was to export.
+/// default for all others twice, it became local, and the object did not export it.
 #[test]
-fn what_is_marked_stays_marked() {
+fn printed_output_keeps_marks() {
     let names = ["%api", "%callback", "%other"];
     let function =
         |name| format!("function {name}(i32) -> i32 {{\nblock0(v0: i32):\n    return v0\n}}\n");
@@ -68,9 +68,9 @@ fn what_is_marked_stays_marked() {
     assert_eq!(again.text(), printed.text());
 }
 
-/// Two texts that were printed are one unit when they are put together.
+/// Two printed texts form one unit when they are concatenated.
 #[test]
-fn printed_texts_can_be_put_together() {
+fn printed_texts_can_be_concatenated() {
     let text = |name: &str, options: &[&str]| {
         let function = format!("function %{name}() {{\nblock0:\n    return\n}}\n");
         run_with(&[&["merge", "-"], options].concat(), function.as_bytes()).expect(0, "").stdout

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Run {
     /// The exit code.
@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// The program, with nothing of the environment that changes its output.
+/// The program, without the environment variables that change its output.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_clif-merge"));
     command.env("COLUMNS", "80").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
@@ -71,12 +71,12 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Run {
     run_with(arguments, b"")
 }
 
-/// Where the inputs are, which is also where the program runs.
+/// The directory of the inputs, which is also the working directory of the program.
 pub fn inputs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")
 }
 
-/// A directory that is gone after the test.
+/// A directory that is removed after the test.
 pub fn temporary() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }

@@ -1,4 +1,4 @@
-/* Uses what tables.clif exports, and checks contents and addresses. */
+/* Uses the symbols that tables.clif exports, and checks contents and addresses. */
 #include <stdint.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ extern int64_t count, count_too;
 extern const struct { int64_t (*act)(int64_t); const int64_t *square; } actions;
 int64_t next(int64_t), next_too(int64_t), act(int64_t), act_too(int64_t);
 
-/* What the compiler must not know: whether two names are one address. */
+/* Hides from the compiler whether two names are one address. */
 static int same(const void *volatile a, const void *volatile b) { return a == b; }
 
 int main(void) {

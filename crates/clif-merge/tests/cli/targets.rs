@@ -1,4 +1,4 @@
-//! What depends on the target: functions that are only valid with one, and functions that one target
+//! Dependence on the target: functions that are valid only with a target, and functions that one target
 //! cannot compile.
 
 use crate::program::{run, run_with, temporary, text_of, write};
@@ -62,7 +62,7 @@ block0(v0: i128, v1: i128):
 }
 ";
 
-/// Were refused by every command: Cranelift's verifier wants a target for them.
+/// Every command refused them: Cranelift's verifier needs a target for them.
 #[test]
 fn functions_that_are_valid_with_a_target_only() {
     let directory = temporary();
@@ -87,7 +87,7 @@ fn functions_that_are_valid_with_a_target_only() {
     assert!(!run.stderr.contains("require an ISA"), "{}", run.stderr);
 }
 
-/// Without the setting, Cranelift uses the register for something else, and says nothing.
+/// Without the setting, Cranelift allocates the register to values, and reports no error.
 #[test]
 fn the_pinned_register_needs_a_setting_when_code_is_made() {
     let directory = temporary();
@@ -105,7 +105,7 @@ fn the_pinned_register_needs_a_setting_when_code_is_made() {
     with(&["report", "-", "--set", "enable_pinned_reg"]).expect(0, "");
 }
 
-/// The frame pointer is there unless the command line takes it away.
+/// The frame pointer is preserved unless the command line switches that off.
 #[test]
 fn a_setting_that_was_switched_off_is_named() {
     let arguments = ["compile", "-", "-o", "-", "--set", "preserve_frame_pointers=false"];
@@ -113,8 +113,8 @@ fn a_setting_that_was_switched_off_is_named() {
         .expect(1, "; it can be compiled with --set preserve_frame_pointers");
 }
 
-/// Was exit code 4, a bug of the program: what is new was verified for another target than what was
-/// read.
+/// The exit code was 4, a bug of the program: new functions were verified for another target than the
+/// functions of the unit.
 #[test]
 fn code_for_other_targets_is_merged_and_verified() {
     let body = |offset: u32| {
@@ -153,7 +153,7 @@ fn a_report_goes_on_past_what_cannot_be_compiled() {
     assert!(arm["missing_settings"].as_array().unwrap().is_empty());
     let error = x86["first_error"].as_str().unwrap();
     assert!(error.starts_with("<stdin>:6: %multiply: Unsupported"), "{error}");
-    // What becomes of such functions takes no bytes and saves none.
+    // Such functions count no bytes, and save none.
     assert!(x86["before"].as_u64().unwrap() > 0);
     assert_eq!(x86["before"], x86["after"]);
 
@@ -171,7 +171,7 @@ fn a_report_goes_on_past_what_cannot_be_compiled() {
         .expect(1, "; it can be compiled with --set has_ssse3");
 }
 
-/// There is something to report as long as one target can compile something.
+/// `report` succeeds if one target can compile some function.
 #[test]
 fn a_report_goes_on_past_a_target_that_can_compile_nothing() {
     let start = VECTORS.find("function %shuffle").unwrap();
@@ -205,9 +205,9 @@ fn targets_of_a_report() {
     run(&["report", "mixed.clif", "--target", "riscv64"]).expect(2, "there is no back end");
 }
 
-/// A directory of many files, as Wasmtime fills it: brackets in names, lists beside the functions.
+/// A directory of many files, as Wasmtime fills it: brackets in names, and lists in addition to the functions.
 #[test]
-fn a_directory_that_wasmtime_filled() {
+fn a_directory_as_wasmtime_writes_it() {
     let directory = temporary();
     let at = |name: &str| directory.path().join(name);
     write(at("signatures[0]--wasm_to_array_trampoline.clif"), TRAMPOLINE);

@@ -26,9 +26,9 @@ pub enum Difference<'a> {
     Byte(usize),
     /// Only one has a pointer here.
     NoPointer(u32),
-    /// Pointers to something else, or with another addend.
+    /// Pointers to different targets, or with different addends.
     Pointer(&'a DataReloc, &'a DataReloc),
-    /// One of them is another name for something, which is not compared.
+    /// One of them is an alias, which is not compared.
     Alias,
 }
 

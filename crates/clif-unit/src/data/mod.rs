@@ -1,4 +1,4 @@
-//! Data objects of a unit: what they hold, and what the pass must know of them.
+//! Data objects of a unit: their contents, and the attributes that the pass needs.
 //!
 //! How they are written is for `parse` and `print`.
 
@@ -39,10 +39,10 @@ pub struct GivenData {
 }
 
 impl GivenData {
-    /// What the pass must know of it.
+    /// The attributes that the pass needs.
     ///
-    /// An alias stays one, and a reference to it equals only a reference to the same one: it did
-    /// not equal another when it became one, so that merging what was merged changes nothing.
+    /// An alias stays an alias, and a reference to it equals only a reference to the same alias: it equalled
+    /// no other reference when the alias was made, so that merging a merged unit changes nothing.
     pub fn for_pass(&self) -> DataAttributes {
         match self.alias {
             None => self.attributes,
@@ -70,7 +70,7 @@ fn nothing() -> DataObject {
 ///
 /// # Errors
 ///
-/// Pointers to what has no one address, and aliases of what is no data object, with their places.
+/// Pointers to symbols without a single address, and aliases of symbols that are no data objects, with their places.
 pub fn resolve(
     parsed: Vec<(&str, Parsed)>,
     names: &Names,

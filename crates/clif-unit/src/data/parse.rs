@@ -7,8 +7,8 @@
 //!
 //! The name and the attributes come first, what the object holds stands behind `=`, and a line that
 //! begins with `+` goes on. An object of `zero` items alone is all zeros and takes no room in a
-//! file. `alias=%other` instead of `=` makes the name another one for an object. Nothing here knows
-//! what a symbol stands for; [`super`] does.
+//! file. `alias=%other` instead of `=` makes the name another one for an object. This module
+//! does not resolve symbols; [`super`] does.
 
 use super::POINTER_BYTES;
 use crate::directives::{
@@ -78,7 +78,7 @@ pub struct Pointer {
     pub place: Place,
 }
 
-/// How a text calls a symbol.
+/// A symbol as a text names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// `%f`, without the percent sign.
@@ -344,7 +344,7 @@ impl Parsed {
                 }
                 _ => {
                     return Err(here(anyhow!(
-                        "'{word}' is nothing that a data object holds; there are strings, u8, \
+                        "'{word}' is not an item of a data object; there are strings, u8, \
                          u16, u32, u64, zero, hex, and names such as %f+8 or u0:1"
                     )));
                 }
@@ -494,7 +494,7 @@ fn string(word: &str) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Adds one byte, and tells how many bytes of text it took.
+/// Adds one byte, and returns how many bytes of text it took.
 fn push_one(bytes: &mut Vec<u8>, byte: u8, length: usize) -> usize {
     bytes.push(byte);
     length
@@ -599,7 +599,7 @@ mod tests {
             ("%x = u64 18446744073709551616", "1:18: '18446744073709551616' is not a number"),
             ("%x = u8", "1:16: expected a number"),
             ("%x = u8 -1", "1:17: '-1' is not a number from 0 to 2^64 - 1"),
-            ("%x = 1", "1:14: '1' is nothing that a data object holds; there are strings, u8,"),
+            ("%x = 1", "1:14: '1' is not an item of a data object; there are strings, u8,"),
             ("%x = zero x", "1:19: 'x' is not a number"),
             ("%x = zero 2147483648", "1:19: the data object is larger than 2147483647 bytes"),
             ("%x = zero 2147483647 u8 1", "1:33: the data object is larger than"),
@@ -613,7 +613,7 @@ mod tests {
             ("%x = \"é\\q\"", "1:16: unknown escape; there are \\n,"),
             ("%x = \"\\0\"", "1:15: unknown escape"),
             ("%x = \"é\"u8 1", "1:17: expected a space behind the string"),
-            ("%x = +8", "1:14: '+8' is nothing that a data object holds"),
+            ("%x = +8", "1:14: '+8' is not an item of a data object"),
             ("%x = %+8", "1:14: '%' is not a name such as %f: letters"),
             ("%x = %f+", "1:14: expected a number at the end of '%f+'"),
             ("%x = %f++8", "1:14: expected a number at the end of '%f++8'"),

@@ -133,7 +133,7 @@ fn is_letter(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_graphic() || byte == b'\n' || byte == b'\t'
 }
 
-/// Writes letters as one string, and the zero that ends them. Tells how many bytes it took.
+/// Writes letters as one string, and the zero that ends them. Returns how many bytes it took.
 fn push_string(items: &mut Vec<String>, bytes: &[u8]) -> usize {
     let mut text = "\"".to_owned();
     let mut length = 0;

@@ -4,7 +4,7 @@
 //! * `code` compiles, lays out and links a program, and keeps what Cranelift says of it: where an
 //!   instruction may trap and with which code, which handlers a call site has, where a function
 //!   saves registers. `loader` puts it into memory.
-//! `stubs` makes, in CLIF, the imports of the unit and the functions that call into it.
+//! * `stubs` makes, in CLIF, the imports of the unit and the functions that call into it.
 //! * `signals` turns a trap into an outcome, and an exception into a jump to its handler.
 //! * `emulated` does the same for aarch64 under an emulator, and `interpreter` for the functions that
 //!   Cranelift's interpreter can run.
