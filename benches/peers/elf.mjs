@@ -45,7 +45,7 @@ export function splitSections(bytes) {
     symbolsOf.set(key, [...(symbolsOf.get(key) ?? []), symbol]);
   }
   const parts = [...symbolsOf.values()].map((symbols) => {
-    const [{ name, value, size }] = symbols.toSorted((a, b) => b.size - a.size);
+    const [{ name, value, size }] = [...symbols].sort((a, b) => b.size - a.size);
     return { name, value, size, symbols };
   });
   parts.sort((a, b) => Number(a.value - b.value));

@@ -8,14 +8,13 @@ import { fileURLToPath } from "node:url";
 import { chart } from "./chart.mjs";
 import { codeBytes, functionCount, splitSections } from "./elf.mjs";
 import { tables } from "./tables.mjs";
-import { units as known } from "./units.mjs";
+import { SAMPLE, units as known } from "./units.mjs";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
 const BINARYEN = "binaryen@132.0.0";
 const TARGETS = ["x86_64", "aarch64"];
 
-// What the modules use, which most of them do not declare. `--merge-similar-functions` makes callees arguments only if
-// there are typed references to functions, which are part of `gc`.
+// What the modules use, which most of them do not declare.
 const FEATURES = [
   "mutable-globals",
   "sign-ext",
@@ -27,15 +26,29 @@ const FEATURES = [
   "threads",
 ].map((feature) => `--enable-${feature}`);
 // These levels add no pass. They make `--duplicate-function-elimination` go on until it finds nothing; else it runs once.
-const LEVELS = ["--optimize-level=3", "--shrink-level=2", "--no-stack-ir"];
+const LEVELS = ["--optimize-level=3", "--shrink-level=2"];
 const DUPLICATES = "--duplicate-function-elimination";
 const SIMILAR = "--merge-similar-functions";
+// Similar functions are merged between two searches for duplicates, as in `-Oz`.
+const BOTH = [DUPLICATES, SIMILAR, DUPLICATES];
+// `--merge-similar-functions` makes callees arguments only if there are typed references to functions, a part of `gc`.
+const TYPED = "--enable-gc";
+const WITHOUT_MERGING = [DUPLICATES, SIMILAR].map((pass) => `--skip-pass=${pass.slice(2)}`);
+// Arguments of `wasm-opt` in addition to FEATURES.
 const VARIANTS = {
-  encoded: [],
-  duplicates: [DUPLICATES],
-  similar: [DUPLICATES, SIMILAR],
-  typed: ["--enable-gc", DUPLICATES, SIMILAR],
+  encoded: LEVELS,
+  duplicates: [...LEVELS, DUPLICATES],
+  similar: [...LEVELS, ...BOTH],
+  typed: [...LEVELS, TYPED, ...BOTH],
+  further: [...LEVELS, TYPED, "--enable-tail-call", "--closed-world", ...BOTH, ...BOTH],
+  ozUnmerged: ["-Oz", ...WITHOUT_MERGING],
+  oz: ["-Oz"],
+  ozTyped: ["-Oz", TYPED],
 };
+// Variants after which `clif-merge` is measured as well.
+const THEN_OURS = ["similar", "ozUnmerged"];
+// Passes of LLVM that rustc is asked to add.
+const LLVM_VARIANTS = { llvm: "mergefunc", llvmGlobal: "mergefunc,global-merge-func" };
 
 const LOCAL = ["--linkage", "local", "--addresses", "insignificant"];
 
@@ -43,23 +56,9 @@ const LOCAL = ["--linkage", "local", "--addresses", "insignificant"];
 class Failure extends Error {}
 
 function main() {
-  const arguments_ = process.argv.slice(2);
-  const update = arguments_[0] === "--update" && Boolean(arguments_.shift());
-  const [directory, ...names] = arguments_;
-  if (!directory || directory.startsWith("-")) {
-    console.error("usage: benches/peers/run [--update] DIR [UNIT…]");
-    process.exit(2);
-  }
-  const strange = names.find((name) => !known.some((unit) => unit.name === name));
-  if (strange) throw new Failure(`there is no unit '${strange}', only ${known.map(({ name }) => name).join(", ")}`);
-  const chosen = known.filter(({ name }) => names.length === 0 || names.includes(name));
-  const work = path.resolve(directory);
+  const { update, work, names } = readArguments(process.argv.slice(2));
   fs.mkdirSync(work, { recursive: true });
-
-  const corpus = process.env.CLIF_MERGE_UNITS;
-  const left = chosen.filter(({ clif }) => clif && !(corpus && fs.existsSync(path.join(corpus, clif))));
-  for (const { name, clif } of left) note(`${name} is left out: no ${clif} in CLIF_MERGE_UNITS`);
-  const units = chosen.filter((unit) => !left.includes(unit));
+  const units = chooseUnits(names);
   if (update && units.length < known.length) throw new Failure("--update is for all units");
 
   const tools = findTools(work, units);
@@ -82,15 +81,44 @@ function main() {
   process.stdout.write(tables(figures));
 }
 
+function readArguments(all) {
+  const names = [];
+  let update = false;
+  let work = path.join(ROOT, "target/peers");
+  for (let at = 0; at < all.length; at++) {
+    if (all[at] === "--update") update = true;
+    else if (all[at] === "--dir" && at + 1 < all.length) work = path.resolve(all[++at]);
+    else if (known.some(({ name }) => name === all[at])) names.push(all[at]);
+    else {
+      console.error(`usage: benches/peers/run [--update] [--dir DIR] [UNIT…]
+units: ${known.map(({ name }) => name).join(", ")}`);
+      process.exit(2);
+    }
+  }
+  return { update, work, names };
+}
+
+/** The units of these names, or all; without those that are not published, if they are not here. */
+function chooseUnits(names) {
+  const corpus = process.env.CLIF_MERGE_UNITS;
+  const units = known.filter(({ name, clif }) => {
+    if (names.length > 0 && !names.includes(name)) return false;
+    if (!clif || (corpus && fs.existsSync(path.join(corpus, clif)))) return true;
+    const why = corpus ? `there is no ${clif} in ${corpus}` : "CLIF_MERGE_UNITS is not set";
+    note(`${why}: ${name} is not measured, only ${SAMPLE}, a sample of such code`);
+    return false;
+  });
+  const sample = known.find(({ name }) => name === SAMPLE);
+  return units.length > 0 ? units : [sample];
+}
+
 /** Finds, fetches or builds the programs that are run, and asks for their versions. */
 function findTools(work, units) {
   const [major] = process.versions.node.split(".");
-  if (Number(major) < 20) throw new Failure(`needs Node.js 20 or newer, not ${process.versions.node}`);
-  need("npm", "it comes with Node.js");
-  need("tar", "Debian's package tar");
+  if (Number(major) < 18) throw new Failure(`needs Node.js 18 or newer, not ${process.versions.node}`);
   const { versions, linkers } = findLinkers();
   const { CLIF_MERGE: givenMerge, WASM_UNIT: givenUnit } = process.env;
-  const modules = units.some(({ clif }) => !clif);
+  const modules = units.some((unit) => !isText(unit));
   const crates = units.some(({ crate }) => crate);
   if (crates || !givenMerge || (modules && !givenUnit)) need("cargo", "https://rustup.rs");
   if (crates) versions.rustc = findRustc();
@@ -113,6 +141,8 @@ function findTools(work, units) {
   }
   const wasmUnit = givenUnit ?? path.join(work, "target/debug/wasm-unit");
   if (!fs.existsSync(wasmUnit)) throw new Failure(`needs ${wasmUnit}: WASM_UNIT=PATH`);
+  need("npm", "Debian's package npm");
+  need("tar", "Debian's package tar");
   const lock = fs.readFileSync(path.join(ROOT, "examples/wasm-unit/Cargo.lock"), "utf8");
   versions.wasmtime = /name = "wasmtime"\nversion = "(.*)"/.exec(lock)[1];
   const wasmOpt = fetchWasmOpt(path.join(work, "binaryen"));
@@ -133,7 +163,10 @@ function findLinkers() {
   for (const [linker, programs] of Object.entries(others)) {
     for (const [target, program] of Object.entries(programs)) {
       const version = versionOf(program);
-      if (!version) continue;
+      if (!version) {
+        note(`there is no ${program}: ${linker} is not measured for ${target}`);
+        continue;
+      }
       versions[linker] ??= version;
       linkers[linker] ??= {};
       linkers[linker][target] = program;
@@ -161,7 +194,7 @@ function npm(command, ...arguments_) {
   try {
     run("npm", [command, "--silent", ...arguments_]);
   } catch {
-    throw new Failure(`npm cannot fetch ${arguments_.at(-1)}`);
+    throw new Failure(`npm cannot fetch ${arguments_.at(-1)}; without network, there is 'benches/peers/run ${SAMPLE}'`);
   }
 }
 
@@ -191,14 +224,24 @@ function measure(unit, tools, work) {
   }
 }
 
+/** Whether the unit is a text, not a module. */
+function isText({ clif, sample }) {
+  return Boolean(clif ?? sample);
+}
+
 function measureIn(home, unit, tools, work) {
-  if (unit.clif) return { module: measureIr(path.join(process.env.CLIF_MERGE_UNITS, unit.clif), home, tools) };
+  if (isText(unit)) {
+    const text = unit.clif ? path.join(process.env.CLIF_MERGE_UNITS, unit.clif) : path.join(ROOT, unit.sample);
+    return { module: measureIr(text, home, tools) };
+  }
   const wasm = path.join(home, "module.wasm");
   fs.writeFileSync(wasm, unit.crate ? crateModule(unit, tools, work) : packageModule(unit, work));
   const result = measureModule(wasm, home, tools);
   if (unit.crate) {
-    fs.writeFileSync(wasm, crateModule(unit, tools, work, "-C passes=mergefunc"));
-    measureVariant("llvm", wasm, result, home, tools);
+    for (const [variant, passes] of Object.entries(LLVM_VARIANTS)) {
+      fs.writeFileSync(wasm, crateModule(unit, tools, work, `-C passes=${passes}`));
+      measureVariant(variant, wasm, result, home, tools);
+    }
   }
   return result;
 }
@@ -242,7 +285,7 @@ function measureModule(wasm, home, tools) {
 
   for (const [variant, passes] of Object.entries(VARIANTS)) {
     const to = path.join(home, `${variant}.wasm`);
-    run(tools.wasmOpt, ["--quiet", wasm, ...FEATURES, ...LEVELS, ...passes, "-o", to]);
+    run(tools.wasmOpt, ["--quiet", wasm, ...FEATURES, "--no-stack-ir", ...passes, "-o", to]);
     result.wasm[variant] = fs.statSync(to).size;
     measureVariant(variant, to, result, home, tools);
   }
@@ -253,14 +296,19 @@ function measureModule(wasm, home, tools) {
 function measureVariant(variant, wasm, { module, whole }, home, tools) {
   const [unit, functions] = [path.join(home, variant), path.join(home, "functions")];
   unitOf(wasm, unit, tools);
+  const own = (name) => name.startsWith("u0:");
   for (const target of TARGETS) {
     const object = compile(unit, target, home, tools, "--no-merge");
     whole[target][variant] = codeBytes(object);
-    module[target][variant] = codeBytes(object, (name) => name.startsWith("u0:"));
+    module[target][variant] = codeBytes(object, own);
+    if (!(variant in LLVM_VARIANTS)) continue;
+    const image = link(tools.linkers.lld[target], "lld", "all", object, home);
+    whole[target][`${variant}ThenLld`] = codeBytes(image);
+    module[target][`${variant}ThenLld`] = codeBytes(image, own);
   }
-  if (variant === "similar") {
+  if (THEN_OURS.includes(variant)) {
     const native = report(functions, [...withoutTrampolines(unit, functions), "--no-alias"], tools);
-    for (const target of TARGETS) module[target].similarThenMarked = native[target].after;
+    for (const target of TARGETS) module[target][`${variant}ThenMarked`] = native[target].after;
   }
   fs.rmSync(unit, { recursive: true });
 }
@@ -300,13 +348,13 @@ function measureIr(unit, home, tools, marks) {
     result[target] = { functions: functionCount(object), bytes };
     for (const [linker, programs] of Object.entries(tools.linkers)) {
       if (!programs[target]) continue;
-      const unfolded = link(programs[target], linker, "none", object, home);
+      const unfolded = codeBytes(link(programs[target], linker, "none", object, home));
       if (unfolded !== bytes) throw new Error(`${linker} makes ${unfolded} bytes of ${bytes}`);
-      result[target][linker] = link(programs[target], linker, "all", object, home);
+      result[target][linker] = codeBytes(link(programs[target], linker, "all", object, home));
     }
     const merged = compile(unit, target, home, tools);
     result[target].mergedObject = codeBytes(merged);
-    result[target].mergedThenLld = link(tools.linkers.lld[target], "lld", "all", merged, home);
+    result[target].mergedThenLld = codeBytes(link(tools.linkers.lld[target], "lld", "all", merged, home));
   }
   const reports = { identical: ["--similar", "off"], local: [] };
   if (marks) {
@@ -335,7 +383,7 @@ function compile(unit, target, home, { merge }, ...options) {
   return fs.readFileSync(object);
 }
 
-/** Links an object, and returns the bytes of its functions. A shared library may leave symbols undefined. */
+/** Links an object to a shared library, which may leave symbols undefined. */
 function link(program, linker, icf, object, home) {
   const split = path.join(home, "split.o");
   fs.writeFileSync(split, splitSections(object));
@@ -343,7 +391,7 @@ function link(program, linker, icf, object, home) {
   // By default, gold stops after 3 rounds.
   const rounds = linker === "gold" && icf === "all" ? ["--icf-iterations=1000"] : [];
   run(program, ["-shared", `--icf=${icf}`, ...rounds, split, "-o", image]);
-  return codeBytes(fs.readFileSync(image));
+  return fs.readFileSync(image);
 }
 
 function run(program, arguments_, { loud = false, ...options } = {}) {

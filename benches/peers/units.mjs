@@ -1,6 +1,10 @@
-// The units of README.md, and one more.
+// The units of README.md, and two of this repository.
 
-// `from` is a file of the npm package; `sha256` is that of the module.
+/** The unit that is always here, and needs no network. */
+export const SAMPLE = "rust-generics";
+
+// `clif` is a file in CLIF_MERGE_UNITS, `sample` and `crate` are paths in this repository; `from` is a file of the npm
+// package or of Cargo's target directory; `sha256` is that of the module.
 export const units = [
   {
     name: "rust-debug",
@@ -8,8 +12,13 @@ export const units = [
     clif: "rust-debug.clif",
   },
   {
+    name: "rust-generics",
+    about: "the sample: unoptimised Rust",
+    sample: "samples/rust-generics.clif",
+  },
+  {
     name: "programs",
-    about: "Rust programs, unoptimised",
+    about: "generic Rust, unoptimised",
     crate: "benches/programs",
     from: "wasm32-unknown-unknown/debug/programs.wasm",
   },
