@@ -7,7 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { chart } from "./chart.mjs";
 import { codeBytes, functionCount, splitSections } from "./elf.mjs";
-import { tables } from "./tables.mjs";
+import { overview, tables } from "./tables.mjs";
 import { SAMPLE, units as known } from "./units.mjs";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
@@ -29,7 +29,7 @@ const FEATURES = [
 const LEVELS = ["--optimize-level=3", "--shrink-level=2"];
 const DUPLICATES = "--duplicate-function-elimination";
 const SIMILAR = "--merge-similar-functions";
-// Similar functions are merged between two searches for duplicates, as in `-Oz`.
+// `-Oz` looks for duplicates, and then for similar functions. After that, thunks may be duplicates.
 const BOTH = [DUPLICATES, SIMILAR, DUPLICATES];
 // `--merge-similar-functions` makes callees arguments only if there are typed references to functions, a part of `gc`.
 const TYPED = "--enable-gc";
@@ -56,46 +56,63 @@ const LOCAL = ["--linkage", "local", "--addresses", "insignificant"];
 class Failure extends Error {}
 
 function main() {
-  const { update, work, names } = readArguments(process.argv.slice(2));
+  const { update, render, work, names } = readArguments(process.argv.slice(2));
   fs.mkdirSync(work, { recursive: true });
-  const units = chooseUnits(names);
-  if (update && units.length < known.length) throw new Failure("--update is for all units");
+  const file = path.join(work, "figures.json");
+  if (!render) fs.writeFileSync(file, `${JSON.stringify(measureAll(names, work), null, 1)}\n`);
+  if (!fs.existsSync(file)) throw new Failure(`there are no figures in ${work} yet: run without --render`);
+  const figures = JSON.parse(fs.readFileSync(file));
+  if (update && figures.units.length < known.length) throw new Failure("--update takes figures of all units");
 
+  const picture = chart(figures);
+  const text = tables(figures);
+  fs.writeFileSync(path.join(work, "figures.md"), text);
+  fs.writeFileSync(path.join(work, "peers.svg"), picture);
+  if (update) {
+    fs.writeFileSync(path.join(ROOT, "docs/peers.svg"), picture);
+    replaceGenerated("docs/peers.md", text);
+    replaceGenerated("README.md", `${overview(figures)}\n`);
+  }
+  process.stdout.write(text);
+}
+
+/** Replaces what is between the two marks of a document. */
+function replaceGenerated(document, text) {
+  const page = path.join(ROOT, document);
+  const [begin, end] = ["<!-- begin: benches/peers/run --update -->\n", "<!-- end -->\n"];
+  const [before, rest] = fs.readFileSync(page, "utf8").split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Failure(`${document} has no marks for figures`);
+  fs.writeFileSync(page, `${before}${begin}\n${text}\n${end}${after}`);
+}
+
+/** The figures of the units of these names, or of all. */
+function measureAll(names, work) {
+  const units = chooseUnits(names);
   const tools = findTools(work, units);
   const results = units.map((unit) => {
     note(unit.name);
     return measure(unit, tools, work);
   });
-  const figures = { versions: tools.versions, units: results };
-  const write = (to, text) => fs.writeFileSync(to, text);
-  write(path.join(work, "figures.json"), `${JSON.stringify(figures, null, 1)}\n`);
-  write(path.join(work, "figures.md"), tables(figures));
-  write(path.join(work, "peers.svg"), chart(figures));
-  if (update) {
-    write(path.join(ROOT, "docs/peers.svg"), chart(figures));
-    const page = path.join(ROOT, "docs/peers.md");
-    const [begin, end] = ["<!-- begin: benches/peers/run --update -->\n", "<!-- end -->\n"];
-    const [before, rest] = fs.readFileSync(page, "utf8").split(begin);
-    write(page, `${before}${begin}\n${tables(figures)}\n${end}${rest.split(end)[1]}`);
-  }
-  process.stdout.write(tables(figures));
+  return { versions: tools.versions, units: results };
 }
 
 function readArguments(all) {
   const names = [];
-  let update = false;
+  let [update, render] = [false, false];
   let work = path.join(ROOT, "target/peers");
   for (let at = 0; at < all.length; at++) {
     if (all[at] === "--update") update = true;
+    else if (all[at] === "--render") render = true;
     else if (all[at] === "--dir" && at + 1 < all.length) work = path.resolve(all[++at]);
     else if (known.some(({ name }) => name === all[at])) names.push(all[at]);
     else {
-      console.error(`usage: benches/peers/run [--update] [--dir DIR] [UNIT…]
+      console.error(`usage: benches/peers/run [--update] [--render] [--dir DIR] [UNIT…]
 units: ${known.map(({ name }) => name).join(", ")}`);
       process.exit(2);
     }
   }
-  return { update, work, names };
+  return { update, render, work, names };
 }
 
 /** The units of these names, or all; without those that are not published, if they are not here. */
