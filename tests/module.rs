@@ -1,8 +1,8 @@
-//! What `MergingModule` promises to whoever puts it in the place of a module.
+//! What the documentation of `MergingModule` guarantees to an embedder that wraps its module.
 //!
-//! Each test pins one sentence of its documentation; the files are grouped by whom a failure would
-//! hurt. The test kit (`testkit::modules`) turns text into declarations and definitions, `linked` links and runs what is made
-//! of them, `wrapper` is another module around a module.
+//! Each test pins one sentence of that documentation; the files are grouped by who would notice a failure. The test
+//! kit (`testkit::modules`) turns text into declarations and definitions, `linked` links and runs the result,
+//! `wrapper` is a module that wraps another one.
 
 #[path = "module/addresses.rs"]
 mod addresses;

@@ -1,5 +1,5 @@
-//! Addresses in a JIT: every function has one, nobody who compares them is surprised, and from each
-//! the merge map leads back to the functions that are there.
+//! Addresses in a JIT: every function has one, comparisons of addresses give what they give without merging, and
+//! the merge map leads from each address back to the functions there.
 
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergeMap, MergingModule, Original};
 use cranelift_module::{Linkage, Module};
@@ -160,7 +160,7 @@ fn the_perf_map_has_a_line_for_each_piece_of_code() {
 }
 
 #[test]
-fn all_preemptible_functions_share_a_body_that_nobody_can_take() {
+fn preemptible_functions_share_a_private_copy_without_an_address() {
     let options =
         cranelift_mergefunc::ModuleOptions { functions: Addresses::Significant, ..insignificant() };
     let mut module = MergingModule::with_options(jit(), options);

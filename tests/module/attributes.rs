@@ -1,4 +1,4 @@
-//! What an embedder can say of single functions, and options that cut merging short.
+//! Attributes of single functions, and options that limit merging.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Attributes, MergingModule, ModuleOptions};
@@ -60,7 +60,7 @@ fn functions_with_different_keys_stay_apart() {
 #[test]
 fn a_function_whose_address_the_host_compares_keeps_it() {
     let module = with(|b| b.address_taken = true);
-    // The one that needs an address stands for the others.
+    // The function whose address is taken is the representative.
     assert_eq!(bodies(&module), ["b", "b", "b", "calls_a", "calls_a"]);
     let module = {
         let mut module = merging_jit();
@@ -74,13 +74,13 @@ fn a_function_whose_address_the_host_compares_keeps_it() {
     };
     let at = |name: &str| module.get_finalized_function(id(&module, name));
     assert!(at("a") != at("b") && at("b") != at("c") && at("a") != at("c"));
-    // Two of them and, because it is exported, one of those that call them.
+    // Two of the three and, because it is exported, one of their callers.
     assert_eq!(module.stats().thunks, 3);
 }
 
 #[test]
-fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
-    // A JIT resolves a symbol only where there is code: an alias would leave the user with nothing.
+fn externally_called_function_keeps_code_in_a_jit() {
+    // A JIT resolves a symbol only where there is code, so an alias would not be found.
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(jit(), options);
         define_all(&mut module, &three());
@@ -90,7 +90,7 @@ fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
         }
         module.finalize_definitions().unwrap();
         for name in ["a", "b", "c"] {
-            // Asked of the JIT itself, as code does that the wrapper never saw.
+            // The inner JIT resolves the symbol, as code does that does not know the wrapper.
             let code = module.inner().get_finalized_function(id(&module, name));
             assert_eq!(testkit::modules::call_at(code, 2), 49, "{name}");
         }
@@ -98,7 +98,7 @@ fn a_function_whose_symbol_somebody_uses_keeps_code_in_a_jit() {
 }
 
 #[test]
-fn thunks_and_bodies_have_the_alignment_that_was_asked_for() {
+fn thunks_and_bodies_have_the_requested_alignment() {
     for name in ["a", "b", "c"] {
         let mut module = merging_jit();
         define_all(&mut module, &three());
@@ -145,7 +145,7 @@ fn attributes_hold_for_functions_that_come_later() {
         module.finalize_definitions().unwrap();
         assert_eq!(module.body_of(f), f, "{name}");
     }
-    // Of those, only what has no reason against it stands for others.
+    // Later functions merge only into `a`, which has none of these attributes.
     define_all(&mut module, &plus("local", "last", 5));
     module.finalize_definitions().unwrap();
     assert_eq!(module.body_of(id(&module, "last")), id(&module, "a"));
@@ -172,7 +172,7 @@ fn the_limit_counts_merges_over_all_flushes() {
     }
 }
 
-/// Merges of data objects did not count where functions were merged as well, in the same flush or in an earlier one.
+/// Merges of data objects once did not count if functions merged as well, in the same flush or in an earlier one.
 #[test]
 fn the_limit_counts_functions_and_data() {
     for limit in 0..6 {
@@ -262,8 +262,8 @@ fn optimising_jit() -> JITModule {
     JITModule::new(cranelift_jit::JITBuilder::with_flags(&flags, names).unwrap())
 }
 
-/// Two functions that take the addresses of equal ones are one, and what was compiled for the address
-/// of the aligned one has that of the thunk.
+/// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address that the body
+/// takes, for `aligned` as well, is that of the thunk.
 #[test]
 fn a_thunk_has_the_alignment_of_the_functions_that_it_is_used_for() {
     let takes = |name: &str, of: &str| {

@@ -1,11 +1,11 @@
-//! Functions that call each other, and what they call beside that, over several flushes: all of it is compared with what was
-//! emitted.
+//! Functions that call each other, and their other callees, over several flushes: all of them are compared with
+//! emitted functions.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions};
 use testkit::modules::*;
 
-/// A function that counts down by calls to `next`, and adds what `leaf` makes of each number.
+/// A function that counts down by calls to `next`, and adds the result of `leaf` for each number.
 fn steps(name: &str, next: &str, leaf: &str) -> String {
     format!(
         "local function %{name}(i64) -> i64 system_v {{
@@ -33,7 +33,7 @@ fn pair(name: &str, leaves: [&str; 2]) -> String {
     steps(&a, &b, leaves[0]) + &steps(&b, &a, leaves[1])
 }
 
-/// Defines programs one after the other and checks what functions return, merged and unmerged.
+/// Defines and flushes programs one after the other, and checks what functions return, merged and unmerged.
 fn in_turn(programs: &[String], called: &[&str]) -> MergingModule<JITModule> {
     let options =
         [Some(0), None].map(|merge_limit| ModuleOptions { merge_limit, ..insignificant() });
@@ -54,18 +54,19 @@ fn in_turn(programs: &[String], called: &[&str]) -> MergingModule<JITModule> {
     merged
 }
 
-/// What a cycle calls outside of itself was of the same flush, and nobody had looked whether it is what the emitted one calls.
+/// The callees of a cycle outside of the cycle may be in the same flush as the cycle: that these equal the callees
+/// of the emitted cycle was once not checked.
 #[test]
-fn a_cycle_is_merged_into_one_that_calls_the_same_beside_it() {
+fn a_cycle_is_merged_into_one_with_equal_other_callees() {
     let leaf = |name: &str, k: i64| plus("local", name, k);
     let programs = [
         leaf("f", 5) + &leaf("g", 6) + &pair("p", ["f", "g"]),
         leaf("f2", 5) + &leaf("g2", 6) + &pair("equal", ["f2", "g2"]),
-        // Functions that were emitted, too, in another place; and one that was not.
+        // Equal to emitted functions as well, but called in other places; and one that equals none.
         leaf("f3", 5) + &leaf("g3", 6) + &pair("other", ["f3", "f3"]),
         leaf("f4", 5) + &leaf("g4", 6) + &pair("turned", ["g4", "f4"]),
         leaf("f5", 5) + &leaf("h", 7) + &pair("new", ["f5", "h"]),
-        // Of the same flush, and of earlier ones.
+        // One callee in the same flush, and one in an earlier flush.
         leaf("f6", 5) + &pair("mixed", ["f6", "g"]),
     ];
     let called =
@@ -80,10 +81,10 @@ fn a_cycle_is_merged_into_one_that_calls_the_same_beside_it() {
     }
 }
 
-/// A function that calls itself is walked in step with a function that calls another one, which is like it: it must equal
-/// both of them, and equals the first only.
+/// The self-recursive function is compared in one walk with two functions that call each other. It must equal both
+/// to merge, and it equals only the first.
 #[test]
-fn a_function_equals_all_that_it_meets_in_a_cycle() {
+fn a_function_must_equal_every_function_it_is_compared_with_in_a_cycle() {
     for turned in [false, true] {
         let leaves = if turned { ["g", "f"] } else { ["f", "g"] };
         let programs = [
@@ -100,9 +101,10 @@ fn a_function_equals_all_that_it_meets_in_a_cycle() {
     }
 }
 
-/// What calls, or takes the address of, a function that is not defined yet equals what does so when it is.
+/// A user (caller, or taker of the address) of a function that is not yet defined equals a user that comes after
+/// the definition.
 #[test]
-fn users_of_what_was_not_defined_are_found_when_it_is() {
+fn users_of_an_undefined_function_equal_later_users() {
     for taken in [false, true] {
         for functions in [Addresses::Significant, Addresses::Insignificant] {
             let user = |name: &str| match taken {

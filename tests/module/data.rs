@@ -1,5 +1,5 @@
-//! Data objects: those that nobody can tell apart merge together with the functions that use them,
-//! and all others stay where they are.
+//! Data objects: those whose identity is not observable merge, together with the functions that use them, and all
+//! others stay where they are.
 
 #![allow(unsafe_code, reason = "data of the JIT is read through pointers")]
 
@@ -72,7 +72,7 @@ fn tables_that_differ_in_one_entry_stay() {
 type Kind = (&'static str, Linkage, bool, Addresses, bool);
 
 #[test]
-fn data_that_can_be_told_apart_never_merges() {
+fn data_whose_identity_is_observable_never_merges() {
     use Addresses::{Insignificant, Significant};
     let kinds: [Kind; 7] = [
         ("constants", Linkage::Local, false, Insignificant, true),
@@ -100,7 +100,7 @@ fn data_that_can_be_told_apart_never_merges() {
 
 #[test]
 fn thread_local_data_never_merges() {
-    // Constants as well: each thread has its own.
+    // Constants do not merge either: each thread has a copy of them.
     for writable in [false, true] {
         let mut module = MergingModule::with_options(object(), insignificant());
         for name in ["d1", "d2"] {
@@ -114,7 +114,7 @@ fn thread_local_data_never_merges() {
 }
 
 #[test]
-fn what_is_said_of_data_starts_from_the_options() {
+fn attributes_of_data_start_from_the_options() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(object(), options);
         let data = module.declare_data("d", Linkage::Local, false, false).unwrap();
@@ -123,7 +123,7 @@ fn what_is_said_of_data_starts_from_the_options() {
 }
 
 #[test]
-fn a_module_of_which_nothing_is_known_keeps_all_data() {
+fn an_unknown_module_keeps_all_data() {
     let mut inner = jit();
     let mut module = MergingModule::with_options(&mut inner as &mut dyn Module, insignificant());
     two_tables(&mut module);
@@ -246,7 +246,7 @@ fn code_given_as_bytes_reaches_functions_that_were_merged() {
 
 #[test]
 fn a_function_whose_inside_is_pointed_to_keeps_its_body() {
-    // An offset is an offset into this code and no other.
+    // A pointer into the middle of a function is valid in this body only.
     let mut module = quiet_jit();
     define_all(&mut module, &(plus("local", "f1", 5) + &plus("local", "f2", 5)));
     let raw = testkit::modules::declare(&mut module, "raw", Linkage::Export, I64);
@@ -297,10 +297,10 @@ fn an_object_defines_data_that_was_merged() {
     product.emit().unwrap();
 }
 
-/// Data that can be written never merges, and is held back where it refers to something all the same: it was defined before
-/// the flush, with pointers to what the flush eliminates.
+/// Writable data never merges, but is deferred if it refers to a function or an object: it is defined before the
+/// flush, with pointers to what the flush eliminates.
 #[test]
-fn data_that_refers_to_something_waits_for_the_flush() {
+fn data_that_refers_to_a_function_or_object_is_deferred() {
     let mut module = quiet_jit();
     define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
     table(&mut module, "t1", &["a"]);
@@ -317,7 +317,7 @@ fn data_that_refers_to_something_waits_for_the_flush() {
     let outcome = |name| module.data_outcome(data_id(&module, name));
     assert_eq!(outcome("t2").unwrap().0, Disposition::Redirect { to: data_id(&module, "t1") });
     assert_eq!(outcome("to_function").unwrap().0, Disposition::Keep);
-    // What refers to nothing and cannot merge was not held back.
+    // Data that refers to nothing and cannot merge is not deferred.
     assert_eq!(outcome("to_nothing"), None);
     let data = |name| module.get_finalized_data(data_id(&module, name)).0;
     // SAFETY: the objects hold one pointer each, at their beginning.

@@ -1,5 +1,4 @@
-//! Functions that are merged away are never compiled, whatever the module is in which they would
-//! have been.
+//! Functions that are merged away are never compiled, whatever the inner module is.
 
 use crate::wrapper::UnwindModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
@@ -9,7 +8,7 @@ use testkit::modules::{
     merging_jit, object, plus,
 };
 
-/// Three equal functions of which one is local, and what calls all of them.
+/// Three equal functions, one of which is local, and callers of all three.
 fn program() -> String {
     plus("export", "a", 5)
         + &plus("local", "b", 5)
@@ -42,8 +41,8 @@ fn a_duplicate_is_not_compiled() {
 }
 
 #[test]
-fn a_module_of_which_nothing_is_known_gets_code_for_every_function() {
-    // A `JITModule` behind a box: everything must have an address of its own in it.
+fn an_unknown_module_gets_code_for_every_function() {
+    // A `JITModule` in a box: every function must have an address of its own in it.
     let inner: Box<dyn Module> = Box::new(jit());
     let mut module = MergingModule::with_options(inner, insignificant());
     define_all(&mut module, &program());
@@ -64,7 +63,7 @@ fn a_module_of_which_nothing_is_known_gets_code_for_every_function() {
 }
 
 #[test]
-fn somebody_elses_wrapper_inside_sees_only_what_is_compiled() {
+fn an_inner_wrapper_sees_only_compiled_functions() {
     let inner: Box<dyn Module> = Box::new(UnwindModule::new(jit()));
     let mut module = MergingModule::new(inner);
     define_all(&mut module, &program());
@@ -111,7 +110,7 @@ fn the_context_can_be_used_for_the_next_function() {
 }
 
 #[test]
-fn what_is_not_flushed_is_not_in_the_inner_module() {
+fn unflushed_functions_are_not_in_the_inner_module() {
     let mut inner = jit();
     {
         let mut module = MergingModule::new(&mut inner as &mut dyn Module);
@@ -129,7 +128,7 @@ fn names_and_settings_are_those_of_the_inner_module() {
     assert_eq!(module.declarations().get_functions().count(), 6);
     assert_eq!(module.get_name("a"), module.inner().get_name("a"));
     assert_eq!(module.target_config().pointer_bytes(), 8);
-    assert!(module.get_name("nobody").is_none());
+    assert!(module.get_name("undeclared").is_none());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `Mode::Eager`: after `define_function` everything is as `Module` promises it, also for a function
-//! that is merged away. Embedders read the compiled code to write debug information.
+//! `Mode::Eager`: after `define_function` the module is in the state that `Module` guarantees, also if the function
+//! is merged away. Embedders read the compiled code to write debug information.
 
 use crate::wrapper::UnwindModule;
 use cranelift_codegen::control::ControlPlane;
@@ -73,7 +73,7 @@ fn a_function_is_merged_into_an_earlier_one_but_not_into_a_later_one() {
     testkit::modules::declare_all(&mut module, &program);
     testkit::modules::define_all(&mut module, &program);
     module.finalize_definitions().unwrap();
-    // The call to b was emitted when nobody knew what it would be. It keeps its symbol.
+    // The call to `b` was emitted before the disposition of `b` was known, so `b` keeps its symbol.
     assert_eq!(module.body_of(id(&module, "calls_b")), id(&module, "calls_b"));
     assert_eq!(module.body_of(id(&module, "b")), id(&module, "a"));
     assert_eq!(call(&module, "calls_a", 1), 17);
@@ -100,7 +100,7 @@ fn self_recursion_merges_and_mutual_recursion_stays() {
 }
 
 #[test]
-fn bytes_and_data_do_not_wait_either() {
+fn bytes_and_data_are_defined_at_once_too() {
     let mut module = MergingModule::with_options(UnwindModule::new(object()), eager());
     let f = declare(&mut module, "f", Linkage::Export, I64);
     module.define_function_bytes(f, 1, &[0xc3], &[] as &[ModuleReloc]).unwrap();
@@ -122,11 +122,11 @@ fn an_object_that_was_made_at_once_has_its_aliases() {
     assert_ne!(place(&product, "a"), place(&product, "c"));
 }
 
-/// Emitted code names a function that fails to compile when it comes: when it comes again, it must still be found by its
-/// symbol, and have an address of its own.
+/// Emitted code refers to a function whose first definition fails to compile. After the second definition, the
+/// function must still be found by its symbol, and have an address of its own.
 #[test]
-fn what_was_referred_to_before_a_failed_definition_is_found_after_the_next_one() {
-    // The compiler has no such division.
+fn a_function_called_before_a_failed_definition_is_found_after_the_next_one() {
+    // Cranelift cannot compile this division.
     let wrong = "local function %x(i64) -> i64 system_v {
 block0(v0: i64):
     v1 = uextend.i128 v0
@@ -159,7 +159,7 @@ block0(v0: i64):
         }
     }
 
-    // In an object, where an alias is found by its symbol, too.
+    // The same in an object, where an alias is found by its symbol as well.
     let options =
         ModuleOptions { back_end: BackEnd::Object, functions: Addresses::Significant, ..eager() };
     let mut module = MergingModule::with_options(object(), options);

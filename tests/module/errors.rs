@@ -1,7 +1,7 @@
-//! Errors come when they came before, and say the same.
+//! The wrapped module returns the errors of a bare module, at the same calls.
 //!
-//! Every misuse is tried on a bare module and on the wrapped one; callers match on these errors, and
-//! a wrapper that reported them at the flush would blame the wrong definition.
+//! Every invalid call is made on a bare module and on a wrapped one. Callers match on these errors, and an error at
+//! the flush would name the wrong definition.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -12,15 +12,15 @@ use testkit::modules::{
     object, plus, signature, table,
 };
 
-/// Something that `Module` refuses, and where.
-type Misuse = (&'static str, fn(&mut dyn Module) -> ModuleResult<()>);
+/// A call that `Module` refuses, with its name.
+type InvalidCall = (&'static str, fn(&mut dyn Module) -> ModuleResult<()>);
 
 fn define_once_more(module: &mut dyn Module) -> ModuleResult<()> {
     define_all(module, &plus("export", "f", 1));
     define(module, &plus("export", "f", 2)).map(drop)
 }
 
-const MISUSES: [Misuse; 12] = [
+const INVALID_CALLS: [InvalidCall; 12] = [
     ("an import is defined", |module| {
         declare(module, "f", Linkage::Import, I64);
         define(module, &plus("import", "f", 1)).map(drop)
@@ -83,8 +83,8 @@ const MISUSES: [Misuse; 12] = [
     }),
 ];
 
-/// Only `ObjectModule` has an opinion on these.
-const OBJECT_MISUSES: [Misuse; 3] = [
+/// Only `ObjectModule` refuses these.
+const OBJECT_INVALID_CALLS: [InvalidCall; 3] = [
     ("a zero byte in the name of a function", |module| {
         module.declare_function("a\0b", Linkage::Export, &signature(I64)).map(drop)
     }),
@@ -99,8 +99,8 @@ const OBJECT_MISUSES: [Misuse; 3] = [
     }),
 ];
 
-fn said(module: &mut dyn Module, (name, misuse): &Misuse) -> String {
-    debug_text(&misuse(module).expect_err(name))
+fn said(module: &mut dyn Module, (name, invalid): &InvalidCall) -> String {
+    debug_text(&invalid(module).expect_err(name))
 }
 
 /// The debug text, without the backtrace that some errors have where backtraces are on.
@@ -123,48 +123,48 @@ fn wrappings(back_end: BackEnd) -> Vec<(&'static str, ModuleOptions)> {
 
 #[test]
 fn a_jit_says_the_same_when_it_is_wrapped() {
-    for misuse in &MISUSES {
-        let bare = said(&mut jit(), misuse);
+    for invalid in &INVALID_CALLS {
+        let bare = said(&mut jit(), invalid);
         for (kind, options) in wrappings(BackEnd::Jit) {
             let mut wrapped = MergingModule::with_options(jit(), options);
-            assert_eq!(said(&mut wrapped, misuse), bare, "{}: {kind}", misuse.0);
+            assert_eq!(said(&mut wrapped, invalid), bare, "{}: {kind}", invalid.0);
         }
     }
 }
 
 #[test]
 fn an_object_says_the_same_when_it_is_wrapped() {
-    for misuse in MISUSES.iter().chain(&OBJECT_MISUSES) {
-        let bare = said(&mut object(), misuse);
+    for invalid in INVALID_CALLS.iter().chain(&OBJECT_INVALID_CALLS) {
+        let bare = said(&mut object(), invalid);
         for (kind, options) in wrappings(BackEnd::Object) {
             let mut wrapped = MergingModule::with_options(object(), options);
-            assert_eq!(said(&mut wrapped, misuse), bare, "{}: {kind}", misuse.0);
+            assert_eq!(said(&mut wrapped, invalid), bare, "{}: {kind}", invalid.0);
         }
     }
 }
 
 #[test]
 fn a_wrapper_of_a_borrowed_module_says_the_same() {
-    for misuse in &MISUSES {
-        let bare = said(&mut jit(), misuse);
+    for invalid in &INVALID_CALLS {
+        let bare = said(&mut jit(), invalid);
         let mut inner = jit();
         let inner: &mut dyn Module = &mut inner;
         let mut wrapped = MergingModule::new(inner);
-        assert_eq!(said(&mut wrapped, misuse), bare, "{}", misuse.0);
+        assert_eq!(said(&mut wrapped, invalid), bare, "{}", invalid.0);
         let inner: Box<dyn Module> = Box::new(jit());
         let mut wrapped = MergingModule::new(inner);
-        assert_eq!(said(&mut wrapped, misuse), bare, "{}", misuse.0);
+        assert_eq!(said(&mut wrapped, invalid), bare, "{}", invalid.0);
     }
 }
 
 #[test]
 fn after_an_error_at_define_time_the_module_goes_on() {
-    for misuse in &MISUSES {
+    for invalid in &INVALID_CALLS {
         let mut module = merging_jit();
-        said(&mut module, misuse);
+        said(&mut module, invalid);
         define_all(&mut module, &(plus("export", "a", 7) + &plus("export", "b", 7)));
-        assert!(module.flush().is_ok(), "{}", misuse.0);
-        assert!(module.body_of(id(&module, "b")) == id(&module, "a"), "{}", misuse.0);
+        assert!(module.flush().is_ok(), "{}", invalid.0);
+        assert!(module.body_of(id(&module, "b")) == id(&module, "a"), "{}", invalid.0);
     }
 }
 
@@ -181,14 +181,14 @@ fn a_function_that_was_refused_can_be_defined_again() {
     }
 }
 
-/// What passes the verifier and no back end can compile.
+/// Passes the verifier, but no back end can compile it.
 const UNSUPPORTED: &str = "function %wrong(i64) -> i64, i64, i64 system_v {
 block0(v0: i64):
     return v0, v0, v0
 }";
 const UNSUPPORTED_SIGNATURE: &str = "(i64) -> i64, i64, i64 system_v";
 
-/// What a bare module says to it, at once.
+/// The error of a bare module, which returns it at once.
 fn unsupported() -> String {
     let mut bare = jit();
     declare(&mut bare, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
@@ -196,7 +196,7 @@ fn unsupported() -> String {
 }
 
 #[test]
-fn what_only_the_compiler_finds_is_reported_by_the_flush_with_the_function() {
+fn the_flush_reports_errors_of_the_compiler_with_the_function() {
     let mut module = merging_jit();
     define_all(&mut module, &plus("export", "right", 1));
     declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
@@ -205,7 +205,7 @@ fn what_only_the_compiler_finds_is_reported_by_the_flush_with_the_function() {
     assert_eq!(debug_text(&error), unsupported());
     assert_eq!(module.failed(), Some(id(&module, "wrong")));
 
-    // Bodies that others were merged into may be missing, so nothing goes on.
+    // The body of a merged function may be missing, so the module is unusable from here on.
     let again = module.flush().expect_err("an error").to_string();
     assert!(again.contains("wrong"), "{again}");
     declare(&mut module, "later", Linkage::Export, I64);
@@ -214,7 +214,7 @@ fn what_only_the_compiler_finds_is_reported_by_the_flush_with_the_function() {
 }
 
 #[test]
-fn eager_reports_at_once_what_only_the_compiler_finds_and_goes_on() {
+fn eager_mode_reports_errors_of_the_compiler_at_once_and_goes_on() {
     for back_end in [BackEnd::Any, BackEnd::Jit] {
         let mut module = MergingModule::with_options(jit(), ModuleOptions { back_end, ..eager() });
         define_all(&mut module, &plus("export", "a", 7));
@@ -233,7 +233,8 @@ fn eager_reports_at_once_what_only_the_compiler_finds_and_goes_on() {
 
 #[test]
 fn a_function_that_could_not_be_compiled_leaves_nothing_behind() {
-    // What became of it was still told when it was defined by bytes, of which nothing is told.
+    // `outcome` once still returned the disposition of the failed definition after a definition by bytes, which
+    // have no disposition.
     let mut module = MergingModule::with_options(jit(), eager());
     let wrong = declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
     assert!(define(&mut module, UNSUPPORTED).is_err());
@@ -244,7 +245,8 @@ fn a_function_that_could_not_be_compiled_leaves_nothing_behind() {
 
 #[test]
 fn a_data_object_that_is_refused_by_the_flush_ends_it() {
-    // It refers to a function, so that it waits. What would have come after it is lost.
+    // The object refers to a function, so its definition is deferred. Everything that the flush would have defined
+    // after it is lost.
     let mut module = MergingModule::new(object());
     define_all(&mut module, &plus("export", "f", 1));
     let data = module.declare_data("d", Linkage::Export, true, true).unwrap();
@@ -257,7 +259,7 @@ fn a_data_object_that_is_refused_by_the_flush_ends_it() {
     assert!(module.finish().is_err());
 }
 
-/// What an object says to a thread-local data object in a section of its own.
+/// The error of a bare object module for a thread-local data object in a section of its own.
 fn object_error(description: &DataDescription) -> ModuleError {
     let mut bare = object();
     define_all(&mut bare, &plus("export", "f", 1));
@@ -265,9 +267,9 @@ fn object_error(description: &DataDescription) -> ModuleError {
     bare.define_data(data, description).expect_err("an error")
 }
 
-/// Emitted code calls the one by the symbol of the other.
+/// Emitted code calls `merged` by the symbol of `kept`.
 #[test]
-fn what_shares_its_body_cannot_become_preemptible() {
+fn a_representative_cannot_become_preemptible() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
     let mut module = MergingModule::with_options(object(), options);
     define_all(&mut module, &(plus("local", "kept", 1) + &plus("hidden", "merged", 1)));
@@ -280,7 +282,7 @@ fn what_shares_its_body_cannot_become_preemptible() {
     for (name, linkage, refused) in [
         ("kept", Linkage::Preemptible, true),
         ("kept", Linkage::Hidden, false),
-        // It is exported, which it stays.
+        // It is exported already and stays so.
         ("merged", Linkage::Preemptible, false),
         ("later", Linkage::Preemptible, false),
     ] {

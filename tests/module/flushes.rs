@@ -1,5 +1,5 @@
-//! What one flush leaves binds the next ones: promises of functions that stay, functions that are gone, and addresses that
-//! are passed.
+//! What a flush leaves behind restricts later flushes: facts of functions that are kept, functions that were
+//! eliminated, and addresses that are passed as arguments.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
@@ -25,7 +25,7 @@ fn optimising_object(options: ModuleOptions) -> MergingModule<ObjectModule> {
     MergingModule::with_options(inner, ModuleOptions { back_end: BackEnd::Object, ..options })
 }
 
-/// A function that reads twice what is at its first argument, and writes to its second in between.
+/// A function that loads twice from its first argument, and stores to its second in between.
 fn writes_between(name: &str, k: i64, read: &str, written: &str) -> String {
     format!(
         "local function %{name}(i64, i64) -> i64 system_v {{
@@ -65,7 +65,7 @@ block0(v0: i64, v1: i64):
     )
 }
 
-/// A function that adds 1 to what `callee` makes of two arguments.
+/// A function that adds 1 to the result of `callee` for two arguments.
 fn calls_with_two(name: &str, callee: &str) -> String {
     format!(
         "export function %{name}(i64, i64) -> i64 system_v {{
@@ -88,8 +88,8 @@ const AT_NO_MULTIPLE_OF_16: &str =
         printf(\"%ld\\n\", e(cell + 8, cell + 8));
     }";
 
-/// What `strong` functions promise, and a `weak` one that comes later does not, holds for nobody who calls the
-/// weak one: three strong ones share a parameterised body, and the weak one equals one of them.
+/// The facts of `strong` functions, which a later `weak` one does not state, must not hold for callers of the weak
+/// one: three strong functions share a parameterised body, and the weak one equals one of them but for the facts.
 fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     let first = strong("x", 5) + &strong("y", 6) + &strong("w", 7) + &calls_with_two("d", "x");
     let later = weak + &calls_with_two("e", "z");
@@ -122,25 +122,26 @@ fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     }
 }
 
-/// Alias regions of a parameterised body were forgotten when its functions were remembered, so a caller of a
-/// function without them was merged into a caller of that body, and read what was there before the store.
+/// The merge cache once lost the alias regions of a parameterised body. A caller of a function without regions was
+/// then merged into a caller of that body, and read the value from before the store.
 #[test]
 fn regions_of_a_parameterised_body_bind_later_callers() {
     let strong = |name: &str, k: i64| writes_between(name, k, "region0", "region1");
     check_weaker_later(strong, writes_between("z", 5, "", ""));
 }
 
-/// The same of `aligned`: a crash.
+/// The same with `aligned`: an aligned access to an unaligned address crashed.
 #[test]
 fn alignment_of_accesses_of_a_parameterised_body_binds_later_callers() {
     let strong = |name: &str, k: i64| reads_vector(name, k, "aligned");
     check_weaker_later(strong, reads_vector("z", 5, ""));
 }
 
-/// A function equals one of an earlier flush, promises more, and stays, because it is pinned. Its caller is found to equal
-/// one of a later flush, which calls the function that promises less: the code it reaches promised more.
+/// `strong` equals `weak` of an earlier flush but for its facts, and is kept because it is pinned. Its caller `d`
+/// equals the later caller `e` of `weak`, which merges into `d`: the body that `d` calls must not rely on facts
+/// that `weak` does not state.
 #[test]
-fn a_function_that_stays_promises_no_more_than_what_it_equals() {
+fn a_kept_function_has_no_more_facts_than_its_equals() {
     let printed = [insignificant(), unmerged(insignificant())].map(|options| {
         let mut module = optimising_object(options);
         define_all(&mut module, &reads_vector("weak", 5, ""));
@@ -161,10 +162,10 @@ fn a_function_that_stays_promises_no_more_than_what_it_equals() {
     same("in three flushes", printed);
 }
 
-/// Of functions that share a parameterised body no code is left: what equals one of them later has nothing to be merged
-/// into.
+/// Functions that share a parameterised body are eliminated, so a later function that equals one of them has no
+/// body to merge into.
 #[test]
-fn what_equals_a_function_that_is_gone_is_not_merged_into_it() {
+fn a_later_function_does_not_merge_into_an_eliminated_one() {
     for linkage in ["local", "export"] {
         let main = prints(&["d", "e"]);
         same_output(linkage, for_size(BackEnd::Object), linked, &main, |module, merges| {
@@ -180,10 +181,10 @@ fn what_equals_a_function_that_is_gone_is_not_merged_into_it() {
     }
 }
 
-/// A function that is near is passed by its near address, and is exported afterwards: in a shared library, near code cannot
-/// refer to its symbol any more.
+/// The address of a colocated function is passed by a colocated reference, and the function is exported afterwards:
+/// in a shared library, such a reference to an exported symbol cannot be linked.
 #[test]
-fn a_function_that_is_passed_and_exported_later_is_near_all_the_same() {
+fn a_colocated_function_that_is_passed_can_be_exported_later() {
     let main = prints(&["d", "d2"]);
     let options = for_size(BackEnd::Object);
     let caller =

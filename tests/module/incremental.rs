@@ -1,6 +1,6 @@
-//! Modules that are flushed more than once compute what they would compute without merging.
+//! Modules that are flushed more than once compute the same as without merging.
 //!
-//! Each test runs the code of a program twice, merged and unmerged, and compares what comes out.
+//! Each test runs the code of a program twice, merged and unmerged, and compares the results.
 
 use crate::linked::{linked, prints, same, same_output};
 use cranelift_mergefunc::{
@@ -8,10 +8,10 @@ use cranelift_mergefunc::{
 };
 use testkit::modules::*;
 
-/// Functions that an earlier flush eliminated have no code: a parameterised body of a later one was passed
-/// their addresses.
+/// A parameterised body of a later flush was once passed the addresses of functions that an earlier flush had
+/// eliminated, which have no code.
 #[test]
-fn a_later_body_is_not_passed_the_address_of_what_has_no_code() {
+fn a_later_body_is_not_passed_the_address_of_an_eliminated_function() {
     let first = mixes("local", "f", 1)
         + &mixes("local", "g", 2)
         + &calls("export", "d", "f")
@@ -43,7 +43,8 @@ fn a_later_body_is_not_passed_the_address_of_what_has_no_code() {
     assert_eq!(results[0], results[1]);
 }
 
-/// Callers of functions with extra arguments that come later differ in what they pass, and merge by that.
+/// Later callers of functions with extra arguments differ in the arguments that they pass, and so become similar
+/// functions.
 #[test]
 fn later_callers_of_eliminated_functions_differ_in_a_constant() {
     let functions = mixes("local", "f", 1) + &mixes("local", "g", 2);
@@ -70,9 +71,9 @@ fn later_callers_of_eliminated_functions_differ_in_a_constant() {
     same("differ in a constant", outputs);
 }
 
-/// A call that can be patched is one of its symbol, whenever it comes: there was no code under it.
+/// A patchable call is a call of the symbol, whenever it comes; there was once no code at that symbol.
 #[test]
-fn what_is_called_in_a_patchable_way_later_gets_code() {
+fn an_eliminated_function_gets_code_for_a_later_patchable_call() {
     let main = "#include <stdio.h>\nvoid d(long *), e(long *); long a, b;
         int main(void) { d(&a); e(&b); printf(\"%ld %ld\\n\", a, b); }";
     let sets = |name: &str| {
@@ -107,9 +108,10 @@ block0(v0: i64):
     assert_eq!(printed, "7 7\n");
 }
 
-/// A late thunk takes bytes that were counted as saved, and nothing else was saved: the counter overflowed.
+/// A late thunk takes back bytes that were counted as saved. If nothing else was saved, the counter once
+/// overflowed.
 #[test]
-fn what_is_saved_can_be_less_than_a_late_thunk() {
+fn saved_bytes_can_be_fewer_than_those_of_a_late_thunk() {
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
     let options = ModuleOptions { back_end: BackEnd::Jit, similar, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(jit(), options);
@@ -147,11 +149,11 @@ block0(v0: i64):
     assert!(before.saved_code_bytes > after.saved_code_bytes);
 }
 
-/// A call that goes through a local name to a thunk passed the extra arguments as well, which the thunk passes
-/// itself. What is emitted is looked at in this build, and was not right.
+/// A call to a thunk by its local name once passed the extra arguments, which the thunk adds itself. This build
+/// checks emitted code and found the error.
 #[test]
-fn a_thunk_behind_a_local_name_is_passed_what_the_function_takes() {
-    // `g` has the body of `f`, whose thunk passes a constant; `d` and `e` are one function.
+fn a_thunk_called_by_a_local_name_is_passed_no_extra_argument() {
+    // `g` shares the body of `f`, whose thunk passes a constant; `d` and `e` merge.
     let program = mixes("export", "f", 1)
         + &mixes("local", "g", 1)
         + &mixes("export", "h", 2)

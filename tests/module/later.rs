@@ -1,5 +1,5 @@
-//! Functions that come after a flush are merged into what was emitted, and into nothing that they do
-//! not equal in every promise.
+//! Functions that are defined after a flush are merged into emitted functions, but only into those that state no
+//! more facts.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
@@ -10,7 +10,7 @@ use testkit::modules::{
     through,
 };
 
-/// Defines programs one after the other, each ready to run before the next one comes.
+/// Defines programs one after the other, and finalises each before the next one is defined.
 fn in_turn(programs: &[String]) -> MergingModule<JITModule> {
     let mut module = merging_jit();
     for program in programs {
@@ -38,7 +38,7 @@ fn a_function_that_equals_an_emitted_one_is_never_compiled() {
 
 #[test]
 fn finalizing_after_every_definition_works() {
-    // As languages do that evaluate constants while they compile.
+    // Languages do this that evaluate constants while they compile.
     let mut module = merging_jit();
     for round in 0..40 {
         let name = format!("f{round}");
@@ -67,7 +67,7 @@ fn a_flush_without_definitions_does_nothing() {
 }
 
 #[test]
-fn recursion_of_all_kinds_merges_into_what_was_emitted() {
+fn recursive_functions_merge_into_emitted_ones() {
     let self_recursive = |name: &str| counts_down("local", name, name, 7);
     let pair = |even: &str, odd: &str| {
         counts_down("local", even, odd, 8) + &counts_down("local", odd, even, 9)
@@ -119,7 +119,7 @@ fn chains_merge_through_functions_that_were_merged_before() {
 }
 
 #[test]
-fn merging_goes_through_read_only_tables_that_were_emitted() {
+fn functions_merge_through_emitted_read_only_tables() {
     let mut module = MergingModule::with_options(jit(), insignificant());
     for round in 0..3 {
         let [f, g, t, user] = ["f", "g", "t", "user"].map(|name| format!("{name}{round}"));
@@ -139,18 +139,18 @@ fn merging_goes_through_read_only_tables_that_were_emitted() {
 }
 
 #[test]
-fn a_function_that_promises_less_is_not_merged_into_an_emitted_one() {
-    // What is emitted cannot be weakened. A load that is not known to be aligned, or to read what
-    // never changes, must not run the code of one that is.
+fn a_function_with_fewer_facts_is_not_merged_into_an_emitted_one() {
+    // Facts of emitted code cannot be weakened. A load that is not known to be aligned, or to read constant memory,
+    // must not run the code of a load that is.
     for fact in ["aligned", "readonly", "notrap aligned", "notrap can_move"] {
         let less = if fact.contains("notrap") { "notrap" } else { "" };
         let strong = || reads("export", "strong", fact);
         let module = in_turn(&[strong(), reads("export", "weak", less)]);
         assert_eq!(module.stats().merged(), 0, "{fact}");
-        // The one that promises less can stand for both.
+        // A body with fewer facts may replace both.
         let module = in_turn(&[reads("export", "weak", less), strong()]);
         assert_eq!(module.stats().merged(), 1, "{fact}");
-        // And later ones find the body that fits.
+        // Later functions merge into the body with matching facts.
         let module = in_turn(&[
             strong(),
             reads("export", "weak", less),
@@ -165,7 +165,7 @@ fn a_function_that_promises_less_is_not_merged_into_an_emitted_one() {
 }
 
 #[test]
-fn within_one_flush_promises_are_weakened_and_remembered_so() {
+fn facts_weakened_in_a_flush_are_remembered_weakened() {
     let module = in_turn(&[
         reads("export", "strong", "aligned") + &reads("export", "weak", ""),
         reads("export", "weaker", ""),
@@ -176,7 +176,7 @@ fn within_one_flush_promises_are_weakened_and_remembered_so() {
 
 #[test]
 fn a_callee_that_is_defined_after_its_caller_was_emitted_keeps_its_symbol() {
-    // Emitted code names it; there must be something at that name.
+    // Emitted code refers to the symbol, so it must be defined.
     for linkage in ["local", "hidden", "export"] {
         for options in [ModuleOptions::default(), insignificant()] {
             let mut module = MergingModule::with_options(
@@ -221,7 +221,7 @@ fn an_address_that_was_taken_before_the_definition_is_the_address() {
 
 #[test]
 fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
-    // When it was merged nobody took its address, and nothing was left of it.
+    // When the function was merged, its address was not taken, and it was eliminated.
     let merged = plus("local", "a", 5) + &plus("local", "b", 5) + &plus("local", "c", 5);
     let takers = address("export", "address_of_a", "a") + &address("export", "address_of_b", "b");
     let mut module = merging_jit();
@@ -245,10 +245,10 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_eq!(module.stats().redirects, 0);
 }
 
-/// In an object, where equal functions can have one address: what was emitted holds the address of a function, by a
-/// reference, a global value, or in bytes, and another one that comes with it has to have another address.
+/// In an object, equal functions can share an address. Emitted code holds the address of `x`, by a reference, a
+/// global value or bytes; `y`, which is defined with `x` and whose address is taken, must have another address.
 #[test]
-fn an_address_that_was_held_before_the_definition_is_not_shared() {
+fn an_address_taken_before_the_definition_is_not_shared() {
     for by in ["reference", "symbol", "bytes"] {
         let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
         let mut module = MergingModule::with_options(testkit::modules::object(), options);
@@ -274,17 +274,17 @@ fn an_address_that_was_held_before_the_definition_is_not_shared() {
     }
 }
 
-/// Alignments of all that a later flush emits: a body, a thunk to what an earlier flush emitted, and a thunk of what it
-/// eliminated.
+/// Alignment of everything that a later flush emits: a body, a thunk to a function of an earlier flush, and a late
+/// thunk of a function that was eliminated.
 #[test]
-fn what_comes_later_has_the_alignment_that_was_asked_for() {
+fn code_of_later_flushes_has_the_requested_alignment() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(testkit::modules::object(), options);
     let aligned = |module: &mut MergingModule<_>, name: &str| {
         let function = id(module, name);
         module.attributes(function).alignment = 256;
     };
-    // Something of another size comes before each.
+    // Code of another size precedes each of them.
     define_all(&mut module, &(plus("export", "before", 1) + &plus("export", "a", 5)));
     define_all(&mut module, &plus("local", "late", 5));
     aligned(&mut module, "late");
@@ -301,10 +301,10 @@ fn what_comes_later_has_the_alignment_that_was_asked_for() {
     }
 }
 
-/// The address can be that of a global value as well, of a function that is called, or of one that differs in a constant and
-/// is told it.
+/// A global value can take the address as well: of a function that is called, or of one that shares a parameterised
+/// body, which receives its constant as an extra argument.
 #[test]
-fn an_address_that_a_global_value_is_later_is_its_own() {
+fn an_address_taken_by_a_later_global_value_is_its_own() {
     let mut module = merging_jit();
     define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
     define_all(&mut module, &calls("export", "calls_b", "b"));
@@ -379,7 +379,7 @@ fn a_recursive_pair_that_is_completed_later_works() {
     let mut module = eager_jit();
     declare_all(&mut module, &program);
     define_all(&mut module, &program);
-    // A second pair that equals nothing as a pair, because the first was not known as one.
+    // The second pair merges with nothing: `Mode::Eager` saw the first pair one function at a time.
     let again =
         counts_down("local", "even2", "odd2", 8) + &counts_down("local", "odd2", "even2", 9);
     declare_all(&mut module, &again);
@@ -390,7 +390,7 @@ fn a_recursive_pair_that_is_completed_later_works() {
 }
 
 #[test]
-fn without_remembering_each_flush_is_on_its_own() {
+fn without_a_merge_cache_flushes_do_not_merge_into_earlier_ones() {
     let options = ModuleOptions { remember: false, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(jit(), options);
     for program in [plus("export", "a", 1) + &plus("export", "b", 1), plus("export", "c", 1)] {
@@ -404,7 +404,7 @@ fn without_remembering_each_flush_is_on_its_own() {
 
 #[test]
 fn linkage_that_widens_before_the_flush_counts() {
-    // A local function that is only called would lose its symbol; an exported one must not.
+    // A local function that is only called would lose its symbol; an exported one must keep it.
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(testkit::modules::object(), options);
     define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
@@ -413,7 +413,7 @@ fn linkage_that_widens_before_the_flush_counts() {
     let product = module.finish().unwrap();
     assert_ne!(testkit::modules::place(&product, "a"), testkit::modules::place(&product, "b"));
 
-    // And one that can be preempted must not stand for the other.
+    // A preemptible function must not be the body of the other one.
     let mut module = merging_jit();
     define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
     declare(&mut module, "a", Linkage::Preemptible, I64);
@@ -448,7 +448,7 @@ fn linkage_that_widens_after_the_flush_of_an_object_keeps_addresses_apart() {
 }
 
 #[test]
-fn what_needs_a_larger_alignment_is_not_merged_into_what_was_emitted() {
+fn a_larger_alignment_is_not_merged_into_emitted_code() {
     let mut module = MergingModule::with_options(
         jit(),
         ModuleOptions { back_end: BackEnd::Jit, ..insignificant() },
@@ -466,13 +466,13 @@ fn what_needs_a_larger_alignment_is_not_merged_into_what_was_emitted() {
         assert_eq!(module.get_finalized_function(f) as u64 % alignment, 0);
         assert_eq!(module.get_finalized_data(data).0 as u64 % alignment, 0);
     }
-    // The second of each needed a place of its own, and serves the rest.
+    // The second of each kind needs a body with that alignment, which serves the rest.
     assert_eq!((module.stats().merged(), module.stats().merged_data_objects), (2, 2));
 }
 
 #[test]
 fn a_body_that_is_bytes_is_called_but_never_merged() {
-    // mov rax, rdi; ret, or its like: only on x86-64 are these bytes run.
+    // `mov rax, rdi; ret` on x86-64; the code is run there only.
     let mut module = merging_jit();
     let code: &[u8] = &[0x48, 0x89, 0xf8, 0xc3];
     for name in ["raw1", "raw2"] {
@@ -501,10 +501,9 @@ fn a_definition_that_was_refused_leaves_the_others() {
 }
 
 #[test]
-fn an_alias_gets_an_address_of_its_own_when_somebody_takes_it_later() {
-    // Something unseen calls `g`, so it must keep its symbol; nobody has taken its address when it
-    // is merged, so the symbol is put at the place of `a`. The table came after that: both pointers
-    // in it were equal.
+fn an_alias_gets_an_address_of_its_own_when_it_is_taken_later() {
+    // `g` is externally called, so it must keep its symbol. Its address is not taken when it merges, so it becomes
+    // an alias of `a`. A later table takes the addresses of both, which were once equal.
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(object(), options);
     let g = declare(&mut module, "g", Linkage::Local, I64);

@@ -1,5 +1,5 @@
-//! Programs that use an object, linked with it or with a shared library of it, and run: merging changes nothing that they
-//! print.
+//! Programs that are linked with an object, or with a shared library of it, and run: merging does not change what
+//! they print.
 
 use cranelift_mergefunc::{MergingModule, ModuleOptions};
 use cranelift_object::{ObjectModule, ObjectProduct};
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::process::Command;
 use testkit::modules::{object, unmerged};
 
-/// What a program prints, and how it ended if that was not well.
+/// What a program prints, followed by its exit status if it failed.
 type Output = Result<String, String>;
 
 /// Runs a command in a directory that has an object, `unit.o`, and a C program, `main.c`.
@@ -25,27 +25,27 @@ fn run(product: ObjectProduct, main: &str, command: &str) -> Output {
     }
 }
 
-/// What a C program prints that is linked with an object.
+/// The output of a C program that is linked with an object.
 pub fn linked(product: ObjectProduct, main: &str) -> Output {
     run(product, main, "cc -o main main.c unit.o && ./main")
 }
 
-/// What a C program prints that loads an object as a shared library and defines symbols of it itself.
+/// The output of a C program that loads an object as a shared library and defines some of its symbols itself.
 pub fn interposed(product: ObjectProduct, main: &str) -> Output {
     let library = "cc -shared -o libunit.so unit.o";
     let program = "cc -rdynamic -o main main.c -L. -lunit -Wl,-rpath,.";
     run(product, main, &format!("{library} && {program} && ./main"))
 }
 
-/// What both print, a program that was merged and one that was not: the same, and both end well. `case` is part of the
-/// message.
+/// The output of two programs, merged and unmerged. Asserts that it is the same and that both succeed; `case` is
+/// part of the message.
 #[track_caller]
 pub fn same(case: impl Display, [merged, plain]: [Output; 2]) -> String {
     assert_eq!(merged, plain, "{case}");
     plain.unwrap()
 }
 
-/// A C program that prints what each of these functions of an object makes of 7.
+/// A C program that prints the result of each of these functions of an object for 7.
 pub fn prints(called: &[&str]) -> String {
     let declared = called.join("(long), ");
     let formats = vec!["%ld"; called.len()].join(" ");
@@ -58,8 +58,8 @@ int main(void) {{ printf(\"{formats}\\n\", {results}(7)); }}
     )
 }
 
-/// What a C program prints with an object, by [`linked`] or [`interposed`], if that is made with merging and if it is not:
-/// the same. `make` defines it, and gets to know whether merging is on.
+/// The output of a C program with an object, by [`linked`] or [`interposed`]. Asserts that it is the same with and
+/// without merging. `make` defines the object, and is passed whether merging is on.
 #[track_caller]
 pub fn same_output(
     case: impl Display,

@@ -1,13 +1,14 @@
-//! What is remembered of emitted functions is small and grows with their number only.
+//! The merge cache is small and grows only with the number of emitted functions.
 
 use cranelift_mergefunc::{MergingModule, ModuleOptions, Prove, Similar};
 use testkit::modules::{calls, define_all, insignificant, jit, merging_jit, plus};
 
-/// The most that a function which is alone in its class may cost in bytes, with what a hash table that has just
-/// grown keeps free; and the same if the checker remembers it as well. `MergeCache::size` has the parts.
+/// The most bytes that the merge cache may take for a function that is alone in its class, including what a hash
+/// table keeps free just after it has grown; and the same if the checker remembers the function as well.
+/// `MergeCache::size` has the parts.
 const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 300), (Prove::Always, 700)];
 
-/// The most for a function that was merged.
+/// The most for a function that merged.
 const BOUNDS_MERGED: [(Prove, usize); 2] = [(Prove::Never, 120), (Prove::Always, 240)];
 
 #[test]
@@ -26,7 +27,7 @@ fn ten_thousand_different(prove: Prove, bound: usize) {
         for index in done..done + 500 {
             let name = format!("f{index}");
             let callee = if index > 0 { format!("f{}", index / 2) } else { name.clone() };
-            // All different: each adds its own number, half of them call an earlier one.
+            // No two are equal: each adds a number of its own, and half of them call an earlier one.
             let text = match index % 2 {
                 0 => plus("local", &name, index),
                 _ => calls("local", &name, &callee),

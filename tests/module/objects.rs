@@ -1,4 +1,4 @@
-//! Objects: every symbol is there, with the linkage that it had, at a place where its code is.
+//! Objects: every symbol is defined, with its linkage, at the place of its code.
 
 use crate::wrapper::UnwindModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Similar};
@@ -61,7 +61,7 @@ fn insignificant_functions_are_at_one_place_and_significant_ones_are_not() {
             let together = place(&product, one) == place(&product, other);
             assert_eq!(together, !significant, "{one} and {other}");
         }
-        // Local functions that are only called have no address that anybody could see.
+        // The addresses of local functions that are only called are not observable.
         assert_eq!(place(&product, "local1"), place(&product, "local2"));
     }
 }
@@ -115,7 +115,7 @@ fn with_a_section_for_each_function_an_alias_is_in_that_of_its_body() {
     };
     assert_eq!(section("export1"), section("hidden2"));
     assert_ne!(section("export1"), section("calls_export1"));
-    // Offsets into different sections say nothing.
+    // Offsets into different sections cannot be compared.
     assert!(map.at(0).is_none());
     product.emit().unwrap();
 }
@@ -138,7 +138,7 @@ fn aliases_are_placed_in_the_object_of_a_module_deeper_inside() {
 }
 
 #[test]
-fn without_merges_the_object_is_what_it_was() {
+fn without_merges_the_object_is_unchanged() {
     let program = plus("export", "a", 1) + &plus("local", "b", 2) + &calls("export", "c", "b");
     let mut bare = object();
     define_all(&mut bare, &program);
@@ -173,7 +173,7 @@ fn bytes_saved_are_bytes_of_the_object() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(
             object(),
-            // Where bodies are told things, what is saved is estimated.
+            // With parameterised bodies, the bytes saved are an estimate.
             ModuleOptions { back_end: BackEnd::Object, similar: Similar::OFF, ..options },
         );
         define_all(&mut module, &all_linkages());
@@ -208,8 +208,8 @@ fn a_wrapped_object_module_is_a_module_for_generic_code() {
     assert_eq!(nested.stats().merged(), 1);
 }
 
-/// A front end calls these of whatever module it has: they did nothing, and what was left of one function was in the
-/// next one.
+/// Front ends call these methods of any module. They once did nothing, and the state of one function was left in
+/// the next.
 #[test]
 fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
     let mut module = MergingModule::new(UnwindModule::new(object()));
@@ -223,7 +223,7 @@ fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
     let mut signature = testkit::modules::signature("(i64) -> i64 fast");
     module.clear_signature(&mut signature);
     assert_eq!(signature, module.make_signature());
-    // What is printed of the module names it and what is in it.
+    // The debug text of the module names it and its contents.
     let text = format!("{module:?}");
     for part in ["MergingModule", "UnwindModule", "pending: 1"] {
         assert!(text.contains(part), "{text}");
@@ -231,7 +231,7 @@ fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
 }
 
 #[test]
-fn there_are_aliases_if_and_only_if_something_became_one() {
+fn aliases_exist_exactly_where_functions_became_aliases() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
     for (functions, objects) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
         let mut module = MergingModule::with_options(object(), options);
@@ -244,7 +244,7 @@ fn there_are_aliases_if_and_only_if_something_became_one() {
             module.define_data(data.unwrap(), &description).unwrap();
         }
         let (_, aliases) = module.into_inner().unwrap();
-        // The body of each has a name of its own beside the alias.
+        // The body of each has a name of its own in addition to the alias.
         assert_eq!(aliases.functions().len(), 2 * functions);
         assert_eq!(aliases.data_objects().len(), 2 * objects);
         assert_eq!(aliases.is_empty(), functions + objects == 0);
@@ -262,7 +262,8 @@ fn counters_of_the_pass_are_those_of_the_last_flush() {
     assert_eq!(module.pass_stats().add_functions, 1);
 }
 
-/// What merging adds is code, too: the body that preemptible functions share, and what came as bytes.
+/// Code that merging adds counts as well: the private copy of preemptible functions, and functions that are given
+/// as bytes.
 #[test]
 fn bytes_of_added_bodies_are_not_saved() {
     let program = plus("preemptible", "a", 5) + &plus("preemptible", "b", 5);
@@ -289,7 +290,8 @@ fn bytes_of_added_bodies_are_not_saved() {
     assert_eq!(plain.saved_code_bytes, 0);
 }
 
-/// An option that says that no two symbols get one address counts whatever the back end can do.
+/// If the options rule out that two symbols share an address, no symbol is an alias, whatever the back end
+/// supports.
 #[test]
 fn without_the_option_no_symbol_is_an_alias() {
     for back_end in [BackEnd::Any, BackEnd::Object] {

@@ -1,4 +1,4 @@
-//! Where code and data are found: addresses that bytes hold, and alignments of what merging makes.
+//! Addresses of code and data: those that bytes hold, and alignment of what merging creates.
 
 #![allow(unsafe_code, reason = "addresses are read from compiled code")]
 
@@ -9,10 +9,10 @@ use cranelift_module::{Linkage, Module, ModuleReloc};
 use cranelift_object::ObjectModule;
 use testkit::modules::*;
 
-/// Functions that an earlier flush eliminated, and code that holds their addresses and comes as bytes: of equal
-/// functions these were the same.
+/// Code that is given as bytes takes the addresses of functions that an earlier flush eliminated. Addresses of
+/// equal functions were once the same.
 #[test]
-fn addresses_that_bytes_hold_later_are_their_own() {
+fn addresses_in_later_bytes_are_distinct() {
     let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
     let mut module =
         MergingModule::with_options(jit(), ModuleOptions { back_end: BackEnd::Jit, ..options });
@@ -39,7 +39,7 @@ fn addresses_that_bytes_hold_later_are_their_own() {
     }
 }
 
-/// A function of so many parameters that no register is left for what its thunk passes.
+/// A function with so many parameters that no register is left for the extra arguments of its thunk.
 fn takes_six(linkage: &str, name: &str, k: i64) -> String {
     format!(
         "{linkage} function %{name}(i64, i64, i64, i64, i64, i64) -> i64 system_v {{
@@ -58,16 +58,16 @@ block0(v0: i64, v100: i64, v101: i64, v102: i64, v103: i64, v104: i64):
     )
 }
 
-/// In machine code that is the same for all, what passes something is a thunk that calls; it had no alignment but that of
-/// any function. Now and when the function was eliminated before.
+/// On such functions, a thunk that passes extra arguments is a function that calls. It once had only the default
+/// alignment. Checked for thunks of this flush and for late thunks of functions that were eliminated.
 #[test]
-fn thunks_that_call_have_the_alignment_that_was_asked_for() {
+fn thunks_that_call_have_the_requested_alignment() {
     for late in [false, true] {
         let mut module = MergingModule::with_options(object(), for_size(BackEnd::Object));
         let linkage = if late { "local" } else { "export" };
         for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
             define_all(&mut module, &takes_six(linkage, name, at as i64));
-            // Something of another size comes before each.
+            // Code or data of another size precedes each of them.
             let before = format!("before_{name}");
             define_all(&mut module, &plus("export", &before, at as i64));
             let before = id(&module, &before);
@@ -97,15 +97,15 @@ fn thunks_that_call_have_the_alignment_that_was_asked_for() {
     }
 }
 
-/// A function that refers to an object that is aligned was merged into one that refers to its equal, which stays because it
-/// is pinned and is not. The one may be anything.
+/// A function that refers to an aligned object was once merged into a function that refers to an equal object
+/// without that alignment, which is kept because it is pinned. Either object may be the representative.
 #[test]
-fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
+fn an_object_that_replaces_an_equal_one_has_its_alignment() {
     for [pinned, aligned] in [["d", "e"], ["e", "d"]] {
         let options = ModuleOptions { back_end: BackEnd::Jit, ..insignificant() };
         let mut module = MergingModule::with_options(jit(), options);
         for name in ["d", "e"] {
-            // Something of another size comes before each.
+            // Code or data of another size precedes each of them.
             let before = format!("before_{name}");
             let before = module.declare_data(&before, Linkage::Local, false, false).unwrap();
             module.data_attributes(before).addresses = Addresses::Significant;
@@ -132,10 +132,10 @@ fn an_object_that_is_used_in_place_of_its_equal_has_its_alignment() {
     }
 }
 
-/// Later functions, and tables, that refer to an object that an earlier flush eliminated: to the one that took its place,
-/// which is aligned for both.
+/// Later functions and tables that refer to an object that an earlier flush eliminated use its representative,
+/// which has the alignment of both.
 #[test]
-fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
+fn later_users_of_an_eliminated_object_use_its_representative() {
     for back_end in [BackEnd::Jit, BackEnd::Object] {
         let options = ModuleOptions { back_end, ..insignificant() };
         let define = |module: &mut dyn Module, flush: usize| match flush {
@@ -191,8 +191,8 @@ fn an_object_that_was_eliminated_is_found_in_place_of_its_equal() {
     }
 }
 
-/// Defines two local functions that share a body with an extra argument, and a caller of one of them; if they are flushed,
-/// nothing is left of both.
+/// Defines two local functions that share a body with an extra argument, and a caller of one of them; after a
+/// flush, both are eliminated.
 fn share_a_body(module: &mut MergingModule<ObjectModule>, merges: bool, flushed: bool) {
     define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
     define_all(module, &calls("export", "d", "a"));
@@ -202,10 +202,10 @@ fn share_a_body(module: &mut MergingModule<ObjectModule>, merges: bool, flushed:
     }
 }
 
-/// A function of which no code was left is declared as exported after the flush, and its body takes an extra argument: its
-/// symbol was at the place of the body.
+/// An eliminated function is declared as exported after the flush, and its body takes an extra argument. Its symbol
+/// was once at the place of the body.
 #[test]
-fn what_is_exported_later_is_the_function_and_not_a_body_with_extra_arguments() {
+fn a_function_exported_later_is_not_the_body_with_extra_arguments() {
     let main = prints(&["b", "d"]);
     same_output("exported later", for_size(BackEnd::Object), linked, &main, |module, merges| {
         share_a_body(module, merges, true);
@@ -213,10 +213,10 @@ fn what_is_exported_later_is_the_function_and_not_a_body_with_extra_arguments() 
     });
 }
 
-/// Code that comes as bytes takes the address of a function that an earlier flush eliminated, and whose body takes an extra
-/// argument: it found the body.
+/// Code that is given as bytes takes the address of a function that an earlier flush eliminated, and whose body
+/// takes an extra argument. It once received the address of the body.
 #[test]
-fn an_address_in_bytes_is_that_of_the_function_and_not_of_a_body_with_extra_arguments() {
+fn an_address_in_bytes_is_not_that_of_the_body_with_extra_arguments() {
     if cfg!(not(target_arch = "x86_64")) {
         return;
     }

@@ -1,11 +1,11 @@
-//! Functions that differ only in constants: one body is told what they differ in, now and by callers that
-//! come later.
+//! Functions that differ only in constants share one parameterised body, which receives the constants as extra
+//! arguments from callers and thunks of this flush and of later ones.
 
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule};
 use cranelift_module::Linkage;
 use testkit::modules::*;
 
-/// What these functions make of 7, defined one after the other as they are.
+/// The results of these functions for 7, each flushed on its own and unchanged.
 fn expected(names: &[(&str, i64)]) -> Vec<i64> {
     let mut module = merging_jit();
     for (name, k) in names {
@@ -24,7 +24,7 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
         define_all(&mut module, &mixes("local", name, k));
     }
     module.finalize_definitions().unwrap();
-    // One body, and the address of each function can be asked for.
+    // One body; the address of each function can be taken.
     assert_eq!(module.stats().private_copies, 1);
     assert_eq!(module.stats().compiled, 1);
     for ((name, _), expected) in names.iter().zip(&expected) {
@@ -33,7 +33,7 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
         assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
         assert_eq!(module.body_of(id(&module, name)), module.body_of(id(&module, "a")));
     }
-    // Functions that come later call them.
+    // Later functions call them.
     let later = calls("export", "d", "b") + &calls("export", "e", "c");
     declare_all(&mut module, &later);
     define_all(&mut module, &later);
@@ -44,10 +44,10 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
     assert_eq!(map.by_name("b").unwrap().arguments.len(), 1);
 }
 
-/// The functions are gone when callers come that must tell the body what they would have done, and one
-/// that takes an address.
+/// The functions are eliminated when a later caller comes, which must pass the extra argument, and a function that
+/// takes an address.
 #[test]
-fn callers_in_an_object_that_come_later_tell_the_body() {
+fn later_callers_in_an_object_pass_the_extra_argument() {
     let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let first = mixes("local", "a", 1) + &mixes("local", "b", 2) + &calls("export", "d", "a");
@@ -63,15 +63,15 @@ fn callers_in_an_object_that_come_later_tell_the_body() {
     declare_all(&mut module, &later);
     define_all(&mut module, &later);
     module.flush().unwrap();
-    // The address is that of the function, and not of a body that must be told something.
+    // The address is that of the function, not of the body with the extra argument.
     assert!(eliminated(&module, "a") && !eliminated(&module, "b"));
     module.finish().unwrap().emit().unwrap();
 }
 
-/// The functions are gone when callers come that pass something else than they take: these call what they called,
-/// and tell no body anything.
+/// The functions are eliminated when callers come that call one of them with a mismatched signature. Such a call
+/// goes to a thunk and passes no extra argument.
 #[test]
-fn callers_that_come_later_and_pass_something_else_call_a_thunk() {
+fn later_calls_with_a_mismatched_signature_go_to_a_thunk() {
     let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let first = mixes("local", "a", 1) + &mixes("local", "b", 2);
@@ -92,16 +92,16 @@ fn callers_that_come_later_and_pass_something_else_call_a_thunk() {
     module.finish().unwrap().emit().unwrap();
 }
 
-/// A function that is not what it is declared as can be called as either.
+/// A function whose definition has another signature than its declaration can be called with either.
 #[test]
-fn what_is_not_as_it_is_declared_is_a_thunk() {
-    // With more parameters, and with as many.
+fn a_function_declared_with_another_signature_becomes_a_thunk() {
+    // With more parameters, with another type, and with another calling convention.
     for declared in ["(i64, i64) -> i64 system_v", "(f64) -> i64 system_v", "(i64) -> i64 fast"] {
-        what_is_not_as_declared(declared);
+        check_declared_as(declared);
     }
 }
 
-fn what_is_not_as_declared(declared: &str) {
+fn check_declared_as(declared: &str) {
     let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     declare(&mut module, "b", Linkage::Local, declared);
@@ -116,9 +116,9 @@ fn what_is_not_as_declared(declared: &str) {
     module.finish().unwrap().emit().unwrap();
 }
 
-/// A thunk that was emitted tells a body the address of a function that comes later, and is merged then.
+/// An emitted thunk passes the address of a function that is defined later, and merged then.
 #[test]
-fn what_thunks_tell_is_there_when_it_comes_later() {
+fn thunks_pass_addresses_of_later_functions() {
     let callers = mixes_call("local", "f", "a") + &mixes_call("local", "g", "b");
     let callees = mixes("local", "a", 5) + &mixes("local", "b", 5) + &mixes("local", "c", 5);
     let options = for_size(BackEnd::Jit);
@@ -137,9 +137,9 @@ fn what_thunks_tell_is_there_when_it_comes_later() {
     }
 }
 
-/// The same without thunks: who calls the functions comes last, when what they called is gone already.
+/// The same without thunks: the callers come last, when the functions that they call are eliminated already.
 #[test]
-fn what_is_told_by_callers_is_there_when_these_come_last() {
+fn callers_that_come_last_pass_addresses_of_earlier_functions() {
     let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let between = mixes_call("local", "f", "a") + &mixes_call("local", "g", "b");
@@ -156,7 +156,7 @@ fn what_is_told_by_callers_is_there_when_these_come_last() {
     module.finish().unwrap().emit().unwrap();
 }
 
-/// What calls one of two pairs of functions, and has a constant of its own.
+/// A caller of one of two pairs of functions, with a constant of its own.
 fn calls_a_pair(name: &str, [f, g]: [&str; 2], k: usize) -> String {
     format!(
         "local function %{name}(i64) -> i64 system_v {{
@@ -174,8 +174,8 @@ block0(v0: i64):
     )
 }
 
-/// Two bodies are tried for the first functions, of which the second is better; the symbol of the other one
-/// is taken for the body of the last functions.
+/// Two bodies are compared in cost for the first functions, and the second is better; the symbol of the first is
+/// reused for the body of the last functions.
 #[test]
 fn symbols_of_bodies_come_in_any_order() {
     let leaf = |name: &str, opcode: &str| {
@@ -216,8 +216,8 @@ block0(v0: i64):
     }
 }
 
-/// On x86-64 a function of the convention for tail calls takes less than 64 KB of arguments off the
-/// stack: these two can be compiled, and a body that is told twenty constants more cannot.
+/// On x86-64, a function of the calling convention `tail` pops less than 64 KB of stack arguments: these two
+/// functions can be compiled, and a body with twenty extra arguments cannot.
 #[test]
 fn a_body_that_cannot_be_compiled_is_not_made() {
     const OWN: usize = 8180;

@@ -1,5 +1,5 @@
-//! Somebody else's module around a module, as compilers have them to write unwind information: it
-//! forwards everything, and after a definition reads the code that was compiled.
+//! A module that wraps another one, as compilers write them to collect unwind information: it forwards every call,
+//! and reads the compiled code after each definition.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -11,7 +11,7 @@ use cranelift_module::{
     ModuleReloc, ModuleResult,
 };
 
-/// A module that writes down the unwind information of everything that is compiled.
+/// A module that records the unwind information of every compiled function.
 pub struct UnwindModule<M> {
     pub inner: M,
     pub compiled: Vec<(FuncId, UnwindInfo)>,
@@ -116,7 +116,7 @@ impl<M: Module> Module for UnwindModule<M> {
         control_plane: &mut ControlPlane,
     ) -> ModuleResult<()> {
         self.inner.define_function_with_control_plane(id, ctx, control_plane)?;
-        // The unwrap is the point: that is what such modules do.
+        // Such modules unwrap here.
         let unwind = ctx.compiled_code().unwrap().create_unwind_info(self.inner.isa())?;
         self.compiled.push((id, unwind.expect("the targets here have unwind information")));
         Ok(())

@@ -1,4 +1,4 @@
-//! What merging makes of a module reads its own data objects, and these point to its own functions.
+//! Merged code reads the module's own data objects, and merged data points to the module's own functions.
 
 use super::{compare, pin, significant, with_own_data, with_own_function};
 use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions};
@@ -6,7 +6,7 @@ use cranelift_module::{Linkage, Module};
 use cranelift_object::ObjectModule;
 use testkit::modules::*;
 
-/// Declares and defines a data object that is not written to.
+/// Declares and defines a read-only data object.
 fn constant(module: &mut MergingModule<ObjectModule>, name: &str, linkage: Linkage, data: &[u8]) {
     let id = module.declare_data(name, linkage, false, false).unwrap();
     let description = bytes(module, data, &[]);
@@ -15,10 +15,10 @@ fn constant(module: &mut MergingModule<ObjectModule>, name: &str, linkage: Linka
 
 const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// A table that stands for another one holds the address of an exported function, where the other one holds that of an
-/// equal function of its own. Both functions stay, because they are pinned.
+/// A table that replaces another one holds the address of an exported function, and the other one that of an equal
+/// local function. Both functions are kept because they are pinned.
 #[test]
-fn a_table_that_stands_for_another_one_points_to_nothing_that_is_interposed() {
+fn a_table_that_replaces_another_one_points_to_no_interposed_function() {
     // The table has one entry.
     let main = with_own_function(&["d"], "f").replace("d(7)", "d(0)");
     for remember in [false, true] {
@@ -39,7 +39,7 @@ fn a_table_that_stands_for_another_one_points_to_nothing_that_is_interposed() {
     }
 }
 
-/// A function that mixes what `symbol` holds with its argument and a constant.
+/// A function that combines the value of `symbol` with its argument and a constant.
 fn mixes_data(linkage: &str, name: &str, k: i64, symbol: &str) -> String {
     let reads = format!("    gv0 = symbol %{symbol}\nblock0(v0: i64):\n");
     mixes(linkage, name, k).replace("block0(v0: i64):\n", &reads).replace(
@@ -48,10 +48,10 @@ fn mixes_data(linkage: &str, name: &str, k: i64, symbol: &str) -> String {
     )
 }
 
-/// A function, a private copy and a parameterised body that stand for two functions read an exported object, where one of
-/// them reads an equal object of its own. Both objects stay, because they are pinned.
+/// A function, a private copy and a parameterised body, each of which replaces two functions, read an exported
+/// object; one of the two functions reads an equal local object. Both objects are kept because they are pinned.
 #[test]
-fn what_stands_for_others_reads_nothing_that_is_interposed() {
+fn merged_code_reads_no_interposed_object() {
     let main = "#include <stdio.h>\nlong e(long), own(long); long t1 = 4242;
         int main(void) { printf(\"%d\\n\", e(7) == own(7)); }";
     for (linkage, other, options) in [
@@ -92,8 +92,8 @@ fn what_stands_for_others_reads_nothing_that_is_interposed() {
     }
 }
 
-/// An object that became an alias is referred to by its own symbol, as without merging, by what stands for nothing else:
-/// its address is the one that everybody sees.
+/// Code that replaces no other function refers to an object that became an alias by its own symbol, as without
+/// merging: that is the address that other modules see.
 #[test]
 fn an_exported_object_is_referred_to_by_its_symbol() {
     let main = "#include <stdio.h>\nlong *a(long), *b(long); long t2 = 7, t1 = 8;
@@ -125,11 +125,11 @@ fn an_exported_object_is_referred_to_by_its_symbol() {
     }
 }
 
-/// An object into which others were merged was declared as exported later, or is exported from the beginning, and functions
-/// merge because their tables are equal.
+/// An object into which others were merged is exported from the beginning or declared as exported later, and
+/// functions merge because their tables are equal.
 #[test]
-fn data_that_is_exported_is_interposed_for_nobody_else() {
-    // Not `e`, which refers to `t`: without merging it gets the other one.
+fn exported_data_is_interposed_for_its_own_users_only() {
+    // Not `e`, which refers to `t`: without merging, it reads the interposed one.
     let main = with_own_data(&["d", "e2"], "t");
     for (at_first, flushed) in
         [(Linkage::Local, true), (Linkage::Export, true), (Linkage::Export, false)]
@@ -149,17 +149,17 @@ fn data_that_is_exported_is_interposed_for_nobody_else() {
     }
 }
 
-/// Of two equal data objects that both stay, functions that read them passed the address of one to their body, by a
+/// Two equal data objects are both kept. Functions that read them once passed the address of one to their body by a
 /// symbol that can be interposed.
 #[test]
-fn data_that_is_passed_for_an_equal_one_is_not_interposed() {
+fn data_passed_in_place_of_an_equal_object_is_not_interposed() {
     let reads = |name: &str, table: &str| {
         let read =
             reads_symbol(name, table).replace("load.i64 v1", "load.i64 v1\n    v3 = iadd v2, v2");
         read.replace("    return v2\n", &format!("{}    return v19\n", filling(4, 19)))
     };
     for (other, own) in [("t", "e"), ("u", "d")] {
-        // Not the one that refers to what is interposed: without merging it gets the other one.
+        // Not the function that refers to the interposed object: without merging, it reads that of the program.
         let main = with_own_data(&[own, "c"], other);
         for flushed in [false, true] {
             let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };

@@ -1,5 +1,5 @@
-//! What merging makes of a module calls, and takes the address of, its own functions, and preemptible ones are those of the
-//! program.
+//! Merged code calls, and takes the addresses of, the module's own functions; preemptible functions are those of
+//! the program.
 
 use super::{became, compare, pin, significant, with_own_function};
 use crate::linked::{interposed, same_output};
@@ -7,9 +7,9 @@ use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, Mode, ModuleOptio
 use cranelift_module::{FuncOrDataId, Linkage, Module};
 use testkit::modules::*;
 
-/// A thunk jumped to the symbol of the exported function that its function was merged into.
+/// A thunk once jumped to the exported symbol of its target, which can be interposed.
 #[test]
-fn a_thunk_leads_past_what_takes_the_place_of_its_target() {
+fn a_thunk_does_not_run_the_function_that_interposes_its_target() {
     let main = with_own_function(&["g"], "f");
     for flushes in [0, 1, 2] {
         compare(format_args!("{flushes} flushes"), significant(), &main, |module, merges| {
@@ -27,9 +27,9 @@ fn a_thunk_leads_past_what_takes_the_place_of_its_target() {
     }
 }
 
-/// The same of thunks that pass something, of which the body is one of the module's own functions.
+/// The same with late thunks.
 #[test]
-fn a_late_thunk_leads_past_what_takes_the_place_of_its_target() {
+fn a_late_thunk_does_not_run_the_function_that_interposes_its_target() {
     let main = "#include <stdio.h>\nlong (*a(void))(long); long f(long x) { return 4242; }
         int main(void) { printf(\"%ld\\n\", a()(7)); }";
     for by_export in [false, true] {
@@ -38,7 +38,7 @@ fn a_late_thunk_leads_past_what_takes_the_place_of_its_target() {
             module.flush().unwrap();
             assert_eq!(matches!(became(module, "g"), Disposition::Redirect { .. }), merges);
             if by_export {
-                // There is code under the name of `g` in the end, and the table comes before that.
+                // In the end `g` has code at its symbol, and the table is defined before that.
                 declare(module, "g", Linkage::Export, I64);
             }
             define_all(module, &address("export", "a", "g"));
@@ -46,10 +46,10 @@ fn a_late_thunk_leads_past_what_takes_the_place_of_its_target() {
     }
 }
 
-/// A body that stands for two functions calls an exported function, where one of them calls an equal function of its own.
-/// Both of these stay, because they are pinned.
+/// A body that replaces two functions calls an exported function; one of the two calls an equal local function.
+/// Both callees are kept because they are pinned.
 #[test]
-fn a_body_that_stands_for_others_calls_nothing_that_is_interposed() {
+fn a_body_that_replaces_others_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
     for remember in [false, true] {
         for (before, flushed) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -72,10 +72,10 @@ fn a_body_that_stands_for_others_calls_nothing_that_is_interposed() {
     }
 }
 
-/// A local function into which others were merged was declared as exported later; from then on, they ran
-/// whatever took its place.
+/// A local function into which others were merged is declared as exported later. The others once ran the function
+/// that interposed it.
 #[test]
-fn what_is_exported_later_is_interposed_for_nobody_else() {
+fn a_function_exported_later_is_interposed_for_its_own_callers_only() {
     let main = with_own_function(&["d"], "f");
     for linkage in ["local", "hidden"] {
         compare(linkage, insignificant(), &main, |module, _| {
@@ -87,10 +87,10 @@ fn what_is_exported_later_is_interposed_for_nobody_else() {
     }
 }
 
-/// A function that is flushed may come to stand for a later one, which calls an equal function of its own: it called the
-/// exported one by its name, and whatever took that place.
+/// A flushed function may later replace a function that calls an equal local function. It once called the exported
+/// function by its symbol, and so the one that interposed it.
 #[test]
-fn what_later_functions_are_merged_into_calls_nothing_that_is_interposed() {
+fn a_body_that_replaces_later_functions_calls_no_interposed_function() {
     let main = with_own_function(&["d"], "e");
     let first = plus("export", "e", 5) + &calls("local", "c", "e") + &calls("export", "x", "c");
     let later = plus("local", "g", 5) + &calls("local", "h", "g") + &calls("export", "d", "h");
@@ -108,10 +108,10 @@ fn what_later_functions_are_merged_into_calls_nothing_that_is_interposed() {
     }
 }
 
-/// A body that stands for two functions, each of which refers to one of two equal functions, referred to an alias by its
-/// symbol, or to what was kept beside its equal.
+/// A body that replaces two functions, each of which refers to one of two equal functions, once referred to an
+/// alias by its symbol, or to the other function that was kept.
 #[test]
-fn what_stands_for_several_refers_to_nothing_that_is_interposed() {
+fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
     for by_address in [false, true] {
         let user = if by_address { calls_address } else { calls };
         for (flushed, aliases) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -141,10 +141,10 @@ fn what_stands_for_several_refers_to_nothing_that_is_interposed() {
     }
 }
 
-/// What was emitted called a function by its symbol, because it was not defined yet; a caller of an equal one was merged
-/// into it, and ran whatever took the place of the first.
+/// Emitted code calls a function by its symbol, because the function was not yet defined. A caller of an equal
+/// function was once merged into that code, and ran the function that interposed the first.
 #[test]
-fn what_is_called_before_it_is_defined_can_be_interposed() {
+fn a_function_called_before_its_definition_can_be_interposed() {
     let main = with_own_function(&["e"], "f");
     for mode in [Mode::Eager, Mode::Deferred] {
         for linkage in ["local", "export"] {
@@ -166,8 +166,8 @@ fn what_is_called_before_it_is_defined_can_be_interposed() {
     }
 }
 
-/// Runs a function of a program whose parts are flushed one after the other, with another `f`. Functions of `pinned` keep
-/// their places.
+/// Runs a function of a program that is flushed part by part, with `f` interposed. Functions of `pinned` keep their
+/// bodies.
 #[track_caller]
 fn check_parts(parts: &[String], pinned: &[&str], called: &str) {
     let main = with_own_function(&[called], "f");
@@ -190,10 +190,10 @@ fn check_parts(parts: &[String], pinned: &[&str], called: &str) {
     }
 }
 
-/// A function that keeps its place stood for an equal one in a function that several share, and called an exported one by
-/// its symbol.
+/// A function that is kept once replaced an equal one in a body that several functions share, and called an
+/// exported function by its symbol.
 #[test]
-fn what_is_kept_beside_an_equal_function_stands_for_it() {
+fn a_kept_duplicate_does_not_call_an_interposed_function() {
     let calls_in_turn = |name: &str, callee: &str| {
         format!(
             "export function %{name}(i64) -> i64 system_v {{
@@ -220,10 +220,10 @@ block2:
     check_parts(&[pair("f", "b") + &pair("c", "d")], &["b", "d"], "c");
 }
 
-/// The private body of functions that can be preempted called an exported function by its symbol; a later one, which calls
-/// an equal function, was merged into it.
+/// The private copy of preemptible functions once called an exported function by its symbol; a later function,
+/// which calls an equal one, was merged into the copy.
 #[test]
-fn a_private_body_stands_for_later_functions_as_well() {
+fn a_private_copy_replaces_later_functions_as_well() {
     for user in [calls, calls_address] {
         let first = plus("export", "f", 5)
             + &user("preemptible", "p", "f")
@@ -234,9 +234,10 @@ fn a_private_body_stands_for_later_functions_as_well() {
     }
 }
 
-/// A body that preemptible functions share calls an exported function, where one of them calls an equal one of its own.
+/// The private copy of two preemptible functions calls an exported function; one of the two calls an equal local
+/// function.
 #[test]
-fn a_private_copy_calls_nothing_that_is_interposed() {
+fn a_private_copy_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
     for remember in [false, true] {
         for pinned in [false, true] {
@@ -255,10 +256,10 @@ fn a_private_copy_calls_nothing_that_is_interposed() {
     }
 }
 
-/// What others were merged into cannot be replaced later, whether or not later functions may be merged into it, and
-/// whatever the back end has for names.
+/// A function into which others were merged cannot become preemptible, whether or not the module remembers it for
+/// later merges, and whatever names the back end supports.
 #[test]
-fn what_stands_for_others_cannot_become_preemptible() {
+fn a_body_that_replaces_others_cannot_become_preemptible() {
     fn check<M: Module>(inner: M, back_end: BackEnd, remember: bool) {
         let options = ModuleOptions { back_end, remember, ..insignificant() };
         let mut module = MergingModule::with_options(inner, options);
@@ -286,10 +287,10 @@ fn what_stands_for_others_cannot_become_preemptible() {
     }
 }
 
-/// The address of a preemptible function is that of whatever takes its place, also in code that later functions may be merged
-/// into: it was that of the body that the function shares.
+/// The address of a preemptible function is that of the function that interposes it, also in code into which later
+/// functions may be merged. It was once that of the body that the function shares.
 #[test]
-fn an_address_that_is_returned_is_that_of_what_takes_the_place_of_a_preemptible_function() {
+fn a_returned_address_is_that_of_the_interposing_function() {
     let main = "#include <stdio.h>\nlong f(long), (*t(void))(long); long g(long x) { return 4242; }
         int main(void) { printf(\"%ld %ld\\n\", f(7), t()(7)); }";
     let mode = Mode::Eager;
@@ -307,10 +308,10 @@ fn an_address_that_is_returned_is_that_of_what_takes_the_place_of_a_preemptible_
     }
 }
 
-/// The address of a preemptible function was that of an equal one, by the name that nothing can take the place of, if
-/// what takes the address may come to stand for others.
+/// If the code that takes the address of a preemptible function may replace later functions, the address was once
+/// that of an equal function, by a local name that cannot be interposed.
 #[test]
-fn the_address_of_a_preemptible_function_is_that_of_what_takes_its_place() {
+fn the_address_of_a_preemptible_function_is_that_of_the_interposing_one() {
     let main = with_own_function(&["d"], "f");
     let program =
         plus("preemptible", "f", 5) + &plus("hidden", "g", 5) + &calls_address("export", "d", "f");

@@ -1,8 +1,9 @@
-//! A program may define symbols of a shared library itself: what merging makes of a module calls, and points to, its own
-//! code and data wherever a front end named something else.
+//! A program may interpose symbols of a shared library, that is, define them itself. Code and data that merging
+//! redirects refer to the module's own functions and objects, unless the front end named the interposed symbol.
 //!
-//! Each test runs the code of a program twice, merged and unmerged, and compares what comes out. `functions` has those of
-//! what is called, or has its address taken; `passed` those of extra arguments; `data` those of data objects.
+//! Each test runs the code of a program twice, merged and unmerged, and compares the results. `functions` is about
+//! functions that are called or have their address taken, `passed` about extra arguments, `data` about data
+//! objects.
 
 mod data;
 mod functions;
@@ -15,8 +16,8 @@ use cranelift_object::ObjectModule;
 use std::fmt::Display;
 use testkit::modules::*;
 
-/// What a C program prints, with symbols of its own beside those of a library that is made with and without merging: the
-/// same, and nothing of its own symbols, which return, or are, 4242. See [`same_output`].
+/// The output of a C program that interposes symbols of a library. Asserts that it is the same with and without
+/// merging, and that the program's own symbols, which return or hold 4242, are not used. See [`same_output`].
 #[track_caller]
 fn compare(
     case: impl Display,
@@ -30,12 +31,12 @@ fn compare(
     printed
 }
 
-/// A C program that prints what each of these functions of a library makes of 7, and defines a function of it itself.
+/// A C program that prints the result of each of these functions of a library for 7, and interposes one function.
 fn with_own_function(called: &[&str], own: &str) -> String {
     format!("long {own}(long x) {{ return 4242; }}\n{}", prints(called))
 }
 
-/// The same with a data object.
+/// The same with an interposed data object.
 fn with_own_data(called: &[&str], own: &str) -> String {
     format!("long {own} = 4242;\n{}", prints(called))
 }

@@ -1,4 +1,4 @@
-//! What functions pass to a parameterised body, and what that refers to, is the module's own.
+//! Extra arguments refer to the module's own functions and data objects.
 
 use super::{compare, pin, with_own_function};
 use crate::linked::{interposed, prints, same};
@@ -6,7 +6,7 @@ use cranelift_mergefunc::{Addresses, BackEnd, Callees, MergingModule, ModuleOpti
 use cranelift_module::Linkage;
 use testkit::modules::*;
 
-/// A function that mixes its argument with what another one makes of that and a constant.
+/// A function that combines its argument with the result of another function for that argument and a constant.
 fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
     let sum = format!("    v61 = iconst.i64 {k}\n    v60 = iadd v0, v61\n    v1 =");
     mixes_call("export", name, callee)
@@ -14,10 +14,9 @@ fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
         .replace("    v1 =", &sum)
 }
 
-/// A parameterised body, which no front end wrote, calls an exported function, where one of its functions calls an equal
-/// function of its own.
+/// A parameterised body calls an exported function; one of its functions calls an equal local function.
 #[test]
-fn a_parameterised_body_calls_nothing_that_is_interposed() {
+fn a_parameterised_body_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
     for remember in [false, true] {
         for flushed in [false, true] {
@@ -43,10 +42,10 @@ fn a_parameterised_body_calls_nothing_that_is_interposed() {
     }
 }
 
-/// The same of a parameterised body of which all functions call the same one, but for what was merged into one of them
-/// before.
+/// The same if all functions of the parameterised body call the same function, but another function with an equal
+/// callee was merged into one of them before.
 #[test]
-fn a_parameterised_body_of_merged_functions_calls_nothing_that_is_interposed() {
+fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
     for remember in [false, true] {
         for pinned in [false, true] {
@@ -71,10 +70,10 @@ fn a_parameterised_body_of_merged_functions_calls_nothing_that_is_interposed() {
     }
 }
 
-/// A module of which nothing is known passed the near address of a function that was exported later, and a shared library
-/// could not be linked.
+/// An unknown module once passed the address of a function by a colocated reference. The function was exported
+/// later, and a shared library could not be linked.
 #[test]
-fn what_an_unknown_module_passes_can_be_exported_later() {
+fn a_function_passed_by_an_unknown_module_can_be_exported_later() {
     let near = |name: &str, callee: &str| {
         mixes_call("export", name, callee).replace("fn0 = ", "fn0 = colocated ")
     };
@@ -97,14 +96,14 @@ fn what_an_unknown_module_passes_can_be_exported_later() {
     same("an unknown module", printed);
 }
 
-/// What was emitted called an exported thunk by its symbol, which can be interposed, and later callers of equal
-/// functions were merged into it.
+/// Emitted code once called an exported thunk by its symbol, which can be interposed, and later callers of equal
+/// functions were merged into that code.
 #[test]
-fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
+fn later_callers_do_not_run_the_function_that_interposes_a_thunk() {
     let first =
         mixes("export", "f", 1) + &mixes("export", "g", 2) + &mixes_call("export", "d", "f");
     let later = mixes("export", "z", 1) + &mixes_call("export", "e", "z");
-    // Not `d`, which calls `f`: without merging it gets the other one.
+    // Not `d`, which calls `f`: without merging, it runs the interposing one.
     let main = with_own_function(&["e"], "f");
     let functions = Addresses::Significant;
     let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
@@ -118,11 +117,11 @@ fn later_callers_do_not_run_what_takes_the_place_of_a_thunk() {
     });
 }
 
-/// A function whose callee was merged into an exported function passed the address of that by its symbol, and ran
-/// whatever took its place.
+/// A function whose callee was merged into an exported function once passed the address of that function by its
+/// symbol, and ran the one that interposed it.
 #[test]
-fn what_is_passed_for_a_merged_callee_is_not_interposed() {
-    // `f` is interposed: not `d`, which calls it, but `e`, which calls an equal function.
+fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
+    // `f` is interposed. Not `d`, which calls `f`, but `e`, which calls an equal function.
     let callees = plus("export", "g", 5) + &plus("export", "h", 6);
     let callers = mixes_call_with("d", 1, "f")
         + &mixes_call_with("e", 2, "g")
@@ -150,17 +149,17 @@ fn what_is_passed_for_a_merged_callee_is_not_interposed() {
     }
 }
 
-/// Two callers of equal functions passed the symbol of one of these to their body, which can be interposed, if that was
-/// emitted by an earlier flush; and a caller of the other one ran what took its place.
+/// Two callers of equal functions once passed the symbol of one of these, which an earlier flush had emitted and
+/// which can be interposed; the caller of the other one ran the function that interposed it.
 #[test]
-fn what_is_passed_for_an_equal_callee_of_an_earlier_flush_is_not_interposed() {
+fn a_function_passed_in_place_of_an_emitted_callee_is_not_interposed() {
     let other = |text: String| text.replace("v2 = iadd", "v2 = bxor");
     let later = mixes("export", "g", 1)
         + &other(mixes("export", "k", 2))
         + &mixes_call("export", "d", "f")
         + &mixes_call("export", "e", "g")
         + &mixes_call("export", "c", "k");
-    // Not `d`, which calls `f`: without merging it gets the other one.
+    // Not `d`, which calls `f`: without merging, it runs the interposing one.
     let main = with_own_function(&["e", "c"], "f");
     for functions in Addresses::ALL {
         let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };

@@ -1,0 +1,213 @@
+// The figures as Markdown.
+
+import { SAMPLE } from "./units.mjs";
+
+const TARGETS = { x86_64: "x86-64", aarch64: "aarch64" };
+// What Binaryen's merging passes make of a module, alone.
+const BINARYEN = ["duplicates", "similar", "typed", "further"];
+
+/** How much less `after` is than `before`, in percent; nothing where nothing was measured. */
+export function saved(before, after) {
+  return after === undefined ? undefined : (100 * (before - after)) / before;
+}
+
+export function percent(value) {
+  return value === undefined ? "–" : `${(Math.abs(value) < 0.005 ? 0 : value).toFixed(2)}%`;
+}
+
+/** The most that Binaryen saves of a unit with any of its options. */
+function binaryenBest(figures) {
+  if (figures.encoded === undefined) return undefined;
+  return Math.max(...BINARYEN.map((variant) => saved(figures.encoded, figures[variant])));
+}
+
+/** Whether a unit is in the overview: no sample, and at least 0.1% of it can be saved. */
+export function isShown({ name, module: { x86_64: figures } }) {
+  return name !== SAMPLE && saved(figures.bytes, figures.local) >= 0.1;
+}
+
+/** The table of README.md. */
+export function overview({ units }) {
+  const head = ["", "bytes", "linker, `--icf=all`", "Binaryen, its best", "`cranelift-mergefunc`", "all local"];
+  const rows = units.filter(isShown).map(({ name, about, module }) => {
+    const { x86_64: figures } = module;
+    const own = ["lld", "marked", "local"].map((column) => percent(saved(figures.bytes, figures[column])));
+    return [`${name}: ${about}`, thousands(figures.bytes), own[0], percent(binaryenBest(figures)), own[1], own[2]];
+  });
+  return table(head, rows);
+}
+
+export function tables({ versions, units }) {
+  const sections = [];
+  const add = (title, content) => content && sections.push(`${title}:\n\n${content}`);
+  const modules = units.filter(({ whole }) => whole);
+  for (const [target, name] of Object.entries(TARGETS)) {
+    add(`Functions of the programs, ${name}`, savings(units, "module", target));
+  }
+  for (const [target, name] of Object.entries(TARGETS)) {
+    add(`The same with Wasmtime's trampolines, ${name}`, savings(modules, "whole", target));
+  }
+  add("What follows from these", conclusions(units));
+  add("Identical functions only, by linker and by `clif-merge report --similar off`", linkers(units));
+  add("One after the other, functions of the programs, x86-64", sequences(units));
+  add("Merging in `wasm-opt -Oz`, functions of the programs", pipelines(modules));
+  add("LLVM's passes on `programs`", llvm(modules.find(({ module }) => module.x86_64.llvm !== undefined)));
+  add("Further options of `wasm-opt`, functions of the programs", furtherOptions(modules));
+  add("What `wasm-opt` changes without any pass, bytes, x86-64", encoded(modules));
+  add("Versions", table(["tool", "version"], Object.entries(versions), 2));
+  return `${sections.join("\n\n")}\n`;
+}
+
+function savings(units, part, target) {
+  const columns = [
+    ...["unit", "functions", "bytes", "linker ICF", "LLVM", "Binaryen: duplicates", "similar", "typed"],
+    ...["`cranelift-mergefunc`", "with aliases", "all local"],
+  ];
+  const rows = units.map(({ name, [part]: { [target]: figures } }) => [
+    name,
+    thousands(figures.functions),
+    thousands(figures.bytes),
+    ...["lld", "llvm"].map((column) => percent(saved(figures.bytes, figures[column]))),
+    ...["duplicates", "similar", "typed"].map((variant) => percent(saved(figures.encoded, figures[variant]))),
+    ...["marked", "aliases", "local"].map((marks) => percent(saved(figures.bytes, figures[marks]))),
+  ]);
+  return table(columns, rows);
+}
+
+/** What the text says of the figures, as a list; nothing about units that were not measured. */
+function conclusions(units) {
+  const lines = [];
+  const all = units.flatMap(({ module }) => Object.keys(TARGETS).map((target) => module[target]));
+  const points = (number) => `${number.toFixed(2)} percentage points`;
+  const most = (of) => Math.max(...all.map(of).filter((number) => number !== undefined));
+  const part = (figures, column) => saved(figures.bytes, figures[column]);
+
+  const more = most((figures) => part(figures, "lld") - part(figures, "identical"));
+  const less = most((figures) => part(figures, "identical") - part(figures, "lld"));
+  lines.push(
+    `Of identical functions, lld folds at most ${points(more)} more than \`clif-merge --similar off\` merges, and at ` +
+      `most ${points(less)} less.`,
+  );
+
+  const compared = all.filter((figures) => figures.encoded && part(figures, "marked") >= 0.1);
+  if (compared.length > 0) {
+    const times = compared.map((figures) => part(figures, "marked") / binaryenBest(figures));
+    const [least, greatest] = [Math.min(...times), Math.max(...times)].map((number) => number.toFixed(1));
+    lines.push(
+      `\`cranelift-mergefunc\` saves ${least} to ${greatest} times as much as Binaryen's passes with the best of their ` +
+        "options, on units of which it saves at least 0.1%.",
+    );
+  }
+  const folded = most((figures) => part(figures, "mergedThenLld") - part(figures, "mergedObject"));
+  lines.push(`Of what \`cranelift-mergefunc\` leaves, lld folds at most ${points(folded)}.`);
+  const both = all.filter((figures) => figures.similarThenMarked !== undefined);
+  if (both.length > 0) {
+    const gains = both.map((figures) => saved(figures.encoded, figures.similarThenMarked) - part(figures, "marked"));
+    lines.push(
+      `Binaryen and then \`cranelift-mergefunc\` save at most ${points(Math.max(...gains))} more, and at most ` +
+        `${points(-Math.min(...gains))} less, than \`cranelift-mergefunc\` alone.`,
+    );
+  }
+  return lines.map((line) => `* ${line}`).join("\n");
+}
+
+function linkers(units) {
+  const names = ["lld", "mold", "gold"];
+  const head = ["unit"];
+  const columns = [];
+  for (const [target, title] of Object.entries(TARGETS)) {
+    for (const linker of names) {
+      head.push(`${title} ${linker}`);
+      columns.push([target, linker]);
+    }
+    head.push("`clif-merge`");
+    columns.push([target, "identical"]);
+  }
+  const rows = units.map(({ name, module }) => [
+    name,
+    ...columns.map(([target, column]) => percent(saved(module[target].bytes, module[target][column]))),
+  ]);
+  return table(head, rows);
+}
+
+function sequences(units) {
+  const head = ["unit", "bytes", "linker ICF", "`clif-merge compile`, all local", "then linker ICF"];
+  const rows = units.map(({ name, module: { x86_64: figures } }) => [
+    name,
+    thousands(figures.bytes),
+    ...["lld", "mergedObject", "mergedThenLld"].map((column) => percent(saved(figures.bytes, figures[column]))),
+    ...["similar", "similarThenMarked"].map((column) => percent(saved(figures.encoded, figures[column]))),
+  ]);
+  return table([...head, "Binaryen: similar", "then `cranelift-mergefunc`"], rows);
+}
+
+/** Of the code of `-Oz` without its merging passes, what these save, and what `cranelift-mergefunc` saves. */
+function pipelines(units) {
+  const head = ["unit"];
+  for (const title of Object.values(TARGETS)) {
+    head.push(`${title} bytes without merging`, "`-Oz`", "`-Oz`, typed", "`cranelift-mergefunc`");
+  }
+  const rows = units.map(({ name, module }) => {
+    const cells = Object.keys(TARGETS).flatMap((target) => {
+      const { ozUnmerged, oz, ozTyped, ozUnmergedThenMarked } = module[target];
+      const merged = [oz, ozTyped, ozUnmergedThenMarked].map((after) => percent(saved(ozUnmerged, after)));
+      return [thousands(ozUnmerged), ...merged];
+    });
+    return [name, ...cells];
+  });
+  return table(head, rows);
+}
+
+function llvm(unit) {
+  if (!unit) return undefined;
+  const parts = { module: "functions", whole: "with trampolines" };
+  const head = ["passes"];
+  for (const title of Object.values(TARGETS)) for (const part of Object.values(parts)) head.push(`${title}, ${part}`);
+  const row = (label, column) => [
+    label,
+    ...Object.keys(TARGETS).flatMap((target) =>
+      Object.keys(parts).map((part) => percent(saved(unit[part][target].bytes, unit[part][target][column]))),
+    ),
+  ];
+  return table(head, [
+    row("linker ICF alone", "lld"),
+    row("MergeFunctions", "llvm"),
+    row("MergeFunctions, then linker ICF", "llvmThenLld"),
+    row("MergeFunctions, GlobalMergeFunctions", "llvmGlobal"),
+    row("MergeFunctions, GlobalMergeFunctions, then linker ICF", "llvmGlobalThenLld"),
+    row("`cranelift-mergefunc`", "marked"),
+  ]);
+}
+
+function furtherOptions(units) {
+  const head = ["unit"];
+  for (const title of Object.values(TARGETS)) head.push(`${title}, typed`, "with these options");
+  const rows = units.map(({ name, module }) => [
+    name,
+    ...Object.keys(TARGETS).flatMap((target) =>
+      ["typed", "further"].map((variant) => percent(saved(module[target].encoded, module[target][variant]))),
+    ),
+  ]);
+  return table(head, rows);
+}
+
+function encoded(units) {
+  const head = ["unit", "module", "written by `wasm-opt`", "code", "of the module written by `wasm-opt`"];
+  const rows = units.map(({ name, wasm, module: { x86_64: figures } }) => [
+    name,
+    ...[wasm.original, wasm.encoded, figures.bytes, figures.encoded].map(thousands),
+  ]);
+  return table(head, rows);
+}
+
+/** Nothing if there are no rows. */
+function table(head, rows, texts = 1) {
+  if (rows.length === 0) return undefined;
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  const rule = `|${head.map((_, index) => (index < texts ? "---" : "---:")).join("|")}|`;
+  return [line(head), rule, ...rows.map(line)].join("\n");
+}
+
+function thousands(number) {
+  return number.toLocaleString("en-US");
+}
