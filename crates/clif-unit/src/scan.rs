@@ -4,9 +4,9 @@
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
 //! also refuses what would only exhaust the reader's memory. It does not understand functions.
 
-use crate::data::parse::{Parsed, first_word};
-use crate::directives::{DEFAULTS, Directives, PREFIX, TextDefaults};
+use crate::data::parse::Parsed;
 use crate::unit::Source;
+use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, first_word};
 use anyhow::{Result, anyhow, bail};
 
 /// What is in a text.
@@ -26,14 +26,14 @@ pub struct Scanned<'a> {
     /// From there to the next function.
     pub text: &'a str,
     /// What stands above it.
-    pub directives: Directives,
+    pub directives: Said,
 }
 
 /// What the last line, comments apart, leaves open. Numbers are those of lines.
 enum Open {
     Nothing,
     /// Directives of the next function, and the first line of them.
-    Directives(usize, Directives),
+    Directives(usize, Said),
     /// The last data object, which can go on, and the last line of it.
     Data(usize),
     /// Defaults, and their line.
@@ -51,7 +51,7 @@ enum Open {
 /// numbers of entities that no function can have, with their places.
 pub fn scan(source: &Source) -> Result<Scan<'_>> {
     let mut scan = Scan::default();
-    let mut defaults = TextDefaults::default();
+    let mut defaults = Said::default();
     let mut open = Open::Nothing;
     let name = &source.name;
     let stray =
@@ -88,11 +88,12 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             Open::Defaults(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
                 bail!("{name}:{line}:1: defaults must stand outside of functions")
             }
-            Open::Nothing | Open::Data(_) | Open::Defaults(_) => Directives::default(),
+            Open::Nothing | Open::Data(_) | Open::Defaults(_) => Said::default(),
         };
         if is_function_line(trimmed) {
             let mut directives = directives;
-            directives.fill_in(&defaults);
+            directives.linkage = directives.linkage.or(defaults.linkage);
+            directives.addresses = directives.addresses.or(defaults.addresses);
             scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if scan.functions.is_empty() {
@@ -118,8 +119,8 @@ enum Stop {
     Wrong(usize, String),
 }
 
-impl From<(usize, String)> for Stop {
-    fn from((column, message): (usize, String)) -> Stop {
+impl From<Wrong> for Stop {
+    fn from((column, message): Wrong) -> Stop {
         Stop::Wrong(column, message)
     }
 }
@@ -127,15 +128,19 @@ impl From<(usize, String)> for Stop {
 /// Reads a directive line.
 fn directive(
     scan: &mut Scan<'_>,
-    defaults: &mut TextDefaults,
+    defaults: &mut Said,
     open: Open,
     number: usize,
     line: &str,
 ) -> Result<Open, Stop> {
     match (first_word(line), open) {
-        ("data" | "+" | DEFAULTS, Open::Directives(line, _)) => Err(Stop::Stray(line)),
-        (DEFAULTS, Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
-            defaults.add_line(line)?;
+        ("data" | "+" | "defaults", Open::Directives(line, _)) => Err(Stop::Stray(line)),
+        ("defaults", Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
+            let mut said = Said::default();
+            said.add_line(&DEFAULTS, line)?;
+            defaults.linkage = said.linkage.or(defaults.linkage);
+            defaults.addresses = said.addresses.or(defaults.addresses);
+            defaults.data_addresses = said.data_addresses.or(defaults.data_addresses);
             Ok(Open::Defaults(number))
         }
         ("data", Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
@@ -155,11 +160,9 @@ fn directive(
         (_, open) => {
             let (first, mut directives) = match open {
                 Open::Directives(first, directives) => (first, directives),
-                Open::Nothing | Open::Data(_) | Open::Defaults(_) => {
-                    (number, Directives::default())
-                }
+                Open::Nothing | Open::Data(_) | Open::Defaults(_) => (number, Said::default()),
             };
-            directives.add_line(line)?;
+            directives.add_line(&FUNCTION, line)?;
             Ok(Open::Directives(first, directives))
         }
     }
@@ -189,7 +192,7 @@ const ENTITIES: [&str; 10] =
     ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
 /// Looks at a line that is no comment. An error comes with its column.
-fn code_line(line: &str) -> Result<(), (usize, String)> {
+fn code_line(line: &str) -> Result<(), Wrong> {
     let bytes = line.as_bytes();
     let column = |at: usize| line[..at].chars().count() + 1;
     let mut at = 0;
@@ -305,14 +308,14 @@ mod tests {
             "function %f() {\n;@ defaults linkage=local\n}\n",
             "t:2:1: defaults must stand outside of functions",
         );
-        check(";@ defaults\n", "t:1:2: an empty directive");
+        check(";@ defaults\n", "t:1:1: an empty directive");
         check(
             ";@ defaults linkage=no\n",
             "t:1:13: unknown linkage 'no'; there are export, hidden, local, preemptible",
         );
         check(
             ";@ defaults key=1\n",
-            "t:1:13: unknown default 'key=1'; there are linkage=, addresses=, data-addresses=",
+            "t:1:13: unknown default 'key'; there are linkage=, addresses=, data-addresses=",
         );
         check(";@ defaults linkage=local linkage=local\n", "t:1:27: 'linkage' is repeated");
         check(

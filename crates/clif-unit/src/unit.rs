@@ -10,7 +10,7 @@
 
 use crate::contain::contain;
 use crate::data::{self, GivenData, Name, Parsed};
-use crate::directives::Directives;
+use crate::directives;
 use crate::extra::extra;
 use crate::marks::Marks;
 use crate::progress::Progress;
@@ -18,11 +18,11 @@ pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
 pub use crate::sources::Source;
 use crate::verify::Verifier;
+use crate::words::{Said, is_library_function};
 use anyhow::{Result, anyhow, bail};
 use cranelift_codegen::ir;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
-    UserFuncName,
+    ExternalName, FuncRef, Function, GlobalValueData, UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
@@ -33,7 +33,6 @@ use cranelift_mergefunc::{
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
-use std::str::FromStr as _;
 
 /// A function as it was written.
 #[derive(Debug)]
@@ -202,7 +201,7 @@ fn parse(
     scanned: Vec<Scanned<'_>>,
     call_conv: CallConv,
     progress: &mut dyn Progress,
-) -> Result<Vec<(Function, String, Directives)>> {
+) -> Result<Vec<(Function, String, Said)>> {
     let mut functions = Vec::with_capacity(scanned.len());
     for Scanned { line, text, directives } in scanned {
         let place = format!("{}:{line}", source.name);
@@ -299,19 +298,12 @@ pub fn parse_unit_with(
         let symbol = to_symbols(&mut func, &unit.names);
         let became = match (&directives.thunk, &directives.alias) {
             (None, None) => None,
-            (Some(name), None) => Some((Became::Thunk, name)),
-            (None, Some(name)) => Some((Became::Alias, name)),
+            (Some(name), None) => Some((Became::Thunk, unit.names.symbol_of(name))),
+            (None, Some(name)) => Some((Became::Alias, unit.names.symbol_of(name))),
             (Some(_), Some(_)) => bail!("{place}: a function is either a thunk or an alias"),
         };
-        let became = match became {
-            None => None,
-            Some((kind, name)) => match unit.names.parse(name) {
-                Some(target) => Some((kind, target)),
-                None => bail!("{place}: '{}={name}' names no function", kind.name()),
-            },
-        };
         let named = marks.defaults_for(&unit.names.display(&symbol), defaults.functions);
-        let attributes = directives.attributes(named);
+        let attributes = directives::attributes(&directives, named);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
@@ -323,11 +315,12 @@ pub fn parse_unit_with(
 
 /// Finds a free namespace, and all names in the order of their text.
 fn collect_names<'a>(
-    functions: impl Iterator<Item = (&'a Function, &'a Directives)>,
+    functions: impl Iterator<Item = (&'a Function, &'a Said)>,
     data: impl Iterator<Item = &'a Parsed>,
 ) -> Names {
     let mut texts = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
+    let mut referred = Vec::new();
     for (func, directives) in functions {
         match &func.name {
             UserFuncName::Testcase(name) => {
@@ -345,21 +338,17 @@ fn collect_names<'a>(
         for symbol in func.params.user_named_funcs().values() {
             namespaces.insert(symbol.namespace);
         }
-        for name in [&directives.thunk, &directives.alias].into_iter().flatten() {
-            if let Some(text) = name.strip_prefix('%') {
-                texts.insert(text.to_owned());
-            }
-        }
+        referred.extend([&directives.thunk, &directives.alias].into_iter().flatten());
     }
     for data in data {
-        let targets = data.pointers.iter().map(|pointer| &pointer.target);
-        let alias = data.alias.iter().map(|(target, _)| target);
-        for name in targets.chain(alias).chain([&data.name]) {
-            match name {
-                Name::Text(text) => texts.insert(text.clone()),
-                Name::User(symbol) => namespaces.insert(symbol.namespace),
-            };
-        }
+        referred.extend(data.pointers.iter().map(|pointer| &pointer.target));
+        referred.extend(data.said.alias.iter().chain([&data.name]));
+    }
+    for name in referred {
+        match name {
+            Name::Text(text) => texts.insert(text.clone()),
+            Name::User(symbol) => namespaces.insert(symbol.namespace),
+        };
     }
     let namespace =
         (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
@@ -427,8 +416,7 @@ fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Resul
             );
         }
         // The text of a call of it would be read as a call of the library function.
-        let text = &name[1..];
-        if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
+        if is_library_function(&name[1..]) {
             bail!("{}: {name} is the name of a library function of Cranelift", given.place);
         }
     }

@@ -39,10 +39,7 @@ fn empty_names_are_errors() {
             format!("function %f() {{\n    gv0 = symbol colocated %\n{body}"),
             "error: <stdin>:2:28: an empty name",
         ),
-        (
-            format!(";@ thunk=%\nfunction %f() {{\n{body}"),
-            "error: <stdin>:1:4: '%' is not the name",
-        ),
+        (format!(";@ thunk=%\nfunction %f() {{\n{body}"), "error: <stdin>:1:4: '%' is not a name"),
         (";@ data % = u8 1\n".to_owned(), "error: <stdin>:1:9: '%' is not a name"),
         (";@ data %t = %\n".to_owned(), "error: <stdin>:1:14: '%' is not a name"),
     ] {

@@ -92,7 +92,7 @@ pub fn resolve(
     let mut all = Vec::with_capacity(parsed.len());
     for ((source, data), &attributes) in parsed.into_iter().zip(&attributes) {
         let mut relocations = Vec::with_capacity(data.pointers.len());
-        for pointer in data.pointers {
+        for pointer in &data.pointers {
             let (line, column) = pointer.place;
             let target = names.symbol_of(&pointer.target);
             if thread_local(&pointer.target) {
@@ -108,9 +108,9 @@ pub fn resolve(
         all.push(GivenData {
             symbol: names.symbol_of(&data.name),
             attributes,
-            used: data.used,
-            object: DataObject { contents: data.contents, relocations, section: data.section },
-            alias: data.alias.map(|(target, _)| names.symbol_of(&target)),
+            used: data.used(),
+            alias: data.said.alias.map(|target| names.symbol_of(&target)),
+            object: DataObject { contents: data.contents, relocations, section: data.said.section },
             place: format!("{source}:{line}:{column}"),
         });
     }
@@ -134,7 +134,7 @@ fn objects(
                 break object;
             }
             let (source, data) = &parsed[at];
-            let Some((target, (line, column))) = &data.alias else {
+            let Some((target, (line, column))) = data.alias() else {
                 break at;
             };
             if std::mem::replace(&mut met[at], true) {

@@ -199,9 +199,9 @@ mod tests {
         GivenData {
             symbol: symbol(&data.name),
             attributes: data.attributes(Addresses::Significant),
-            used: data.used,
-            object: DataObject { relocations, contents: data.contents, section: data.section },
-            alias: data.alias.map(|(target, _)| symbol(&target)),
+            used: data.used(),
+            alias: data.said.alias.as_ref().map(symbol),
+            object: DataObject { relocations, contents: data.contents, section: data.said.section },
             place: String::new(),
         }
     }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read_back() {
-        arbtest::arbtest(|u| {
+        crate::random::check(|u| {
             let data = some_data(u)?;
             let text = print(&data, &display);
             assert_eq!(read_back(&text), data, "{text}");
