@@ -408,7 +408,7 @@ impl<M: Module> MergingModule<M> {
             if entry.alignment() > attributes.alignment {
                 description.align = Some(entry.alignment());
             }
-            let is_representative = entry.reason() == crate::Reason::Representative;
+            let is_representative = entry.reason() == crate::plan::Reason::Representative;
             let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
             let functions = description.function_decls.values_mut();
             for target in functions.chain(description.data_decls.values_mut()) {

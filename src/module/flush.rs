@@ -140,7 +140,7 @@ impl<M: Module> MergingModule<M> {
                 // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
                 if self.is_bound_by_symbol(*function, flush) {
-                    attributes.linkage = crate::Linkage::Preemptible;
+                    attributes.linkage = crate::unit::Linkage::Preemptible;
                 }
                 match back_end {
                     // An unknown module wants code for every function.
@@ -163,7 +163,7 @@ impl<M: Module> MergingModule<M> {
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
             if self.is_data_bound_by_symbol(*id, flush) {
-                attributes.linkage = crate::Linkage::Preemptible;
+                attributes.linkage = crate::unit::Linkage::Preemptible;
             }
             if !exact || needs_symbol || back_end == BackEnd::Any {
                 attributes.addresses = Addresses::Significant;
@@ -369,7 +369,9 @@ impl<M: Module> MergingModule<M> {
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index && extra.is_empty();
             state.extra = extra;
-            debug_assert!(!state.preemptible || attributes.linkage == crate::Linkage::Preemptible);
+            debug_assert!(
+                !state.preemptible || attributes.linkage == crate::unit::Linkage::Preemptible
+            );
             (state.became, state.eliminated) = match (disposition, back_end) {
                 (Disposition::Keep, _) => (Became::Kept, false),
                 (Disposition::Thunk { .. }, _) => (Became::Thunk, false),

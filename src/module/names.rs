@@ -67,7 +67,7 @@ impl<M: Module> MergingModule<M> {
         func: &Function,
         flush: Flush,
     ) -> ModuleResult<()> {
-        use crate::Linkage::{Hidden, Local};
+        use crate::unit::Linkage::{Hidden, Local};
         let mut extra = core::mem::take(&mut self.functions[of].extra);
         for argument in &mut extra {
             let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0).cloned()
