@@ -17,10 +17,9 @@
 //!    can be streamed through: only a summary is kept.
 //! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`], and returns a
 //!    [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
-//! 3. [`Plan::apply`] rewrites each function that is kept, and each that the plan added
-//!    ([`Plan::private_copies`], [`Plan::parameterised_bodies`]). Emitting thunks ([`Target::thunk_code`],
-//!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
-//!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
+//! 3. [`Plan::outputs`] lists what to emit: bodies, which [`Plan::apply`] rewrites first, thunks
+//!    ([`Target::thunk_code`], [`call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
+//!    [`Options::target`] and [`Options::aliases`] at their defaults, and functions that would need them are kept.
 //!
 //! [`prove`] proves a plan by means of its own ([`Options::prove`]); [`first_difference`] and
 //! [`nearest`] answer "why not?".

@@ -317,7 +317,7 @@ impl<M: Module> MergingModule<M> {
                 self.shared.resize(index + 1, function);
             }
             self.shared[index] = function;
-            self.stats.private_copies += 1;
+            self.stats.new_bodies += 1;
             self.functions[function].defined = true;
         }
         Ok(())

@@ -114,7 +114,7 @@ pub struct ModuleStats {
     pub thunks: usize,
     /// Functions that were added: private copies for classes whose members are all preemptible, and parameterised
     /// bodies.
-    pub private_copies: usize,
+    pub new_bodies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.
