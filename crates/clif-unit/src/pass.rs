@@ -4,7 +4,7 @@
 use crate::data::GivenData;
 use crate::extra::extra;
 use crate::unit::{Became, Names, Unit};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
@@ -114,12 +114,12 @@ pub fn plan_functions(
     for (func, given) in functions.iter().zip(&unit.given) {
         merger
             .add(given.symbol.clone(), func, given.attributes)
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     for given in &unit.data {
         merger
             .add_data(given.symbol.clone(), &given.object, given.for_pass())
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     let data = &unit.data;
     Ok(merger.plan(&mut UnitBodies { functions, data, names, next: 0, code_size }))
