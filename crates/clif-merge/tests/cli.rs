@@ -219,20 +219,20 @@ fn printed_data_objects_are_read_back() {
     let data = |arguments: &[&str]| {
         let run = run(&[&["merge", "data.clif"], arguments].concat()).expect(0, message);
         let (data, functions) = run.text().split_once("\n\n").expect("functions");
-        assert!(functions.contains("function %shared1"), "%shared0 is taken");
+        assert!(functions.contains("function %body1"), "%body0 is taken");
         // Where lines are broken does not matter here.
         data.replace("\n;@ +", "")
     };
     let expected = "\
 ;@ defaults linkage=export addresses=significant data-addresses=significant
 ;@ data %table linkage=local align=8 = \"abcd\\00\" hex 000000 %one %three u1:0-8 %outside
-;@ data %shared0 writable = zero 8
+;@ data %body0 writable = zero 8
 ;@ data u1:0 used = hex 010200
 ;@ data %last =";
     assert_eq!(data(&[]), expected);
     let insignificant = expected
         .replace("%table linkage=local", "%table linkage=local addresses=insignificant")
-        .replace("%shared0", "%shared0 addresses=insignificant")
+        .replace("%body0", "%body0 addresses=insignificant")
         .replace("%last", "%last addresses=insignificant");
     assert_eq!(data(&["--data-addresses", "insignificant"]), insignificant);
     run_with(&["merge", "-"], b";@ data %only = %other\n").expect(0, "merged 0 of 0 functions");
@@ -338,7 +338,7 @@ fn the_report_as_json() {
         ("/classes", 4.0),
         ("/members", 8.0),
         ("/merged", 5.0),
-        ("/private_copies", 1.0),
+        ("/new_bodies", 1.0),
         ("/by_disposition/keep", 6.0),
         ("/by_disposition/redirect", 1.0),
         ("/by_disposition/alias", 1.0),

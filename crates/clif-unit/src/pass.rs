@@ -81,7 +81,7 @@ impl Bodies for UnitBodies<'_> {
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         loop {
-            let text = format!("shared{}", self.next);
+            let text = format!("body{}", self.next);
             self.next += 1;
             if !self.names.contains(&text) {
                 return Some(self.names.add(text));
