@@ -27,11 +27,9 @@ use target_lexicon::Triple;
 
 /// Report what merging saves and what it costs
 ///
-/// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
-/// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
-/// times are those for the architecture of this machine if it is measured, or else for the first
-/// target. Times are those of one thread: reading the text, a bare visit of every instruction, the
-/// pass, and compiling before and after.
+/// Counts the bytes of code before and after merging, for each --target. Functions that cannot be
+/// compiled are counted apart. Dispositions and times are those for this machine's architecture, or
+/// else for the first target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {

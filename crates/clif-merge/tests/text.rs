@@ -1,6 +1,6 @@
 //! The command line as text: what the program prints, and how it ends, in `cli/*.trycmd`.
 //!
-//! `TRYCMD=overwrite cargo test -p clif-merge --test text` writes what is printed now; times stay `[..]`.
+//! `TRYCMD=overwrite cargo test -p clif-merge --test text` writes what is printed now.
 
 /// Each file holds the cases of one area; its sentences say what a case pins.
 #[test]

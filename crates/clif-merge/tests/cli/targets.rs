@@ -45,3 +45,42 @@ fn targets_of_a_report() {
     assert_eq!(names.len(), 2);
     assert!(names.iter().any(|name| *name == "x86_64-apple-darwin"), "{names:?}");
 }
+
+/// Tables and times of a report are those for the machine where it runs; this is what is the same on all.
+#[test]
+fn a_report_names_all_of_its_targets() {
+    for (arguments, words) in [
+        (&["mixed.clif"][..], &["\nx86-64 ", "\naarch64 "][..]),
+        (
+            &["units/vectors.clif"],
+            &[
+                "\n4 functions cannot be compiled for x86-64 and are not counted; the first error:\n  \
+                 units/vectors.clif:6: %multiply: Unsupported",
+                "\n  3 of them can be compiled with --set has_ssse3\n",
+                "\n4 functions cannot be compiled for aarch64 and are not counted",
+            ],
+        ),
+        // One of the targets can compile it.
+        (
+            &["units/shuffle.clif", "--set", "has_ssse3"],
+            &["\n1 function cannot be compiled for aarch64 and is not counted"],
+        ),
+        (
+            &["units/tail-call-no-frame-pointers.clif"],
+            &["\n1 function cannot be compiled for x86-64 and is not counted"],
+        ),
+        (
+            &["units/target-apple.clif", "--target", "x86_64", "--target", "aarch64-apple-darwin"],
+            &["\nx86-64 ", "\naarch64-apple-darwin "],
+        ),
+    ] {
+        let run = run(&[&["report"], arguments].concat()).expect(0, "");
+        for words in words {
+            assert!(run.text().contains(words), "no '{words}' in {}", run.text());
+        }
+        assert!(!run.text().contains("NaN") && !run.text().contains("inf"), "{}", run.text());
+    }
+    // Neither target can compile it.
+    run(&["report", "units/shuffle.clif"]).expect(1, "; it can be compiled with --set has_ssse3");
+    run(&["report", "units/i128-division.clif"]).expect(1, "\n--> units/i128-division.clif:3\n");
+}
