@@ -27,11 +27,9 @@ use target_lexicon::Triple;
 
 /// Report what merging saves and what it costs
 ///
-/// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
-/// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
-/// times are those for the architecture of this machine if it is measured, or else for the first
-/// target. Times are those of one thread: reading the text, a bare visit of every instruction, the
-/// pass, and compiling before and after.
+/// Counts the bytes of code before and after merging, for each --target. Functions that cannot be
+/// compiled are counted apart. Dispositions and times are those for this machine's architecture, or
+/// else for the first target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -109,7 +107,7 @@ struct Report {
     /// Functions whose bodies are not needed any more.
     merged: usize,
     /// New functions: private copies and parameterised bodies.
-    private_copies: usize,
+    new_bodies: usize,
     /// Functions of the unit by disposition, for the target `host`.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
@@ -406,7 +404,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
-        private_copies: plan.new_bodies().len(),
+        new_bodies: plan.new_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native,
@@ -519,7 +517,7 @@ fn signed(number: i64) -> String {
 
 /// The report for a person.
 fn text(report: &Report) -> String {
-    let Report { functions, classes, members, merged, private_copies, seconds, .. } = report;
+    let Report { functions, classes, members, merged, new_bodies, seconds, .. } = report;
     let all = *functions as f64;
     let number = |number: usize| thousands(number as u64);
     let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
@@ -532,8 +530,8 @@ fn text(report: &Report) -> String {
             vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
         ],
     );
-    if *private_copies > 0 {
-        text += &format!("new bodies: {private_copies}\n");
+    if *new_bodies > 0 {
+        text += &format!("new bodies: {new_bodies}\n");
     }
     for (heading, counts) in
         [("disposition", &report.by_disposition), ("reason", &report.by_reason)]

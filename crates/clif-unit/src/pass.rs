@@ -4,7 +4,7 @@
 use crate::data::GivenData;
 use crate::extra::extra;
 use crate::unit::{Became, Names, Unit};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
@@ -72,7 +72,7 @@ impl Bodies for UnitBodies<'_> {
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         loop {
-            let text = format!("shared{}", self.next);
+            let text = format!("body{}", self.next);
             self.next += 1;
             if !self.names.contains(&text) {
                 return Some(self.names.add(text));
@@ -124,12 +124,12 @@ pub fn plan_functions(
     for (func, given) in functions.iter().zip(&unit.given) {
         merger
             .add(given.symbol.clone(), func, given.attributes)
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     for given in &unit.data {
         merger
             .add_data(given.symbol.clone(), &given.object, given.for_pass())
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     let data = &unit.data;
     Ok(merger.plan(&mut UnitBodies { functions, data, names, next: 0, code_size }))

@@ -5,9 +5,10 @@
 //! also refuses what would only exhaust the reader's memory. It does not understand functions.
 
 use crate::data::parse::Parsed;
+use crate::error::{Place, bail_at};
 use crate::unit::Source;
 use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, first_word};
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 
 /// What is in a text.
 #[derive(Debug, Default)]
@@ -54,8 +55,10 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
     let mut defaults = Said::default();
     let mut open = Open::Nothing;
     let name = &source.name;
-    let stray =
-        |line: usize| anyhow!("{name}:{line}:1: a directive must stand right above 'function'");
+    let stray = |line: usize| {
+        let place = Place::column(name, line, 1);
+        place.error("a directive must stand right above 'function'")
+    };
     let mut starts = Vec::new();
     let mut at = 0;
     for (index, line) in source.text.split_inclusive('\n').enumerate() {
@@ -70,7 +73,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
                     |stop| match stop {
                         Stop::Stray(line) => stray(line),
                         Stop::Wrong(column, message) => {
-                            anyhow!("{name}:{number}:{column}: {message}")
+                            Place::column(name, number, column).error(message)
                         }
                     },
                 )?;
@@ -81,12 +84,15 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
         }
         let directives = match std::mem::replace(&mut open, Open::Nothing) {
             Open::Directives(_, directives) if is_function_line(trimmed) => directives,
-            Open::Directives(line, _) => return Err(stray(line)),
+            Open::Directives(line, _) => return Err(stray(line).into()),
             Open::Data(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
-                bail!("{name}:{line}:1: a data object must stand outside of functions")
+                bail_at!(
+                    Place::column(name, line, 1),
+                    "a data object must stand outside of functions"
+                )
             }
             Open::Defaults(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
-                bail!("{name}:{line}:1: defaults must stand outside of functions")
+                bail_at!(Place::column(name, line, 1), "defaults must stand outside of functions")
             }
             Open::Nothing | Open::Data(_) | Open::Defaults(_) => Said::default(),
         };
@@ -97,12 +103,13 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if scan.functions.is_empty() {
-            header_line(line).map_err(|error| anyhow!("{name}:{number}: {error}"))?;
+            header_line(line).map_err(|error| Place::line(name, number).error(error))?;
         }
-        code_line(line).map_err(|(column, error)| anyhow!("{name}:{number}:{column}: {error}"))?;
+        code_line(line)
+            .map_err(|(column, error)| Place::column(name, number, column).error(error))?;
     }
     if let Open::Directives(line, _) = open {
-        return Err(stray(line));
+        return Err(stray(line).into());
     }
     let ends = starts.iter().skip(1).copied().chain([source.text.len()]);
     for ((function, &start), end) in scan.functions.iter_mut().zip(&starts).zip(ends) {
@@ -174,11 +181,11 @@ pub fn is_function_line(line: &str) -> bool {
 }
 
 /// Only commands may come before the first function, besides comments.
-fn header_line(line: &str) -> Result<()> {
+fn header_line(line: &str) -> Result<(), String> {
     let word = line.split_whitespace().next().unwrap_or("");
     match ["test", "set", "target", "feature"].contains(&word) {
         true => Ok(()),
-        false => bail!("expected 'function', found '{word}'"),
+        false => Err(format!("expected 'function', found '{word}'")),
     }
 }
 

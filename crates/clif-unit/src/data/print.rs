@@ -169,6 +169,7 @@ fn push_digits(items: &mut Vec<String>, bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::data::parse::{MAX_SIZE, Name, Parsed};
+    use crate::error::Place;
     use arbitrary::Unstructured;
     use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
 
@@ -202,7 +203,7 @@ mod tests {
             used: data.used(),
             alias: data.said.alias.as_ref().map(symbol),
             object: DataObject { relocations, contents: data.contents, section: data.said.section },
-            place: String::new(),
+            place: Place::default(),
         }
     }
 
@@ -257,7 +258,7 @@ mod tests {
             used,
             object: DataObject { contents, relocations, section },
             alias: None,
-            place: String::new(),
+            place: Place::default(),
         })
     }
 
