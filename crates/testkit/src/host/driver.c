@@ -293,7 +293,10 @@ static void *map(word address, word size, int protection, int flags) {
     return mapped;
 }
 
-/* As `surroundings_before`. */
+/* What the surroundings hold before an invocation. Half of the words point into the lower half, the others are small or
+ * arbitrary; memory that functions receive a pointer to holds mostly pointers. The lower half of the address of the
+ * surroundings is zero, so that half a pointer is a small offset as well. Where code from WebAssembly finds the lower end
+ * of its stack, there is enough of it. */
 static void surround(word seed) {
     word *words = (word *)surroundings;
     for (word n = 0; n < surroundings_size / 8; n++) {
