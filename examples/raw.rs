@@ -17,7 +17,7 @@ use cranelift_codegen::isa::{self, TargetIsa};
 use cranelift_codegen::{Context, FinalizedRelocTarget, settings};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, JumpThunk, Linkage, MergeCache, MergeMap, Merger, Options,
+    Addresses, Attributes, Emit, JumpThunk, Linkage, MergeCache, MergeMap, Merger, Options, Output,
     Target,
 };
 use std::collections::HashMap;
@@ -171,39 +171,38 @@ impl Image<'_> {
             let attributes = attributes_of(&symbol);
             merger.add(symbol, func, attributes)?;
         }
-        let plan = merger.plan(&mut functions);
+        let (plan, increment) = merger.plan_increment(&mut functions);
 
         let mut bytes_before = 0;
         let mut calls = Vec::new();
         let mut aliases = Vec::new();
-        // The entries of the functions that were added come first, in the same order. The other entries are for
-        // bodies of earlier units; there is nothing to do for them.
-        for ((function, entry), func) in plan.entries().zip(&mut functions) {
-            let symbol = entry.symbol();
+        // The functions that were added come first, in the same order. With these options the plan adds none.
+        for (output, func) in plan.outputs().zip(&mut functions) {
+            let Output { function, symbol, alignment, emit } = output;
             let before = compile(func, self.isa)?;
             bytes_before += before.code.len();
-            match entry.disposition() {
-                Disposition::Keep => {
+            match emit {
+                Emit::Body | Emit::NewBody(_) => {
                     // Applying the plan and compiling can be done by many threads: the plan does not change.
                     plan.apply(function, func, &options);
                     let mut after = compile(func, self.isa)?;
-                    after.alignment = after.alignment.max(entry.alignment());
+                    after.alignment = after.alignment.max(alignment);
                     let start = self.place(symbol, after.alignment, &after.code);
                     for (call, before) in after.calls.into_iter().zip(before.calls) {
                         calls.push((Call { at: start + call.at, ..call }, before.callee));
                     }
                 }
-                Disposition::Thunk { to } => {
+                Emit::Thunk { to, .. } => {
                     let jump = options.target.jump_thunk.expect("no thunks without a jump");
-                    let to = plan.entry(to).symbol().clone();
                     let start = self.place(symbol, before.alignment, jump.code());
                     let JumpThunk { relocation: kind, addend, offset, .. } = jump;
-                    let call = Call { at: start + offset as usize, kind, addend, callee: to };
+                    let call =
+                        Call { at: start + offset as usize, kind, addend, callee: to.clone() };
                     calls.push((call, symbol.clone()));
                 }
-                Disposition::Alias { to } => aliases.push((symbol, plan.entry(to).symbol())),
+                Emit::Alias { to } => aliases.push((symbol, to)),
                 // Nothing refers to it any more.
-                Disposition::Redirect { .. } => {}
+                Emit::Nothing => {}
             }
         }
         for (alias, to) in aliases {
@@ -217,7 +216,7 @@ impl Image<'_> {
             self.check(call, meant)?;
         }
         // The cache is extended only now, because no function may be merged into one that could not be compiled.
-        self.cache.extend(&plan);
+        self.cache.extend(&increment);
         Ok(bytes_before)
     }
 

@@ -4,7 +4,7 @@
 //! parameterised body, with extra arguments behind the arguments of its caller. This module defines extra
 //! arguments, and inserts them into code. It does *not* decide what becomes an extra argument (`similar` does).
 
-use crate::apply::user_name;
+use crate::ir::{called, user_name};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -173,15 +173,6 @@ pub(crate) fn append(func: &mut Function, calls: &Appended) {
             arguments.iter().map(|argument| argument.insert(&mut cursor)).collect();
         let callee = called(func, inst).expect("a direct call");
         push_arguments(func, inst, callee, &values);
-    }
-}
-
-/// The function that an instruction calls directly.
-pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
-    match func.dfg.insts[inst] {
-        InstructionData::Call { opcode: _, args: _, func_ref }
-        | InstructionData::TryCall { opcode: _, args: _, func_ref, exception: _ } => Some(func_ref),
-        _ => None,
     }
 }
 

@@ -3,30 +3,31 @@
 pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
 
-use crate::data::DataIndex;
 use crate::plan::{Disposition, Plan};
-use crate::unit::FunctionIndex;
+use crate::unit::{DataIndex, FunctionIndex, Item};
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.
 pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition) -> Plan {
-    plan.entries[function].disposition = disposition;
+    let reason = plan.entry(function).reason();
+    plan.set(function, disposition, reason);
     plan
 }
 
 /// The same for a data object.
 pub fn data_decided(mut plan: Plan, data: DataIndex, disposition: Disposition<DataIndex>) -> Plan {
-    plan.data[data].disposition = disposition;
+    let reason = plan.data_entry(data).reason();
+    plan.set_data(data, disposition, reason);
     plan
 }
 
 /// `plan` with another alignment of a function, in bytes.
 pub fn aligned(mut plan: Plan, function: FunctionIndex, alignment: u32) -> Plan {
-    plan.entries[function].alignment = alignment;
+    plan.set_alignment(Item::Function(function), alignment.into());
     plan
 }
 
 /// The same for a data object.
 pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
-    plan.data[data].alignment = alignment;
+    plan.set_alignment(Item::Data(data), alignment);
     plan
 }

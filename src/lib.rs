@@ -17,10 +17,9 @@
 //!    can be streamed through: only a summary is kept.
 //! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`], and returns a
 //!    [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
-//! 3. [`Plan::apply`] rewrites each function that is kept, and each that the plan added
-//!    ([`Plan::private_copies`], [`Plan::parameterised_bodies`]). Emitting thunks ([`Target::thunk_code`],
-//!    [`call_thunk`]) and aliases is up to the caller's back end; a back end without them leaves
-//!    [`Options::target`] and [`Options::aliases`] at their defaults, and such functions are kept.
+//! 3. [`Plan::outputs`] lists what to emit: bodies, which [`Plan::apply`] rewrites first, thunks
+//!    ([`Target::thunk_code`], [`call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
+//!    [`Options::target`] and [`Options::aliases`] at their defaults, and functions that would need them are kept.
 //!
 //! [`prove`] proves a plan by means of its own ([`Options::prove`]); [`first_difference`] and
 //! [`nearest`] answer "why not?".
@@ -87,59 +86,53 @@ struct Readme;
 struct Embedding;
 
 mod apply;
-mod bucket;
 mod canon;
 mod canonicalize;
 mod checker;
-mod classes;
-mod components;
-mod data;
+mod congruence;
 mod decide;
-mod difference;
-mod encoding;
+mod explain;
 mod extra_argument;
-mod facts;
-mod hash;
 mod incremental;
 #[doc(hidden)]
 pub mod internals;
-mod map;
+mod ir;
 #[cfg(feature = "module")]
 mod module;
 mod options;
+mod parameterise;
+mod pass;
 mod plan;
-mod remarks;
-mod similar;
 mod stats;
-mod summary;
 mod target;
 mod unit;
 
 pub use apply::call_thunk;
+pub use canon::{Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
-pub use checker::{Mismatch, Place, Proof, Refutation, may_replace, prove};
+pub use checker::may_replace;
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
-pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
-pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
-pub use encoding::Encoding;
+pub use explain::{
+    Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
+};
 pub use extra_argument::{ExtraArgument, extended_signature};
-pub use hash::{StructuralHash, structural_hash};
-pub use incremental::{MergeCache, prove_after};
-pub use map::{Code, MergeMap, Original, PerfMap};
+pub use incremental::{Increment, MergeCache};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 pub use options::{
-    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
-    Options, Policy, Prebucket, Prove, Similar,
+    Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
 };
+pub use pass::{Merger, prove, prove_after};
 pub use plan::{
-    DataEntry, Disposition, Entry, LateThunk, ParameterisedBody, Plan, PrivateCopy, SimilarSet,
+    DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,
+    Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
 };
-pub use remarks::Reason;
-
 pub use stats::Stats;
-pub use target::{Far, JumpThunk, Target, ThunkCode, ThunkReloc};
-pub use unit::{AddError, Bodies, FunctionIndex, Merger};
+pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
+pub use unit::{
+    AddError, Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex,
+    DataObject, DataReloc, FunctionIndex, Linkage,
+};

@@ -3,7 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
-use crate::target::Target;
+use crate::target::{CallThunks, Target};
 use core::fmt;
 use cranelift_codegen::isa::TargetIsa;
 
@@ -200,20 +200,6 @@ pub enum Prove {
     Never,
 }
 
-/// How call thunks are made (see [`call_thunk`](crate::call_thunk)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallThunks {
-    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call
-    /// would let the stack grow where the convention guarantees that it does not. x86-64 can with
-    /// `preserve_frame_pointers` only.
-    ///
-    /// [`CallConv::Tail`]: cranelift_codegen::isa::CallConv::Tail
-    pub tail_calls: bool,
-    /// Whether all functions of the unit are near enough to each other for a call to reach them without going
-    /// through a table.
-    pub colocated: bool,
-}
-
 /// Whether a property that does not change what a function computes makes functions different.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
@@ -306,112 +292,6 @@ impl Canonicalize<'_> {
         match self {
             Canonicalize::None => "none",
             Canonicalize::Optimize(_) => "optimize",
-        }
-    }
-}
-
-/// The properties of a function that the IR does not show.
-///
-/// The default keeps everything that can be observed: exported, with a significant address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// The visibility of the symbol.
-    pub linkage: Linkage,
-    /// Whether code may compare the function's address with another function's.
-    pub addresses: Addresses,
-    /// Whether something outside the functions of the unit holds the address: a data object, a table that the
-    /// embedder builds. References in the IR are found in any case.
-    pub address_taken: bool,
-    /// Functions with different keys never merge: section, per-function settings, CFI type, loading unit, anything
-    /// that the IR does not show. 0 where there is nothing of that kind.
-    pub key: u64,
-    /// Alignment of the function's first instruction in bytes, a power of two. The representative of a class gets
-    /// the largest of the class. 1 where the back end's own minimum is enough.
-    pub alignment: u32,
-    /// Whether code that the pass does not see calls the function by its symbol: code that was emitted before,
-    /// assembly. For holders of its address there is `address_taken`.
-    pub externally_called: bool,
-    /// The function neither replaces another function nor is replaced. It still counts as equal where functions
-    /// that call it are compared, and its own references are redirected.
-    pub pinned: bool,
-    /// The function must stay distinguishable: it is not merged, and a call to it equals only
-    /// another call to it.
-    pub no_merge: bool,
-    /// The function takes much of the time. With [`Policy::Balanced`] it is merged only with identical functions.
-    pub hot: bool,
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        Attributes {
-            linkage: Linkage::Export,
-            addresses: Addresses::Significant,
-            address_taken: false,
-            externally_called: false,
-            key: 0,
-            alignment: 1,
-            pinned: false,
-            no_merge: false,
-            hot: false,
-        }
-    }
-}
-
-/// The visibility of a function's symbol, with the meaning of `cranelift_module::Linkage`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Linkage {
-    /// Visible outside the linked image.
-    Export,
-    /// Visible to other units of the same linked image.
-    Hidden,
-    /// Visible in this unit only.
-    Local,
-    /// Visible outside, and another definition may take its place when the image is loaded.
-    Preemptible,
-}
-
-impl Linkage {
-    /// All linkages, in the order in which a representative is chosen.
-    pub const ALL: [Linkage; 4] =
-        [Linkage::Export, Linkage::Hidden, Linkage::Local, Linkage::Preemptible];
-
-    /// The name used in directives, options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Linkage::Export => "export",
-            Linkage::Hidden => "hidden",
-            Linkage::Local => "local",
-            Linkage::Preemptible => "preemptible",
-        }
-    }
-
-    /// Whether other units can name the function.
-    pub fn is_visible_outside(self) -> bool {
-        match self {
-            Linkage::Export | Linkage::Hidden | Linkage::Preemptible => true,
-            Linkage::Local => false,
-        }
-    }
-}
-
-/// Whether two functions may end up at one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Addresses {
-    /// The address of this function must differ from every other function's.
-    Significant,
-    /// No code compares the address.
-    Insignificant,
-}
-
-impl Addresses {
-    /// Both, significant first.
-    pub const ALL: [Addresses; 2] = [Addresses::Significant, Addresses::Insignificant];
-
-    /// The name used in directives, options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Addresses::Significant => "significant",
-            Addresses::Insignificant => "insignificant",
         }
     }
 }

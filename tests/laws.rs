@@ -27,6 +27,8 @@ mod facts;
 mod folding;
 #[path = "laws/generator.rs"]
 mod generator;
+#[path = "laws/imports.rs"]
+mod imports;
 #[path = "laws/incremental.rs"]
 mod incremental;
 #[path = "laws/irrelevant.rs"]

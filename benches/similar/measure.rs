@@ -105,7 +105,7 @@ fn measure_unit(path: &Path, unit: &str, rounds: usize) -> Vec<Row> {
             variant.name(),
             functions.len(),
             stats.merged(),
-            stats.private_copies,
+            stats.new_bodies,
             compiled[0].stats.code_bytes,
             stats.code_bytes,
             100.0 * (1.0 - stats.code_bytes as f64 / compiled[0].stats.code_bytes as f64),

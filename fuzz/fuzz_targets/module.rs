@@ -6,8 +6,7 @@ mod shared;
 use arbitrary::Unstructured;
 use shared::fuzz_target;
 use testkit::module::check;
-use testkit::module_host::ThisMachine;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = check(&mut Unstructured::new(data), &mut ThisMachine);
+    let _ = check(&mut Unstructured::new(data));
 });

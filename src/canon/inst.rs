@@ -3,12 +3,12 @@
 //! Each arm names every field of its format. It writes value operands and table entries to the
 //! shape, immediates that could become parameters to the constants, symbols to the references.
 
-use super::normalise::{is_commutative, known};
-use super::{Malformed, Place, Walk};
+use super::normalise::{is_commutative, only_destination};
+use super::{Malformed, Operand, Place, Walk};
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
-    AtomicRmwOp, BlockCall, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot,
+    AtomicRmwOp, BlockCall, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot, Type,
     UserStackMapEntry, Value,
 };
 
@@ -39,7 +39,7 @@ impl Walk<'_> {
         for &result in results.iter().skip(1) {
             self.ty(func.dfg.value_type(result));
         }
-        self.format(data)?;
+        self.format(inst, data)?;
         if opcode.is_call() {
             self.stack_map(inst)?;
         }
@@ -51,20 +51,18 @@ impl Walk<'_> {
 
     /// The target of a branch on a condition that follows from constants.
     fn only_way<'d>(&self, data: &'d InstructionData) -> Option<&'d BlockCall> {
-        let InstructionData::Brif { opcode: _, arg, blocks } = data else {
-            return None;
-        };
         let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
         // A value that has a number was walked, and so were the operands behind it.
-        if as_written || self.number(*arg).is_err() {
-            return None;
-        }
-        let condition = known(&self.func.dfg, *arg)?;
-        Some(&blocks[usize::from(condition == 0)])
+        let walked = |condition: Value| self.number(condition).is_ok();
+        if as_written { None } else { only_destination(&self.func.dfg, data, walked) }
     }
 
-    fn format(&mut self, data: &InstructionData) -> Result<(), Malformed> {
+    /// The one match over the fields of all instructions: writes them to the streams, and notes what a value could
+    /// replace.
+    fn format(&mut self, inst: Inst, data: &InstructionData) -> Result<(), Malformed> {
         let func = self.func;
+        let result = func.dfg.inst_results(inst).first();
+        let result = result.map(|&result| func.dfg.value_type(result));
         let pool = &func.dfg.value_lists;
         match data {
             InstructionData::AtomicCas { opcode: _, args, flags } => {
@@ -99,6 +97,7 @@ impl Walk<'_> {
                 Ok(())
             }
             InstructionData::Call { opcode: _, args, func_ref } => {
+                self.holds(Operand::Callee(*func_ref));
                 self.callee(*func_ref, true)?;
                 self.operand_list(args.as_slice(pool))
             }
@@ -130,7 +129,10 @@ impl Walk<'_> {
                 self.word(float_cc(*cond));
                 self.operands(args)
             }
-            InstructionData::FuncAddr { opcode: _, func_ref } => self.callee(*func_ref, false),
+            InstructionData::FuncAddr { opcode: _, func_ref } => {
+                self.holds(Operand::Function(*func_ref));
+                self.callee(*func_ref, false)
+            }
             InstructionData::IntAddTrap { opcode, args, code } => {
                 self.ordered_operands(*opcode, args)?;
                 self.word(u32::from(code.as_raw().get()));
@@ -143,7 +145,7 @@ impl Walk<'_> {
             InstructionData::Jump { opcode: _, destination } => self.block_call(destination),
             InstructionData::Load { opcode: _, arg, flags, offset } => {
                 self.operand(*arg)?;
-                self.out.constant_i32(i32::from(*offset));
+                self.offset(Some(func.dfg.value_type(*arg)), i32::from(*offset));
                 self.access(*flags)
             }
             InstructionData::LoadNoOffset { opcode: _, arg, flags } => {
@@ -161,12 +163,12 @@ impl Walk<'_> {
             }
             InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
                 self.stack_slot(*stack_slot)?;
-                self.out.constant_i32(i32::from(*offset));
+                self.offset(result, i32::from(*offset));
                 Ok(())
             }
             InstructionData::Store { opcode: _, args, flags, offset } => {
                 self.operands(args)?;
-                self.out.constant_i32(i32::from(*offset));
+                self.offset(Some(func.dfg.value_type(args[1])), i32::from(*offset));
                 self.access(*flags)
             }
             InstructionData::StoreNoOffset { opcode: _, args, flags } => {
@@ -184,6 +186,7 @@ impl Walk<'_> {
                 Ok(())
             }
             InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
+                self.holds(Operand::Callee(*func_ref));
                 self.callee(*func_ref, true)?;
                 self.operand_list(args.as_slice(pool))?;
                 self.exception_table(*exception)
@@ -198,28 +201,53 @@ impl Walk<'_> {
                 self.scratch.constants.binary_search(constant_handle).map_err(|_| Malformed)?;
                 let data = func.dfg.constants.get(*constant_handle);
                 self.length(data.len())?;
-                self.out.constants.extend_from_slice(data.as_slice());
+                // The verifier demands that the pool's bytes are as many as the value's.
+                let result = result.filter(|ty| ty.bytes() as usize == data.len());
+                self.constant(result, data.as_slice());
                 Ok(())
             }
-            InstructionData::UnaryGlobalValue { opcode: _, global_value } => {
+            InstructionData::UnaryGlobalValue { opcode, global_value } => {
+                if *opcode == Opcode::SymbolValue {
+                    self.holds(Operand::Symbol(*global_value));
+                }
                 self.global_value(*global_value)
             }
             InstructionData::UnaryIeee16 { opcode: _, imm } => {
-                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryIeee32 { opcode: _, imm } => {
-                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryIeee64 { opcode: _, imm } => {
-                self.out.constants.extend_from_slice(&imm.bits().to_le_bytes());
+                self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryImm { opcode: _, imm } => {
-                self.out.constant_i64(imm.bits());
+                self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
+        }
+    }
+
+    /// Writes the bytes of a constant, which are those of the result, or of a wider integer.
+    fn constant(&mut self, result: Option<Type>, bytes: &[u8]) {
+        self.out.constants.extend_from_slice(bytes);
+        let mut bits = [0; 16];
+        if self.scratch.record
+            && let (Some(ty), Some(low)) = (result, bits.get_mut(..bytes.len()))
+        {
+            low.copy_from_slice(bytes);
+            self.holds(Operand::Constant { ty, bits: u128::from_le_bytes(bits) });
+        }
+    }
+
+    /// Writes an offset that is added to an address of this type.
+    fn offset(&mut self, ty: Option<Type>, bytes: i32) {
+        self.out.constant_i32(bytes);
+        if let Some(ty) = ty {
+            self.holds(Operand::Offset { ty, bytes });
         }
     }
 

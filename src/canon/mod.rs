@@ -20,22 +20,32 @@
 //! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
 //! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
 
+pub(crate) mod data;
+mod encoding;
+mod facts;
+mod hash;
 mod inst;
 mod labels;
 mod normalise;
-pub(crate) use normalise::known;
+pub(crate) use normalise::only_destination;
+mod prefilter;
 mod tables;
 
-use crate::classes::Node;
-use crate::encoding::Encoding;
-use crate::facts::Fact;
+pub use encoding::Encoding;
+pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
+pub(crate) use facts::{Fact, Region, facts_allow, meet};
+pub(crate) use hash::{Digest, digest};
+pub use hash::{StructuralHash, structural_hash};
+pub(crate) use prefilter::counts;
+
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
+use crate::unit::{ResolveSymbol, Resolved};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, Function, Inst,
-    StackSlotData, StackSlotKind, Type, UserExternalName, Value, types,
+    Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, FuncRef, Function,
+    GlobalValue, Inst, StackSlotData, StackSlotKind, Type, Value, types,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 
@@ -55,31 +65,6 @@ pub(crate) struct Context<'a> {
     pub symbols: &'a dyn ResolveSymbol,
 }
 
-/// Returns which symbols belong to the unit.
-pub(crate) trait ResolveSymbol {
-    /// `None` for a symbol that is not of the unit.
-    fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
-}
-
-/// How references to a symbol of the unit are compared: by the class of a node, or by name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resolved {
-    pub call: Option<Node>,
-    pub address: Option<Node>,
-    /// For addresses behind that of the symbol: equal functions need not have equal code, so an address inside one
-    /// equals no address inside another.
-    pub inside: Option<Node>,
-}
-
-/// A resolver for walks that do not know the unit: every symbol is compared by name.
-pub(crate) struct NoUnit;
-
-impl ResolveSymbol for NoUnit {
-    fn resolve(&self, _symbol: &UserExternalName) -> Option<Resolved> {
-        None
-    }
-}
-
 /// A part of a function that the walk wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -92,10 +77,27 @@ pub(crate) enum Place {
     Inst(Inst),
 }
 
+/// What an instruction holds that functions of one shape can differ in and that a value could replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// The bits of its result, of this type.
+    Constant { ty: Type, bits: u128 },
+    /// A distance in bytes that is added to an address of this type.
+    Offset { ty: Type, bytes: i32 },
+    /// The function that it calls.
+    Callee(FuncRef),
+    /// The function whose address it takes.
+    Function(FuncRef),
+    /// The symbol whose address it takes.
+    Symbol(GlobalValue),
+}
+
 /// The lengths of the streams when the walk came to a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub place: Place,
+    /// Of an instruction.
+    pub operand: Option<Operand>,
     pub shape: usize,
     pub constants: usize,
     pub references: usize,
@@ -205,12 +207,20 @@ impl Walk<'_> {
                 &*self.out;
             self.scratch.marks.push(Mark {
                 place,
+                operand: None,
                 shape: shape.len(),
                 constants: constants.len(),
                 references: references.len(),
                 callees: callees.len(),
                 facts: facts.len(),
             });
+        }
+    }
+
+    /// Notes what the instruction at hand holds.
+    fn holds(&mut self, operand: Operand) {
+        if let Some(mark) = self.scratch.marks.last_mut() {
+            mark.operand = Some(operand);
         }
     }
 

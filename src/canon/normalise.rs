@@ -9,7 +9,7 @@
 //! `jump`. `docs/design.md` has the figures.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
 
 /// Whether the two operands of an integer operation can change places.
 ///
@@ -41,6 +41,20 @@ pub(super) fn is_commutative(opcode: Opcode) -> bool {
     )
 }
 
+/// The destination of a branch whose condition follows from constants: the one place where constant branches are
+/// folded. `evaluate` says which conditions may be looked at.
+pub(crate) fn only_destination<'d>(
+    dfg: &DataFlowGraph,
+    data: &'d InstructionData,
+    evaluate: impl FnOnce(Value) -> bool,
+) -> Option<&'d BlockCall> {
+    let InstructionData::Brif { opcode: _, arg, blocks } = data else {
+        return None;
+    };
+    let condition = evaluate(*arg).then(|| known(dfg, *arg))??;
+    Some(&blocks[usize::from(condition == 0)])
+}
+
 /// How many instructions deep a condition is evaluated.
 const FOLD_DEPTH: u32 = 8;
 
@@ -49,7 +63,7 @@ const FOLD_DEPTH: u32 = 8;
 ///
 /// Looks only through the operations of which conditions consist: constants, comparisons, bit operations, sums,
 /// extensions of integers of up to 64 bits. `dfg` must be that of IR without alias loops.
-pub(crate) fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
+fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
     known_within(dfg, value, FOLD_DEPTH)
 }
 

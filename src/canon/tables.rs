@@ -4,9 +4,9 @@
 //! Signatures are written in full at their first use and by number afterwards; everything else at
 //! each use. No index into a table ever reaches a stream.
 
-use super::{Malformed, Resolved, Walk};
-use crate::encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
-use crate::facts::{Fact, Region};
+use super::{Malformed, Walk};
+use crate::canon::{Fact, KNOWN_SYMBOL, LIBCALL, Region, TEST_CASE};
+use crate::unit::Resolved;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,

@@ -17,10 +17,10 @@
 
 mod rules;
 
-use crate::canon::{self, Context, NoUnit, Scratch};
-use crate::encoding::Encoding;
-use crate::options::{Canonicalize, ComparePolicy};
+use crate::canon::{self, Context, Encoding, Scratch};
+use crate::options::{Canonicalize, ComparePolicy, Options};
 use crate::target::Target;
+use crate::unit::NoUnit;
 use alloc::borrow::Cow;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
@@ -43,6 +43,21 @@ pub fn canonicalized<'f>(func: &'f Function, how: Canonicalize<'_>) -> Cow<'f, F
             // Compared as it is: the back end will report the error, not this pass.
             None => Cow::Borrowed(func),
         },
+    }
+}
+
+impl Encoding {
+    /// The encoding of a function on its own: every symbol it names is compared by name, none by class. `None` if
+    /// the walk finds IR that the verifier refuses.
+    ///
+    /// Within a unit, use [`Merger`](crate::Merger), which knows which callees are equal.
+    pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
+        let mut encoding = Encoding::default();
+        let context =
+            Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+        let body = canonicalized(func, options.canonicalize);
+        canon::encode(&body, &context, &mut Scratch::default(), &mut encoding).ok()?;
+        Some(encoding)
     }
 }
 

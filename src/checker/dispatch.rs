@@ -5,9 +5,9 @@
 //! the kept code is walked alone along it, as if all were one block. No other control flow may reach these blocks.
 
 use super::Claim;
-use super::refutation::Mismatch;
 use super::simulation::{Simulation, require};
 use super::terms::Term;
+use crate::plan::Mismatch;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Inst, InstructionData};
 
 impl Simulation<'_> {

@@ -9,16 +9,14 @@
 //! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
 //! the code exists: claims on the code are claims on the function.
 
-use super::refutation::{Mismatch, Refutation};
 use super::terms::ExtraTerm;
 use super::trace::{Fact, Feed, Trace, facts_allow};
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
 use super::{Symbols, Use};
-use crate::canonicalize::canonicalized;
-use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
-use crate::options::{Addresses, Attributes, Linkage};
-use crate::plan::{Disposition, Plan};
-use crate::unit::FunctionIndex;
+use crate::plan::{Disposition, Mismatch, Plan, Refutation};
+use crate::unit::{
+    Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
+};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -60,7 +58,7 @@ impl Face {
 
     fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
         let entry = plan.entry(function);
-        let Attributes { linkage, no_merge, addresses, alignment, .. } = entry.attributes;
+        let Attributes { linkage, no_merge, addresses, alignment, .. } = *entry.attributes();
         let place = match entry.disposition() {
             Disposition::Redirect { to } | Disposition::Alias { to } => plan.entry(to),
             Disposition::Keep | Disposition::Thunk { to: _ } => entry,
@@ -77,7 +75,8 @@ impl Face {
 
     fn of_data(plan: &Plan, data: DataIndex) -> Face {
         let entry = plan.data_entry(data);
-        let DataAttributes { linkage, addresses, writable, tls, alignment, .. } = entry.attributes;
+        let DataAttributes { linkage, addresses, writable, tls, alignment, .. } =
+            *entry.attributes();
         let place = match entry.disposition() {
             Disposition::Redirect { to } | Disposition::Alias { to } => plan.data_entry(to),
             Disposition::Keep | Disposition::Thunk { to: _ } => entry,
@@ -113,7 +112,7 @@ fn here(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
 
 /// A data object of the unit.
 fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
-    plan.data(symbol).filter(|data| data.index() < plan.numbering.data)
+    plan.data(symbol).filter(|data| data.index() < plan.added_data())
 }
 
 /// Where the calls of an eliminated function go, and what they pass. The target has code, which can be a thunk.
@@ -241,7 +240,7 @@ impl Prover<'_> {
             return self.known_function(function);
         }
         if let Some(data) = data_here(self.plan, symbol) {
-            return Ok(Arc::new(self.known_data(data)));
+            return self.known_data(data).map(Arc::new).ok_or(Mismatch::NotRemembered);
         }
         let Memory { functions, data, .. } = self.memory;
         functions.get(symbol).or_else(|| data.get(symbol)).cloned().ok_or(Mismatch::NotRemembered)
@@ -251,8 +250,8 @@ impl Prover<'_> {
         if let Some(known) = self.traces.get(&function) {
             return known.clone();
         }
-        let key = self.plan.entry(function).attributes.key;
-        let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
+        let key = self.plan.entry(function).attributes().key;
+        let body = self.code.canonical(function);
         let known = Trace::of(&body, key, self.options).map(|trace| {
             let Trace { digest, references, facts } = trace;
             let own: Arc<[Fact]> = facts.into();
@@ -264,9 +263,9 @@ impl Prover<'_> {
         known
     }
 
-    fn known_data(&mut self, data: DataIndex) -> Known {
-        let DataAttributes { key, writable, tls, .. } = self.plan.data_entry(data).attributes;
-        let DataObject { contents, relocations, section } = self.bodies.data(data);
+    fn known_data(&mut self, data: DataIndex) -> Option<Known> {
+        let DataAttributes { key, writable, tls, .. } = *self.plan.data_entry(data).attributes();
+        let DataObject { contents, relocations, section } = self.code.data(data)?;
         let mut hasher = blake3::Hasher::new();
         let mut feed = Feed(&mut hasher);
         (key, writable, tls, contents, section, relocations.len()).hash(&mut feed);
@@ -277,13 +276,13 @@ impl Prover<'_> {
             let usage = if *addend == 0 { Use::Address } else { Use::Inside };
             references.push((usage, target.clone()));
         }
-        Known {
+        Some(Known {
             digest: *hasher.finalize().as_bytes(),
             references: references.into(),
             own: Arc::default(),
             reached: Arc::default(),
             face: Face::of_data(self.plan, data),
-        }
+        })
     }
 
     /// Proves that the target of references to `kept` may replace `original`. At least one of the two is of an
@@ -339,7 +338,7 @@ impl Prover<'_> {
         let symbol = self.plan.entry(function).symbol();
         // The code that its calls reach was proved then.
         let is_unchanged = self.memory.eliminated.get(symbol).is_some_and(|eliminated| {
-            let signature = self.plan.eliminated.signature(function);
+            let signature = self.plan.eliminated_signature(function);
             eliminated.to == *to
                 && eliminated.extra == extra
                 && signature == Some(&eliminated.signature)
@@ -374,13 +373,13 @@ impl Prover<'_> {
             {
                 let (to, extra) = target(plan, function);
                 let to = to.clone();
-                let signature = Arc::new(self.bodies.body(function).signature.clone());
+                let signature = Arc::new(self.code.original(function).signature.clone());
                 learned
                     .eliminated
                     .push((entry.symbol().clone(), EliminatedFunction { to, extra, signature }));
             }
         }
-        for (_, entry) in plan.data_entries().take(plan.numbering.data) {
+        for (_, entry) in plan.data_entries().take(plan.added_data()) {
             if let Disposition::Redirect { to } = entry.disposition() {
                 let to = plan.data_entry(to).symbol().clone();
                 learned.eliminated_data.push((entry.symbol().clone(), to));
@@ -397,17 +396,20 @@ impl Prover<'_> {
                 learned.functions.push((entry.symbol().clone(), known));
             }
         }
-        for copy in plan.private_copies() {
+        for new in plan.new_bodies() {
             // A function of its own, equivalent to the function from which it was copied.
-            if let Ok(known) = self.known_function(copy.body_of) {
-                let face = Face::of_function(plan, copy.function);
-                let symbol = plan.entry(copy.function).symbol().clone();
+            if let Some(copied) = new.copy_of()
+                && let Ok(known) = self.known_function(copied)
+            {
+                let face = Face::of_function(plan, new.function());
+                let symbol = plan.entry(new.function()).symbol().clone();
                 learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
             }
         }
-        for (data, entry) in plan.data_entries().take(plan.numbering.data) {
-            let known = Arc::new(self.known_data(data));
-            learned.data.push((entry.symbol().clone(), known));
+        for (data, entry) in plan.data_entries().take(plan.added_data()) {
+            if let Some(known) = self.known_data(data) {
+                learned.data.push((entry.symbol().clone(), Arc::new(known)));
+            }
         }
         learned
     }

@@ -1,10 +1,10 @@
 //! Two instructions: every format, field by field.
 
-use super::refutation::Mismatch;
 use super::simulation::Simulation;
 use super::tables::Callee;
 use super::{Claim, Use, tables};
 use crate::options::Compare;
+use crate::plan::Mismatch;
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, UserStackMapEntry, Value};
 
 /// Operations of which the operands can change places.

@@ -7,12 +7,12 @@
 //! bound before it is used.
 
 use super::constants::Known;
-use super::refutation::{Mismatch, Place};
 use super::tables;
 use super::terms::{Base, Term, Terms};
 use super::trace::{Fact, Facts, Recorder};
 use super::{Claim, Symbols, Use};
 use crate::options::Compare;
+use crate::plan::{Mismatch, Place};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

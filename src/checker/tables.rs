@@ -1,10 +1,10 @@
 //! What instructions and headers refer to, compared by content.
 
-use super::refutation::Mismatch;
 use super::simulation::{Simulation, require};
 use super::terms::{Base, ExtraTerm, Term};
 use super::{Claim, Use};
 use crate::options::Compare;
+use crate::plan::Mismatch;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{

@@ -12,8 +12,9 @@
 //! bits (BLAKE3) are assumed to be equal.
 
 use super::simulation::{Checked, Simulation, require, resolve};
-use super::{Claim, IdentitySymbols, Mismatch, Use};
+use super::{Claim, IdentitySymbols, Use};
 use crate::options::Options;
+use crate::plan::Mismatch;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,85 +1,42 @@
 //! Which claims a plan makes, and which symbols and addresses must still be there afterwards.
 
 use super::incremental::{Face, Known, Learned, Memory, Remember};
-use super::refutation::{Mismatch, Refutation};
 use super::simulation::{Failure, Simulation};
 use super::terms::ExtraTerm;
 use super::trace::Fact;
-use super::{Claim, Symbols, Use, may_replace};
-use crate::canonicalize::canonicalized;
-use crate::data::{DataAttributes, DataIndex, DataObject, DataReloc};
+use super::{Claim, Code, Symbols, Use, may_replace};
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Addresses, Attributes, Canonicalize, Linkage, Options};
-use crate::plan::{Disposition, Entry, Plan};
-use crate::unit::{Bodies, FunctionIndex};
+use crate::options::Options;
+use crate::plan::{Disposition, Entry, Mismatch, Plan, Proof, Refutation};
+use crate::unit::{
+    Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
+};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Opcode, Signature, UserExternalName, UserFuncName,
+    ExternalName, Function, GlobalValueData, Opcode, Signature, UserExternalName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 
-/// What was proved of a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Proof {
-    /// Functions that were merged away, each proved to be replaced by an equivalent one.
-    pub merged: usize,
-    /// Functions that were kept and changed, each proved equivalent to its original.
-    pub rewritten: usize,
-    /// Further pairs of functions of which the callers of one now call the other.
-    pub related: usize,
-    /// Data objects that were merged away.
-    pub data: usize,
-    /// Pairs of which at least one is of an earlier unit, each proved by what is remembered of it.
-    pub incremental: usize,
-}
-
-/// Proves that the unit is equivalent before and after `plan`.
-///
-/// `bodies` are those that were planned, and `options` those of the run. Every function that is kept is cloned and
-/// rewritten by [`Plan::apply`], and compared with every function that its code replaces. Linear in the sizes of
-/// the functions that are kept or merged, and of those that callers use in place of each other: usually few, but as
-/// many as pairs if m functions of one class are all kept, refer to each other, and m merged callers each refer to
-/// another one of them.
-///
-/// # Errors
-///
-/// The first claim that does not hold, in the order of functions and claims.
-///
-/// A plan that was made by [`Merger::after`](crate::Merger::after) is proved by
-/// [`prove_after`](crate::prove_after).
-///
-/// # Panics
-///
-/// If the bodies are not those that were planned, it may panic.
-pub fn prove(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> Result<Proof, Refutation> {
-    let nothing = Memory::default();
-    Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
-}
-
-/// The same proof with what is known of earlier units; returns what later units may need to know of this one.
+/// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units; returns what later
+/// units may need to know of this one. See [`prove`](crate::prove).
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
-    bodies: &mut dyn Bodies,
+    code: &mut dyn Code,
     options: &Options<'_>,
     remember: Remember,
 ) -> Result<(Proof, Learned), Refutation> {
     let mut prover = Prover {
         plan,
-        signatures: signatures(plan, bodies),
+        signatures: signatures(plan, code),
         emitted: EmittedBodies::of(plan),
         memory,
         options,
-        bodies,
+        code,
         pending: Pending::default(),
         reached: BTreeMap::new(),
         traces: BTreeMap::new(),
@@ -93,10 +50,10 @@ pub(crate) fn prove_and_learn(
 }
 
 /// The signatures of all functions of the unit, if any function has extra arguments.
-fn signatures(plan: &Plan, bodies: &mut dyn Bodies) -> Option<Vec<Signature>> {
-    let passes = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
+fn signatures(plan: &Plan, code: &mut dyn Code) -> Option<Vec<Signature>> {
+    let passes = plan.entries().any(|(_, entry)| !entry.extra_arguments().is_empty());
     let functions = (0..plan.added()).map(FunctionIndex::new);
-    passes.then(|| functions.map(|function| bodies.body(function).signature.clone()).collect())
+    passes.then(|| functions.map(|function| code.original(function).signature.clone()).collect())
 }
 
 /// A pair that has to be proved: what is kept, and what it may replace.
@@ -136,10 +93,10 @@ impl EmittedBodies {
     fn of(plan: &Plan) -> EmittedBodies {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
         let functions = plan.entries().filter(|&(function, _)| {
-            plan.is_cached(function) && plan.eliminated.signature(function).is_none()
+            plan.is_cached(function) && plan.eliminated_signature(function).is_none()
         });
-        let data = plan.data_entries().skip(plan.numbering.data);
-        let data = data.filter(|(data, _)| !plan.eliminated.data.contains(data));
+        let data = plan.data_entries().skip(plan.added_data());
+        let data = data.filter(|(data, _)| !plan.eliminated_data().contains(data));
         EmittedBodies {
             functions: functions.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
             data: data.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
@@ -155,7 +112,7 @@ pub(super) struct Prover<'a> {
     /// What is known of earlier units.
     pub memory: &'a Memory,
     pub options: &'a Options<'a>,
-    pub bodies: &'a mut dyn Bodies,
+    pub code: &'a mut dyn Code,
     pub pending: Pending,
     /// The facts of the code that calls of a function reach, if they differ from the facts of the function.
     pub reached: BTreeMap<FunctionIndex, Arc<[Fact]>>,
@@ -170,7 +127,7 @@ impl Prover<'_> {
         let mut members: BTreeMap<FunctionIndex, Vec<(FunctionIndex, Vec<ExtraTerm>)>> =
             BTreeMap::new();
         for (function, entry) in self.plan.entries() {
-            if self.plan.eliminated.signature(function).is_some() {
+            if self.plan.eliminated_signature(function).is_some() {
                 self.eliminated(function)?;
                 continue;
             }
@@ -190,10 +147,10 @@ impl Prover<'_> {
                 }
                 continue;
             }
-            let body = self.rewritten(kept);
+            let body = self.code.emitted(kept);
             self.names(kept, &body)?;
             if let Some(body_of) = self.plan.body_of(kept) {
-                let original = self.bodies.body(body_of);
+                let original = self.code.original(body_of);
                 let renamed = body.stencil == original.stencil && body.params == original.params;
                 // Its references have the same targets as before, unless an address moved.
                 if !renamed || moved {
@@ -239,19 +196,8 @@ impl Prover<'_> {
 
     /// Whether a function is not even a replacement for itself.
     fn is_malformed(&mut self, function: FunctionIndex) -> bool {
-        let func = self.bodies.body(function);
+        let func = self.code.original(function);
         may_replace(func, func, self.options).is_err()
-    }
-
-    /// The code of a kept function as it will be compiled.
-    fn rewritten(&mut self, kept: FunctionIndex) -> Function {
-        let mut body = match self.plan.body_of(kept) {
-            Some(body_of) => self.bodies.body(body_of).clone(),
-            None => self.plan.parameterised_body(kept).expect("not emitted before").clone(),
-        };
-        body.name = UserFuncName::User(self.plan.entry(kept).symbol().clone());
-        self.plan.apply(kept, &mut body, self.options);
-        body
     }
 
     /// Checks that no import of `body` is eliminated, whether it is used or not, and that every symbol into which
@@ -295,24 +241,24 @@ impl Prover<'_> {
         own: bool,
     ) -> Result<Vec<Fact>, Refutation> {
         let symbol = |function| self.plan.entry(function).symbol().clone();
-        let keys = [kept, original].map(|at| self.plan.entry(at).attributes.key);
+        let keys = [kept, original].map(|at| self.plan.entry(at).attributes().key);
         if keys[0] != keys[1] {
             return Err(refuted(symbol(kept), symbol(original), Mismatch::Key));
         }
-        let Prover { plan, signatures, emitted, memory, options, bodies, pending, .. } = self;
+        let Prover { plan, signatures, emitted, memory, options, code, pending, .. } = self;
         // A private copy has the body of the function that it was copied from.
-        let original_body = bodies.body(plan.body_of(original).unwrap_or(original));
+        let original = plan.body_of(original).unwrap_or(original);
         // With `Canonicalize::Optimize` functions are equal if they are equal after optimisation, which is trusted.
         // `apply` optimises the bodies that replace others, and the bodies from which parameterised bodies are
         // made; the rest stays as it is.
         let optimised =
             plan.entry(kept).gets_compared_body() || plan.parameterised_body(kept).is_some();
         let (body, original_body) = match (optimised, own) {
-            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(original_body)),
-            (true, _) => (Cow::Borrowed(body), canonicalized(original_body, options.canonicalize)),
+            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(code.original(original))),
+            (true, _) => (Cow::Borrowed(body), code.canonical(original)),
             (false, false) => {
-                let original_body = canonicalized(original_body, options.canonicalize).into_owned();
-                (canonical(plan, *bodies, kept, body, options), Cow::Owned(original_body))
+                let canonical = code.emitted_canonical(kept);
+                (canonical.map_or(Cow::Borrowed(body), Cow::Owned), code.canonical(original))
             }
         };
         let extra = signatures.is_some().then_some(extra);
@@ -330,7 +276,7 @@ impl Prover<'_> {
     fn related(&mut self) -> Result<(), Refutation> {
         loop {
             if let Some((kept, originals)) = self.pending.functions.pop_first() {
-                let body = self.rewritten(kept);
+                let body = self.code.emitted(kept);
                 for (extra, original) in originals {
                     self.claim(kept, &body, &extra, original, false)?;
                     self.proof.related += 1;
@@ -359,7 +305,7 @@ impl Prover<'_> {
             pinned,
             no_merge,
             hot: _, // not a matter of correctness
-        } = entry.attributes;
+        } = *entry.attributes();
         let Some(to) = entry.disposition().representative() else {
             return require_alignment(
                 entry.alignment() >= alignment,
@@ -372,16 +318,19 @@ impl Prover<'_> {
             |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
         // A thunk that passes extra arguments to a parameterised body can represent its class.
         let passes = matches!(kept.disposition(), Disposition::Thunk { to: _ })
-            && !kept.arguments().is_empty();
+            && !kept.extra_arguments().is_empty();
         if kept.disposition() != Disposition::Keep && !passes {
             return wrong(Mismatch::NoBody);
         }
         let emitted = self.plan.is_cached(to);
-        if pinned || no_merge || !emitted && (kept.attributes.pinned || kept.attributes.no_merge) {
+        if pinned
+            || no_merge
+            || !emitted && (kept.attributes().pinned || kept.attributes().no_merge)
+        {
             // A private copy is a new function, whatever function it was cloned from.
             return wrong(Mismatch::NotMerged);
         }
-        if !emitted && kept.attributes.linkage == Linkage::Preemptible {
+        if !emitted && kept.attributes().linkage == Linkage::Preemptible {
             return wrong(Mismatch::Preemptible);
         }
         let own_address = addresses == Addresses::Significant;
@@ -397,7 +346,7 @@ impl Prover<'_> {
                 }
             }
             Disposition::Alias { to: _ } => {
-                if !self.options.aliases || !entry.arguments().is_empty() {
+                if !self.options.aliases || !entry.extra_arguments().is_empty() {
                     return wrong(Mismatch::NotAllowed);
                 }
                 // Address uses of a function that is not visible outside are checked where they occur.
@@ -408,7 +357,7 @@ impl Prover<'_> {
             Disposition::Thunk { to: _ } => {
                 let own = self.plan.body_of(function).unwrap_or(function);
                 let call = self.options.call_thunks.is_some_and(|thunks| {
-                    let body = self.bodies.body(own);
+                    let body = self.code.original(own);
                     let mut insts =
                         body.layout.blocks().flat_map(|block| body.layout.block_insts(block));
                     // Behind a call it would observe the frame of the thunk.
@@ -419,9 +368,9 @@ impl Prover<'_> {
                     let grows = body.signature.call_conv == CallConv::Tail && !thunks.tail_calls;
                     !sees_its_caller && !grows
                 });
-                let signature = &self.bodies.body(own).signature;
+                let signature = &self.code.original(own).signature;
                 let target = &self.options.target;
-                let code = target.thunk_code(signature, entry.arguments(), kept.symbol());
+                let code = target.thunk_code(signature, entry.extra_arguments(), kept.symbol());
                 if code.is_none() && !call {
                     return wrong(Mismatch::NotAllowed);
                 }
@@ -438,12 +387,12 @@ impl Prover<'_> {
 
     /// Proves the entry of each data object, and the contents of all objects that are kept.
     fn data(&mut self) -> Result<(), Refutation> {
-        for (data, entry) in self.plan.data_entries().take(self.plan.numbering.data) {
+        for (data, entry) in self.plan.data_entries().take(self.plan.added_data()) {
             match entry.disposition().representative() {
                 None => self.data_claim(data, data)?,
                 Some(to) => {
                     self.data_disposition(data, to)?;
-                    match to.index() < self.plan.numbering.data {
+                    match to.index() < self.plan.added_data() {
                         true => self.data_claim(to, data)?,
                         false => {
                             let to = self.plan.data_entry(to).symbol();
@@ -455,7 +404,7 @@ impl Prover<'_> {
             }
         }
         let plan: &Plan = self.plan;
-        plan.eliminated.data.iter().try_for_each(|&data| self.eliminated_data(data))
+        plan.eliminated_data().iter().try_for_each(|&data| self.eliminated_data(data))
     }
 
     fn data_disposition(&self, data: DataIndex, to: DataIndex) -> Result<(), Refutation> {
@@ -469,16 +418,16 @@ impl Prover<'_> {
             externally_used,
             key: _,       // with the contents
             alignment: _, // with the contents
-        } = entry.attributes;
+        } = *entry.attributes();
         let wrong =
             |mismatch| Err(refuted(kept.symbol().clone(), entry.symbol().clone(), mismatch));
         if kept.disposition() != Disposition::Keep {
             return wrong(Mismatch::NoBody);
         }
-        if writable || tls || pinned || kept.attributes.pinned {
+        if writable || tls || pinned || kept.attributes().pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if linkage == Linkage::Preemptible || kept.attributes.linkage == Linkage::Preemptible {
+        if linkage == Linkage::Preemptible || kept.attributes().linkage == Linkage::Preemptible {
             return wrong(Mismatch::Preemptible);
         }
         if addresses == Addresses::Significant {
@@ -498,18 +447,23 @@ impl Prover<'_> {
 
     /// Proves that `kept`, with the pointers that it gets, may replace `original`.
     fn data_claim(&mut self, kept: DataIndex, original: DataIndex) -> Result<(), Refutation> {
-        let Prover { plan, signatures, emitted, memory, bodies, pending, .. } = self;
+        let Prover { plan, signatures, emitted, memory, code, pending, .. } = self;
         let (a, b) = (plan.data_entry(kept), plan.data_entry(original));
         let wrong = |mismatch| Err(refuted(a.symbol().clone(), b.symbol().clone(), mismatch));
-        let (x, y) = (a.attributes, b.attributes);
+        let (x, y) = (*a.attributes(), *b.attributes());
         if a.alignment() < y.alignment {
             return wrong(Mismatch::Alignment);
         }
         if (x.writable, x.tls, x.key) != (y.writable, y.tls, y.key) {
             return wrong(Mismatch::Data);
         }
-        let x = bodies.data(kept).clone();
-        let y = bodies.data(original);
+        let x = code.data(kept).cloned();
+        let (x, y) = match (x, code.data(original)) {
+            (Some(x), Some(y)) => (x, y),
+            // Its pointers are redirected by the embedder alone.
+            (None, None) if kept == original => return Ok(()),
+            (None, _) | (_, None) => return wrong(Mismatch::Data),
+        };
         let DataObject { contents, relocations, section } = &x;
         if *contents != y.contents || *section != y.section {
             return wrong(Mismatch::Data);
@@ -537,25 +491,6 @@ impl Prover<'_> {
     }
 }
 
-/// A function that keeps its own body, in the form in which functions are compared: its canonical body, rewritten
-/// as the plan rewrites `body`. That a function is equivalent to its canonical body is trusted.
-fn canonical<'f>(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    kept: FunctionIndex,
-    body: &'f Function,
-    options: &Options<'_>,
-) -> Cow<'f, Function> {
-    let own = match (options.canonicalize, plan.body_of(kept)) {
-        (Canonicalize::Optimize(_), Some(own)) => own,
-        (Canonicalize::None, _) | (_, None) => return Cow::Borrowed(body),
-    };
-    let mut canonical = canonicalized(bodies.body(own), options.canonicalize).into_owned();
-    canonical.name = UserFuncName::User(plan.entry(kept).symbol().clone());
-    plan.rewrite(kept, &mut canonical, options);
-    Cow::Owned(canonical)
-}
-
 /// Pointers by their offsets. Of two at one offset the later one wins, so their order stays.
 pub(super) fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataReloc> {
     let mut pointers: Vec<&DataReloc> = relocations.iter().collect();
@@ -572,13 +507,13 @@ pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, 
             break;
         };
         function = to;
-        if !entry.arguments().is_empty() {
+        if !entry.extra_arguments().is_empty() {
             let extra = |argument: &ExtraArgument| {
                 let redirected =
                     argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
                 ExtraTerm::from(&redirected)
             };
-            return (function, entry.arguments().iter().map(extra).collect());
+            return (function, entry.extra_arguments().iter().map(extra).collect());
         }
     }
     (function, Vec::new())
@@ -601,14 +536,14 @@ fn is_elsewhere(plan: &Plan, symbol: &UserExternalName) -> bool {
 fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
     plan.function(symbol).is_some_and(|at| {
         // A function that an earlier unit eliminated has no code of its own.
-        let eliminated = plan.eliminated.signature(at).is_some();
+        let eliminated = plan.eliminated_signature(at).is_some();
         plan.entry(at).disposition() != Disposition::Keep && !eliminated
     })
 }
 
 fn is_moved(entry: &Entry) -> bool {
     matches!(entry.disposition(), Disposition::Alias { to: _ })
-        && entry.attributes.addresses == Addresses::Significant
+        && entry.attributes().addresses == Addresses::Significant
 }
 
 pub(super) fn refuted(
@@ -681,13 +616,13 @@ impl Symbols for InUnit<'_> {
         };
         // Extra arguments come behind the parameters of the original, not behind those of the call's signature.
         let within = self.signatures.and_then(|signatures| signatures.get(original.index()));
-        let own = within.or_else(|| self.plan.eliminated.signature(original).map(|own| &**own));
+        let own = within.or_else(|| self.plan.eliminated_signature(original).map(|own| &**own));
         if own != Some(signature) {
             return false;
         }
         // The definition that takes a symbol must get the calls of it.
         let by_name = [kept, original].map(|function| {
-            let attributes = &self.plan.entry(function).attributes;
+            let attributes = self.plan.entry(function).attributes();
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         });
         let is_kept = self.plan.entry(kept).disposition() == Disposition::Keep;
@@ -722,13 +657,13 @@ impl InUnit<'_> {
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         };
         let emitted = self.plan.is_cached(kept);
-        if by_name(&b.attributes) || !emitted && by_name(&a.attributes) {
+        if by_name(b.attributes()) || !emitted && by_name(a.attributes()) {
             return false;
         }
         // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
         // into the function is an offset into that code.
         let usage = match usage {
-            Use::Inside if self.plan.eliminated.signature(original).is_some() => Use::Address,
+            Use::Inside if self.plan.eliminated_signature(original).is_some() => Use::Address,
             Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
         };
         match usage {
@@ -736,12 +671,12 @@ impl InUnit<'_> {
             Use::PatchableCall | Use::Inside => return false,
             // The significance of the kept address does not matter: no code compares it with the original's.
             Use::Address => {
-                let insignificant = b.attributes.addresses == Addresses::Insignificant;
+                let insignificant = b.attributes().addresses == Addresses::Insignificant;
                 let place = match a.disposition() {
                     Disposition::Alias { to } => self.plan.entry(to),
                     _ => a,
                 };
-                if !insignificant || place.alignment() < b.attributes.alignment {
+                if !insignificant || place.alignment() < b.attributes().alignment {
                     return false;
                 }
             }
@@ -789,7 +724,7 @@ impl InUnit<'_> {
             Disposition::Alias { to } => self.plan.data_entry(to),
             _ => a,
         };
-        if !comparable(&b.attributes) || place.alignment() < b.attributes.alignment {
+        if !comparable(b.attributes()) || place.alignment() < b.attributes().alignment {
             return false;
         }
         if matches!(a.disposition(), Disposition::Redirect { to: _ }) {
@@ -802,11 +737,11 @@ impl InUnit<'_> {
         if code.0 == code.1 {
             return true;
         }
-        if code.0.index() >= self.plan.numbering.data {
+        if code.0.index() >= self.plan.added_data() {
             self.pending.add_across_units(self.plan.data_entry(code.0).symbol(), b.symbol());
             return true;
         }
-        if !comparable(&a.attributes) {
+        if !comparable(a.attributes()) {
             return false;
         }
         if self.pending.known_data.insert((code.0, original)) {

@@ -2,13 +2,10 @@
 //! into.
 
 use super::{Decision, is_used_by_class};
-use crate::bucket::Bucketed;
-use crate::data::{DataAttributes, DataIndex};
+use crate::congruence::Bucketed;
 use crate::incremental::{Body, Graph, Record, Remembered, RememberedBody};
-use crate::options::Linkage;
-use crate::plan::{DataEntry, Disposition, Entry, PrivateCopy};
-use crate::remarks::Reason;
-use crate::unit::{FunctionIndex, Item, resolved};
+use crate::plan::{Added, AddedData, Disposition, Reason};
+use crate::unit::{DataAttributes, DataIndex, FunctionIndex, Item, Linkage, resolved};
 use alloc::vec::Vec;
 use cranelift_entity::EntityRef;
 
@@ -32,42 +29,34 @@ impl Decision<'_> {
     /// The entry of a data object that an earlier unit emitted and that equals `data`.
     pub(super) fn cached_data(&mut self, data: DataIndex) -> Option<DataIndex> {
         let item = Item::Data(data);
-        let DataAttributes { alignment, .. } = self.data[data].attributes;
-        let by_class = self.data[data].attributes.by_class();
+        let DataAttributes { alignment, .. } = self.data_attributes(data);
+        let by_class = self.data_attributes(data).by_class();
         let Body { symbol, alignment, .. } = self.cached_body(item, alignment, by_class)?;
         let (symbol, alignment) = (symbol.clone(), *alignment);
-        let entry = &self.data[data];
-        let entry = DataEntry {
-            symbol: symbol.clone(),
-            alignment,
-            disposition: Disposition::Keep,
-            reason: Reason::Representative,
-            ..entry.clone()
-        };
+        let like = self.plan.data_entry(data).clone();
+        let (class, reason) = (like.class(), Reason::Representative);
         let added = self.added_data.entry((symbol.namespace, symbol.index));
-        Some(*added.or_insert_with(|| self.data.push(entry)))
+        let new = AddedData { symbol, like, reason, class, alignment };
+        Some(*added.or_insert_with(|| self.plan.add_data(new)))
     }
 
     /// The entry of a function that an earlier unit emitted and that equals `function`.
     pub(super) fn cached_function(&mut self, function: FunctionIndex) -> Option<FunctionIndex> {
         let item = Item::Function(function);
-        let attributes = &self.entries[function].attributes;
-        let (alignment, by_class) = (u64::from(attributes.alignment), is_used_by_class(attributes));
+        let attributes = *self.attributes(function);
+        let alignment = u64::from(attributes.alignment);
+        let by_class = is_used_by_class(&attributes);
         let Body { symbol, alignment, .. } = self.cached_body(item, alignment, by_class)?;
-        let (symbol, alignment) = (symbol.clone(), *alignment);
-        let entry = Entry {
-            symbol: symbol.clone(),
-            alignment: u32::try_from(alignment).unwrap_or(u32::MAX),
-            disposition: Disposition::Keep,
-            reason: Reason::Representative,
-            ..self.entries[function].clone()
-        };
+        let (symbol, alignment) = (symbol.clone(), u32::try_from(*alignment).unwrap_or(u32::MAX));
+        let (class, has_equals) = (self.plan.entry(function).class(), true);
+        let reason = Reason::Representative;
         let added = self.added_functions.entry((symbol.namespace, symbol.index));
-        Some(*added.or_insert_with(|| self.entries.push(entry)))
+        let new = Added { symbol, attributes, reason, class, alignment, has_equals };
+        Some(*added.or_insert_with(|| self.plan.add(new)))
     }
 
     /// What later units may merge into.
-    pub(super) fn record(&self, graph: &Graph<'_>, copies: &[PrivateCopy]) -> Record {
+    pub(super) fn record(&self, graph: &Graph<'_>) -> Record {
         let Bucketed { numbering, facts_of, facts, .. } = self.bucketed;
         let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
         items.sort_unstable_by_key(|&item| self.item_order(item));
@@ -75,26 +64,28 @@ impl Decision<'_> {
             let node = numbering.node(item);
             let (calls, addresses) = match item {
                 Item::Function(function) => {
-                    let resolved = resolved(node, &self.entries[function].attributes);
+                    let resolved = resolved(node, self.attributes(function));
                     (resolved.call.is_some(), resolved.address.is_some())
                 }
-                Item::Data(data) => (false, self.data[data].attributes.by_class()),
+                Item::Data(data) => (false, self.data_attributes(data).by_class()),
             };
             Remembered { symbol: self.symbol(item), node, calls, addresses }
         });
         let own = items.iter().filter(|&&item| self.is_referred_to(item)).map(|&item| (item, item));
-        let copies =
-            copies.iter().map(|copy| (Item::Function(copy.function), Item::Function(copy.body_of)));
+        let copies = self.plan.new_bodies().iter().filter_map(|new| {
+            Some((Item::Function(new.function()), Item::Function(new.copy_of()?)))
+        });
         let bodies = own.chain(copies).filter_map(|(item, body_of)| {
             let node = numbering.node(body_of);
             let facts = &facts[facts_of[node]? as usize];
             let (alignment, facts) = match item {
                 Item::Function(function) => {
-                    let Entry { attributes, alignment, weakened, .. } = &self.entries[function];
-                    let alignment = (!attributes.pinned).then_some(u64::from(*alignment));
-                    (alignment, weakened.as_ref().unwrap_or(facts))
+                    let entry = self.plan.entry(function);
+                    let pinned = entry.attributes().pinned;
+                    let alignment = (!pinned).then_some(u64::from(entry.alignment()));
+                    (alignment, entry.weakened().unwrap_or(facts))
                 }
-                Item::Data(data) => (Some(self.data[data].alignment), facts),
+                Item::Data(data) => (Some(self.plan.data_entry(data).alignment()), &**facts),
             };
             Some(RememberedBody { symbol: self.symbol(item), node, alignment, facts })
         });
@@ -105,14 +96,14 @@ impl Decision<'_> {
     fn is_referred_to(&self, item: Item) -> bool {
         match item {
             Item::Function(function) => {
-                let Entry { attributes, disposition, .. } = &self.entries[function];
-                *disposition == Disposition::Keep
-                    && attributes.linkage != Linkage::Preemptible
-                    && !attributes.no_merge
+                let entry = self.plan.entry(function);
+                entry.disposition() == Disposition::Keep
+                    && entry.attributes().linkage != Linkage::Preemptible
+                    && !entry.attributes().no_merge
             }
             Item::Data(data) => {
-                let DataEntry { attributes, disposition, .. } = &self.data[data];
-                *disposition == Disposition::Keep && !attributes.pinned
+                let entry = self.plan.data_entry(data);
+                entry.disposition() == Disposition::Keep && !entry.attributes().pinned
             }
         }
     }

@@ -6,19 +6,14 @@
 //!
 //! It decides nothing: `decide` and the end of the plan do.
 
-use crate::apply::user_symbol;
-use crate::data::DataIndex;
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Addresses, Attributes};
-use crate::plan::{DataEntry, Disposition, Entry, LateThunk, Plan};
-use crate::remarks::Reason;
-use crate::summary::address_uses;
-use crate::unit::{Bodies, FunctionIndex, Item};
+use crate::ir::{address_uses, user_symbol};
+use crate::plan::{Added, AddedData, DataEntry, Disposition, Plan, Reason};
+use crate::unit::{Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Item};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, GlobalValueData, Signature, UserExternalName};
-use cranelift_entity::EntityRef;
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
@@ -141,7 +136,7 @@ impl NewlyEliminated {
                 Disposition::Alias { to: _ } => true,
                 Disposition::Keep | Disposition::Thunk { to: _ } => continue,
             };
-            let Entry { symbol, attributes, .. } = entry;
+            let (symbol, attributes) = (entry.symbol(), entry.attributes());
             let to = entry.disposition().representative().expect("it was eliminated");
             new.functions.push((
                 symbol.clone(),
@@ -154,10 +149,10 @@ impl NewlyEliminated {
                 }),
             ));
         }
-        for (_, entry) in plan.data_entries().take(plan.numbering.data) {
+        for (_, entry) in plan.data_entries().take(plan.added_data()) {
             if let Disposition::Redirect { to } = entry.disposition() {
                 let to = plan.data_entry(to).symbol().clone();
-                let entry = DataEntry { class: 0, ..entry.clone() };
+                let entry = entry.clone();
                 new.data.push((entry.symbol().clone(), EliminatedData { to, entry }));
             }
         }
@@ -244,125 +239,81 @@ impl ReferredTo {
     }
 }
 
-impl Plan {
-    /// Adds entries for eliminated functions and data of earlier units to which this one refers: calls are
-    /// redirected to the replacement, and a function gets a late thunk if calls are not all.
-    pub(crate) fn add_eliminated(&mut self, eliminated: &Eliminated, referred_to: &ReferredTo) {
-        let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
-        let added = self.entries.iter().skip(self.added());
-        let mut functions: BTreeMap<(u32, u32), FunctionIndex> =
-            added.map(|(function, entry)| (key(&entry.symbol), function)).collect();
-        let added = self.data.iter().skip(self.numbering.data);
-        let mut data: BTreeMap<(u32, u32), DataIndex> =
-            added.map(|(data, entry)| (key(&entry.symbol), data)).collect();
-        let mut class = self.classes();
-        let mut next_class = || {
-            class += 1;
-            class - 1
-        };
-        let ReferredTo(symbols) = referred_to;
-        for (&(namespace, index), needs) in symbols {
-            let symbol = UserExternalName::new(namespace, index);
-            if let Some(function) = eliminated.function(&symbol) {
-                let to = *functions.entry(key(&function.to)).or_insert_with(|| {
-                    self.entries.push(Entry {
-                        symbol: function.to.clone(),
-                        attributes: Attributes::default(),
-                        disposition: Disposition::Keep,
-                        reason: Reason::Representative,
-                        class: next_class(),
-                        alignment: 1,
-                        weakened: None,
-                        arguments: Arc::default(),
-                        body_facts: None,
-                        has_equals: false,
-                    })
-                });
-                // It was aligned for all functions that it replaced.
-                let place = &mut self.entries[to].alignment;
-                *place = function.attributes.alignment.max(*place);
-                let has_thunk = eliminated.late_thunks.contains(&symbol);
-                let late = !has_thunk && needs.own_code(function);
-                let (disposition, reason) = match function.alias {
-                    _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
-                    true => (Disposition::Alias { to }, Reason::AddressInsignificant),
-                    false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
-                };
-                let arguments = function.arguments.clone();
-                let at = self.entries.push(Entry {
-                    symbol: symbol.clone(),
-                    attributes: function.attributes,
-                    disposition,
-                    reason,
+/// Adds entries for eliminated functions and data of earlier units to which this one refers: calls are redirected to
+/// the replacement, and a function gets a late thunk if calls are not all.
+pub(crate) fn add_eliminated(plan: &mut Plan, eliminated: &Eliminated, referred_to: &ReferredTo) {
+    let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
+    let added = plan.entries().skip(plan.added());
+    let mut functions: BTreeMap<(u32, u32), FunctionIndex> =
+        added.map(|(function, entry)| (key(entry.symbol()), function)).collect();
+    let added = plan.data_entries().skip(plan.added_data());
+    let mut data: BTreeMap<(u32, u32), DataIndex> =
+        added.map(|(data, entry)| (key(entry.symbol()), data)).collect();
+    let mut class = plan.classes();
+    let mut next_class = || {
+        class += 1;
+        class - 1
+    };
+    let ReferredTo(symbols) = referred_to;
+    for (&(namespace, index), needs) in symbols {
+        let symbol = UserExternalName::new(namespace, index);
+        if let Some(function) = eliminated.function(&symbol) {
+            let to = *functions.entry(key(&function.to)).or_insert_with(|| {
+                plan.add(Added {
+                    symbol: function.to.clone(),
+                    attributes: Attributes::default(),
+                    reason: Reason::Representative,
                     class: next_class(),
-                    alignment: function.attributes.alignment,
-                    weakened: None,
-                    arguments,
-                    body_facts: None,
+                    alignment: 1,
                     has_equals: false,
-                });
-                self.by_symbol.insert(symbol, Item::Function(at));
-                if late {
-                    let signature = function.signature.clone();
-                    self.late_thunks.push(LateThunk { function: at, signature });
-                }
-                self.eliminated.functions.push((at, function.signature.clone()));
-            } else if let Some(object) = eliminated.data(&symbol) {
-                let to = *data.entry(key(&object.to)).or_insert_with(|| {
-                    self.data.push(DataEntry {
-                        symbol: object.to.clone(),
-                        disposition: Disposition::Keep,
-                        reason: Reason::Representative,
-                        class: next_class(),
-                        ..object.entry.clone()
-                    })
-                });
-                let place = &mut self.data[to].alignment;
-                *place = object.entry.attributes.alignment.max(*place);
-                let at = self.data.push(DataEntry {
-                    disposition: Disposition::Redirect { to },
-                    class: next_class(),
-                    ..object.entry.clone()
-                });
-                self.by_symbol.insert(symbol, Item::Data(at));
-                self.eliminated.data.push(at);
-            }
-        }
-    }
-
-    /// Gives late thunks to functions without code that extra arguments of this plan name.
-    pub(crate) fn add_late_thunks(&mut self) {
-        let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);
-        let named: Vec<FunctionIndex> = arguments
-            .filter_map(|argument| self.function(self.address_symbol(argument.symbol()?)))
-            .collect();
-        for function in named {
-            let entry = &mut self.entries[function];
-            let (Disposition::Redirect { to }, Some(signature)) =
-                (entry.disposition, self.eliminated.signature(function))
-            else {
-                continue;
+                })
+            });
+            // It was aligned for all functions that it replaced.
+            plan.align(Item::Function(to), function.attributes.alignment.into());
+            let has_thunk = eliminated.late_thunks.contains(&symbol);
+            let late = !has_thunk && needs.own_code(function);
+            let (disposition, reason) = match function.alias {
+                _ if late || has_thunk => (Disposition::Thunk { to }, Reason::AddressTaken),
+                true => (Disposition::Alias { to }, Reason::AddressInsignificant),
+                false => (Disposition::Redirect { to }, Reason::AddressInsignificant),
             };
-            (entry.disposition, entry.reason) = (Disposition::Thunk { to }, Reason::AddressTaken);
-            self.late_thunks.push(LateThunk { function, signature: signature.clone() });
+            let attributes = function.attributes;
+            let (class, alignment) = (next_class(), attributes.alignment);
+            let has_equals = false;
+            let added = Added { symbol, attributes, reason, class, alignment, has_equals };
+            let (arguments, signature) = (&function.arguments, &function.signature);
+            let at = plan.add_eliminated(added, disposition, arguments.clone(), signature.clone());
+            if late {
+                plan.add_late_thunk(at, signature.clone());
+            }
+        } else if let Some(object) = eliminated.data(&symbol) {
+            let alignment = object.entry.alignment();
+            let like = || object.entry.clone();
+            let to = *data.entry(key(&object.to)).or_insert_with(|| {
+                let (symbol, class, reason) =
+                    (object.to.clone(), next_class(), Reason::Representative);
+                plan.add_data(AddedData { symbol, like: like(), reason, class, alignment })
+            });
+            plan.align(Item::Data(to), object.entry.attributes().alignment);
+            let (class, reason) = (next_class(), object.entry.reason());
+            let added = AddedData { symbol, like: like(), reason, class, alignment };
+            plan.add_eliminated_data(added, to);
         }
-        self.late_thunks.sort_unstable_by_key(|late| late.function.index());
     }
 }
 
-/// The entries that a plan has for eliminated functions and data of earlier units.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EliminatedEntries {
-    /// Ascending.
-    pub functions: Vec<(FunctionIndex, Arc<Signature>)>,
-    /// Ascending.
-    pub data: Vec<DataIndex>,
-}
-
-impl EliminatedEntries {
-    pub fn signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
-        let at =
-            self.functions.binary_search_by_key(&function.index(), |(at, _)| at.index()).ok()?;
-        Some(&self.functions[at].1)
+/// Gives late thunks to functions without code that extra arguments of this plan name.
+pub(crate) fn add_late_thunks(plan: &mut Plan) {
+    let arguments = plan.entries().flat_map(|(_, entry)| entry.extra_arguments());
+    let named: Vec<FunctionIndex> = arguments
+        .filter_map(|argument| plan.function(plan.address_symbol(argument.symbol()?)))
+        .collect();
+    for function in named {
+        if let Disposition::Redirect { to } = plan.entry(function).disposition()
+            && let Some(signature) = plan.eliminated_signature(function).cloned()
+        {
+            plan.set(function, Disposition::Thunk { to }, Reason::AddressTaken);
+            plan.add_late_thunk(function, signature);
+        }
     }
 }

@@ -10,10 +10,10 @@
 
 use super::flush::Flush;
 use super::{DataState, FunctionState, MergingModule};
-use crate::apply::user_symbol;
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Addresses, Prove};
-use crate::summary::address_uses;
+use crate::ir::{address_uses, user_symbol};
+use crate::options::Prove;
+use crate::unit::Addresses;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

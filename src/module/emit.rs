@@ -7,17 +7,14 @@
 use super::audit::Names;
 use super::flush::{ADDED, Flush, Unit};
 use super::{
-    BackEnd, Became, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol,
-    symbol,
+    BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
 };
-use crate::apply::{CallTarget, call_thunk, redirect, user_symbol};
-use crate::data::Contents;
+use crate::apply::{CallTarget, call_thunk, redirect};
 use crate::extra_argument::ExtraArgument;
-use crate::options::CallThunks;
-use crate::plan::Plan;
-use crate::summary::address_uses;
-use crate::target::ThunkReloc;
-use crate::unit::FunctionIndex;
+use crate::ir::{address_uses, user_symbol};
+use crate::plan::{Emit, Plan};
+use crate::target::{CallThunks, ThunkReloc};
+use crate::unit::{Contents, FunctionIndex};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,13 +51,6 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let copies = plan
-            .private_copies()
-            .iter()
-            .map(|copy| (copy.function, pending.func(unit, copy.body_of).clone()));
-        let merged = plan.parameterised_bodies().iter();
-        let merged = merged.map(|merged| (merged.function, merged.body.clone()));
-        let new: Vec<(FunctionIndex, Function)> = copies.chain(merged).collect();
         for late in plan.late_thunks() {
             self.emit_late_thunk(self.id_of(plan.entry(late.function).symbol()))?;
         }
@@ -80,7 +70,8 @@ impl<M: Module> MergingModule<M> {
             emitted.inspect_err(|_| self.failed = Some(function))?;
         }
         let mut added = 0;
-        for (index, func) in new {
+        for new in plan.new_bodies() {
+            let (index, func) = (new.function(), new.body().clone());
             let function = self.id_of(plan.entry(index).symbol());
             let with =
                 With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
@@ -110,8 +101,8 @@ impl<M: Module> MergingModule<M> {
         with: With<'_>,
     ) -> ModuleResult<()> {
         self.stats.functions += 1;
-        let FunctionState { became, body, .. } = self.functions[function];
-        let Some(body) = body.expand() else {
+        let output = plan.output(index);
+        let (Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing) = output.emit else {
             return self.emit_body(plan, index, function, func, flush, with);
         };
         let signature = func.signature.clone();
@@ -121,18 +112,18 @@ impl<M: Module> MergingModule<M> {
             let mut control_plane = with.control_plane;
             context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
         }
-        match became {
-            Became::Kept => unreachable!("a kept function has its own body"),
-            Became::Thunk => {
+        match output.emit {
+            Emit::Body | Emit::NewBody(_) => unreachable!("a kept function has its own body"),
+            Emit::Thunk { to, .. } => {
                 self.stats.thunks += 1;
-                let alignment = plan.entry(index).alignment();
-                self.emit_thunk(function, &signature, alignment, self.local_name(body))
+                let to = self.local_name(self.id_of(to));
+                self.emit_thunk(function, &signature, output.alignment, to)
             }
-            Became::Redirected => {
+            Emit::Nothing => {
                 self.stats.redirects += 1;
                 Ok(())
             }
-            Became::Alias => {
+            Emit::Alias { .. } => {
                 self.stats.aliases += 1;
                 Ok(())
             }
@@ -417,7 +408,7 @@ impl<M: Module> MergingModule<M> {
             if entry.alignment() > attributes.alignment {
                 description.align = Some(entry.alignment());
             }
-            let is_representative = entry.reason() == crate::Reason::Representative;
+            let is_representative = entry.reason() == crate::plan::Reason::Representative;
             let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
             let functions = description.function_decls.values_mut();
             for target in functions.chain(description.data_decls.values_mut()) {

@@ -9,12 +9,16 @@ use super::{
     BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
     symbol,
 };
-use crate::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Addresses, Attributes, CallThunks, Canonicalize, Options, Similar};
-use crate::plan::{Disposition, Plan};
-use crate::remarks::Reason;
-use crate::unit::{AddError, Bodies, FunctionIndex, Merger};
+use crate::incremental::Increment;
+use crate::options::{Canonicalize, Options, Similar};
+use crate::pass::Merger;
+use crate::plan::{Disposition, Plan, Reason};
+use crate::target::CallThunks;
+use crate::unit::{
+    AddError, Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex,
+    DataObject, DataReloc, FunctionIndex,
+};
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -100,8 +104,8 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, flush);
-        let plan = self.plan(&pending, &unit, flush)?;
-        self.declare_private_copies(&plan, &pending, &unit)?;
+        let (plan, increment) = self.plan(&pending, &unit, flush)?;
+        self.declare_new_bodies(&plan)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, flush)?;
         self.place_data(&plan, &unit, flush)?;
@@ -110,7 +114,7 @@ impl<M: Module> MergingModule<M> {
         }
         self.emit_functions(&plan, &mut pending, &unit, flush, context)?;
         self.emit_data(&plan, pending.data, &mut unit, flush)?;
-        self.emitted.extend(&plan);
+        self.emitted.extend(&increment);
         self.pass_stats = *plan.stats();
         if let Some(Err(refutation)) = plan.proof() {
             self.stats.refuted += 1;
@@ -136,7 +140,7 @@ impl<M: Module> MergingModule<M> {
                 // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
                 if self.is_bound_by_symbol(*function, flush) {
-                    attributes.linkage = crate::Linkage::Preemptible;
+                    attributes.linkage = crate::unit::Linkage::Preemptible;
                 }
                 match back_end {
                     // An unknown module wants code for every function.
@@ -159,7 +163,7 @@ impl<M: Module> MergingModule<M> {
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
             if self.is_data_bound_by_symbol(*id, flush) {
-                attributes.linkage = crate::Linkage::Preemptible;
+                attributes.linkage = crate::unit::Linkage::Preemptible;
             }
             if !exact || needs_symbol || back_end == BackEnd::Any {
                 attributes.addresses = Addresses::Significant;
@@ -234,7 +238,12 @@ impl<M: Module> MergingModule<M> {
         refers || self.data_attributes_of(data, description).by_class()
     }
 
-    fn plan(&self, pending: &Pending, unit: &Unit, flush: Flush) -> ModuleResult<Plan> {
+    fn plan(
+        &self,
+        pending: &Pending,
+        unit: &Unit,
+        flush: Flush,
+    ) -> ModuleResult<(Plan, Increment)> {
         let Flush { back_end, last: _, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
@@ -263,7 +272,7 @@ impl<M: Module> MergingModule<M> {
                 }
             }
         }
-        Ok(merger.plan(&mut bodies))
+        Ok(merger.plan_increment(&mut bodies))
     }
 
     pub(super) fn pass_options<'a>(
@@ -299,27 +308,16 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Declares the functions that the plan adds to the module.
-    fn declare_private_copies(
-        &mut self,
-        plan: &Plan,
-        pending: &Pending,
-        unit: &Unit,
-    ) -> ModuleResult<()> {
-        let shared = plan
-            .private_copies()
-            .iter()
-            .map(|shared| (shared.function, &pending.func(unit, shared.body_of).signature));
-        let merged = plan.parameterised_bodies().iter();
-        let merged = merged.map(|merged| (merged.function, &merged.body.signature));
-        for (new, signature) in shared.chain(merged) {
-            let function = self.inner.declare_anonymous_function(signature)?;
+    fn declare_new_bodies(&mut self, plan: &Plan) -> ModuleResult<()> {
+        for new in plan.new_bodies() {
+            let function = self.inner.declare_anonymous_function(&new.body().signature)?;
             // Not every symbol that was handed out was needed, and they come in any order.
-            let index = plan.entry(new).symbol().index as usize;
+            let index = plan.entry(new.function()).symbol().index as usize;
             if self.shared.len() <= index {
                 self.shared.resize(index + 1, function);
             }
             self.shared[index] = function;
-            self.stats.private_copies += 1;
+            self.stats.new_bodies += 1;
             self.functions[function].defined = true;
         }
         Ok(())
@@ -371,7 +369,9 @@ impl<M: Module> MergingModule<M> {
             state.body = body.into();
             state.preemptible = plan.call_target(index) == index && extra.is_empty();
             state.extra = extra;
-            debug_assert!(!state.preemptible || attributes.linkage == crate::Linkage::Preemptible);
+            debug_assert!(
+                !state.preemptible || attributes.linkage == crate::unit::Linkage::Preemptible
+            );
             (state.became, state.eliminated) = match (disposition, back_end) {
                 (Disposition::Keep, _) => (Became::Kept, false),
                 (Disposition::Thunk { .. }, _) => (Became::Thunk, false),
@@ -562,25 +562,31 @@ impl Bodies for DeferredBodies<'_> {
         self.function(function)
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.unit.data[data.index()].2
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.unit.data[data.index()].2)
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        self.size_of(self.function(function))
-    }
-
-    fn thunk_size(&mut self, _function: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size_of(thunk)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _keep: bool) -> Option<u32> {
-        self.size_of(candidate)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         let symbol = UserExternalName::new(ADDED, self.fresh);
         self.fresh += 1;
         Some(symbol)
+    }
+}
+
+impl CodeSizes for DeferredBodies<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        self.size_of(self.function(function))
+    }
+
+    fn of_thunk(&mut self, _function: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.size_of(thunk)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _keep: bool) -> Option<u32> {
+        self.size_of(candidate)
     }
 }

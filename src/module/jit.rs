@@ -1,7 +1,7 @@
 //! What `cranelift-jit` adds: addresses, of merged functions, too.
 
 use super::{BackEnd, MergingModule};
-use crate::map::MergeMap;
+use crate::explain::MergeMap;
 use cranelift_jit::JITModule;
 use cranelift_module::{DataId, FuncId, ModuleRelocTarget, ModuleResult};
 

@@ -29,16 +29,13 @@ mod options;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 
-use crate::checker::Refutation;
-use crate::data::DataAttributes;
+use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
-use crate::map::{MergeMap, Original};
-use crate::options::{Attributes, Linkage};
-use crate::plan::Disposition;
-use crate::remarks::Reason;
+use crate::plan::{Disposition, Reason, Refutation};
 use crate::stats::Stats;
 use crate::target::Target;
+use crate::unit::{Attributes, DataAttributes, Linkage};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;

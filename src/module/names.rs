@@ -8,9 +8,8 @@
 use super::flush::{Flush, Unit};
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Addresses, Attributes};
 use crate::plan::{Disposition, Plan};
-use crate::unit::FunctionIndex;
+use crate::unit::{Addresses, Attributes, FunctionIndex};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -68,14 +67,14 @@ impl<M: Module> MergingModule<M> {
         func: &Function,
         flush: Flush,
     ) -> ModuleResult<()> {
-        use crate::Linkage::{Hidden, Local};
+        use crate::unit::Linkage::{Hidden, Local};
         let mut extra = core::mem::take(&mut self.functions[of].extra);
         for argument in &mut extra {
             let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0).cloned()
             else {
                 continue;
             };
-            let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes.linkage);
+            let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes().linkage);
             let is_own = matches!(linkage, Some(Local | Hidden));
             let names_another = !self.is_named(&symbol, func);
             let function = FuncId::from_u32(symbol.index);
@@ -143,16 +142,14 @@ impl<M: Module> MergingModule<M> {
             }
             // Also if nothing is merged into it: a reference to it may replace a reference to an equal function.
             let replaces_others = &mut self.functions[*function].replaces_others;
-            *replaces_others |= entry.has_equals || flush.remember && !no_merge;
+            *replaces_others |= entry.has_equals() || flush.remember && !no_merge;
             if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
         // A function that the plan adds replaces several functions from the start.
-        let private = plan.private_copies().iter().map(|body| pending.func(unit, body.body_of));
-        let parameterised = plan.parameterised_bodies().iter().map(|merged| &merged.body);
-        for body in private.chain(parameterised) {
-            used.extend(body.params.user_named_funcs().values().cloned());
+        for new in plan.new_bodies() {
+            used.extend(new.body().params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() {
@@ -169,7 +166,7 @@ impl<M: Module> MergingModule<M> {
                     let FunctionState { defined, became, .. } = self.functions[function];
                     let has_equals = match plan.function(&symbol) {
                         Some(function) if !plan.is_cached(function) => {
-                            plan.entry(function).has_equals
+                            plan.entry(function).has_equals()
                         }
                         // A function that an earlier flush emitted may have an equal one.
                         _ => !self.emitted.is_empty(),

@@ -1,7 +1,7 @@
 //! What `cranelift-object` adds: symbols can be placed at the address of another one.
 
 use super::{Aliases, BackEnd, MergingModule};
-use crate::map::MergeMap;
+use crate::explain::MergeMap;
 use cranelift_module::ModuleResult;
 use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectModule, ObjectProduct};

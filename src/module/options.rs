@@ -1,6 +1,7 @@
 //! The options and statistics of a [`MergingModule`](super::MergingModule). Plain data: nothing is decided here.
 
-use crate::options::{Addresses, ComparePolicy, Prebucket, Prove, Similar};
+use crate::options::{ComparePolicy, Prebucket, Prove, Similar};
+use crate::unit::Addresses;
 
 /// When functions are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +114,7 @@ pub struct ModuleStats {
     pub thunks: usize,
     /// Functions that were added: private copies for classes whose members are all preemptible, and parameterised
     /// bodies.
-    pub private_copies: usize,
+    pub new_bodies: usize,
     /// Data objects that were merged away.
     pub merged_data_objects: usize,
     /// Bytes of code in the wrapped module, without padding.

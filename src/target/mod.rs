@@ -6,8 +6,6 @@
 
 mod registers;
 
-use crate::options::CallThunks;
-
 pub use registers::{ThunkCode, ThunkReloc};
 
 use cranelift_codegen::binemit::Reloc;
@@ -193,4 +191,18 @@ impl Target {
             None
         }
     }
+}
+
+/// How call thunks are made (see [`call_thunk`](crate::call_thunk)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallThunks {
+    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call
+    /// would let the stack grow where the convention guarantees that it does not. x86-64 can with
+    /// `preserve_frame_pointers` only.
+    ///
+    /// [`CallConv::Tail`]: cranelift_codegen::isa::CallConv::Tail
+    pub tail_calls: bool,
+    /// Whether all functions of the unit are near enough to each other for a call to reach them without going
+    /// through a table.
+    pub colocated: bool,
 }

@@ -127,8 +127,8 @@ fn the_checker_notices_another_body() {
         let Some(member) = some_member(&unit, &plan) else {
             return Ok(());
         };
-        let extra = plan.entries().any(|(_, entry)| !entry.arguments().is_empty());
-        if extra || !plan.private_copies().is_empty() || !plan.parameterised_bodies().is_empty() {
+        let extra = plan.entries().any(|(_, entry)| !entry.extra_arguments().is_empty());
+        if extra || !plan.new_bodies().is_empty() {
             // The member may be the one whose body became the private copy. And with extra arguments, an unused
             // constant may differ.
             return Ok(());
@@ -303,7 +303,7 @@ fn preemptible_functions_share_a_body_if_that_pays() {
             let (n, size) = (count as u64, u64::from(code_size.unwrap_or(smallest)));
             let pays = size + n * jump < n * size;
             let plan = parts.plan();
-            assert_eq!(plan.private_copies().len(), usize::from(pays), "{count} of {code_size:?}");
+            assert_eq!(plan.new_bodies().len(), usize::from(pays), "{count} of {code_size:?}");
             let thunks = plan
                 .entries()
                 .filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));

@@ -3,8 +3,8 @@
 use crate::support::{parse, verify};
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Disposition, FunctionIndex, Merger, Options, Reason, Target,
-    call_thunk,
+    Attributes, Bodies, CallThunks, CodeSizes, Disposition, FunctionIndex, Merger, Options, Reason,
+    Target, call_thunk,
 };
 
 /// Functions, and their known sizes in bytes.
@@ -19,13 +19,23 @@ impl Bodies for Sized {
         &self.functions[function.as_u32() as usize]
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+}
+
+impl CodeSizes for Sized {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
         self.body
     }
 
-    fn thunk_size(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
         verify(thunk);
         self.thunk
+    }
+
+    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+        None
     }
 }
 

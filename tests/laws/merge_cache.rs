@@ -248,7 +248,7 @@ fn an_emitted_table_replaces_tables_of_its_class_only() {
         let mut first = over_tables(&[(1, 7, insignificant)]);
         first.functions.clear();
         first.options.prove = Prove::Always;
-        cache.extend(&first.plan_after(&cache));
+        cache.extend(&first.plan_increment(&cache).1);
         // The first of these tables is merged into the emitted one; the second is kept.
         let unit = over_tables(&[(2, 7, insignificant), (3, byte, pinned)]);
         let plan = unit.plan_after(&cache);
@@ -283,7 +283,7 @@ fn later_tables_are_merged_into_emitted_tables_that_may_be_shared() {
         let mut cache = MergeCache::new();
         let mut unit = over_tables(&first);
         unit.functions.clear();
-        cache.extend(&unit.plan_after(&cache));
+        cache.extend(&unit.plan_increment(&cache).1);
         let mut unit = over_tables(&[(3, 7, insignificant)]);
         unit.functions.clear();
         let plan = unit.plan_after(&cache);

@@ -75,7 +75,7 @@ fn extra(plan: &Plan) -> Vec<Vec<i64>> {
         other => panic!("no constant: {other:?}"),
     };
     let functions = plan.entries().take(plan.added());
-    functions.map(|(_, entry)| entry.arguments().iter().map(constant).collect()).collect()
+    functions.map(|(_, entry)| entry.extra_arguments().iter().map(constant).collect()).collect()
 }
 
 /// A place at which all functions have one constant needs no parameter, and places with the same constants share
@@ -86,10 +86,10 @@ fn places_that_go_together_are_one_parameter() {
     let all = (0..).zip(&all).map(|(own, constants)| function(own, constants));
     let plan = unit(all.collect()).plan();
     assert_eq!(extra(&plan), [[1, -1], [2, -2], [3, -3]]);
-    assert_eq!(plan.parameterised_bodies().len(), 1);
+    assert_eq!(plan.new_bodies().len(), 1);
     let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
     assert_eq!((set.members.len(), set.parameters), (3, 2));
-    assert_eq!(set.body, Some(plan.parameterised_bodies()[0].function));
+    assert_eq!(set.body, Some(plan.new_bodies()[0].function()));
     assert!(set.saved.is_some_and(|saved| saved > 0));
 }
 
@@ -115,7 +115,7 @@ fn fifty_thousand_functions_are_divided() {
     let mut unit = unit(functions.collect());
     unit.options.prove = Prove::Never;
     let plan = unit.plan();
-    assert_eq!(plan.parameterised_bodies().len(), PARTS as usize);
+    assert_eq!(plan.new_bodies().len(), PARTS as usize);
     assert!(plan.similar_sets().iter().all(|set| set.parameters == 1 && set.members.len() == 5000));
     let stats = plan.stats();
     assert_eq!(stats.similar_merged, COUNT as usize);
@@ -141,7 +141,7 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
         let plan = plan(parameters, further);
         let [set] = plan.similar_sets() else { panic!("{:?}", plan.similar_sets()) };
         assert_eq!((set.members.len(), set.parameters), (3, further as usize));
-        let body = &plan.parameterised_bodies()[0].body;
+        let body = plan.new_bodies()[0].body();
         assert_eq!(body.signature.params.len(), parameters + further as usize);
         for machine in [Machine::X86_64, Machine::Aarch64] {
             let mut context = Context::for_function(body.clone());
@@ -150,7 +150,7 @@ fn there_can_be_more_parameters_than_a_byte_counts() {
         }
     }
     for (parameters, further) in [(2, 999), (999, 2), (1000, 1), (3000, 1)] {
-        assert!(plan(parameters, further).parameterised_bodies().is_empty());
+        assert!(plan(parameters, further).new_bodies().is_empty());
     }
 }
 
@@ -160,7 +160,7 @@ fn without_sizes_no_similar_functions_are_merged() {
     let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2])).collect());
     unit.code_size = None;
     let plan = unit.plan();
-    assert!(plan.parameterised_bodies().is_empty());
+    assert!(plan.new_bodies().is_empty());
     for (_, entry) in plan.entries() {
         assert_eq!(entry.disposition(), Disposition::Keep);
         assert_ne!(entry.reason(), Reason::Similar);
@@ -212,7 +212,7 @@ block0(v0: i64):
     unit.options.target = Target::generic();
     let Applied { plan, kept } = check_unit(&unit);
     assert_eq!(extra(&plan), [[5], [7], [11], [13]]);
-    let text = kept[&plan.parameterised_bodies()[1].function].to_string();
+    let text = kept[&plan.new_bodies()[1].function()].to_string();
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
@@ -286,7 +286,7 @@ block0(v0: {first}, v1: {second}):
             "{signature}: {}",
             reason(1)
         );
-        assert_eq!(plan.parameterised_bodies().len(), 1);
+        assert_eq!(plan.new_bodies().len(), 1);
         let text = kept[&FunctionIndex::from_u32(4)].to_string();
         assert_eq!(text.contains("call fn0(v0, v1)\n"), externally_called, "{text}");
     }
@@ -323,7 +323,7 @@ block4(v2: i64):
     }
     functions.push(Member { attributes: Attributes::default(), body });
     let Applied { plan, kept } = check_unit(&unit(functions));
-    assert_eq!(plan.parameterised_bodies().len(), 1);
+    assert_eq!(plan.new_bodies().len(), 1);
     let caller = &kept[&FunctionIndex::from_u32(3)];
     let passed = calls.map(|call| {
         let table = caller.dfg.insts[call].exception_table().expect("a table");
@@ -351,11 +351,11 @@ fn a_mismatched_self_call_goes_to_a_thunk() {
         for (_, entry) in plan.entries().take(3) {
             // Then the function itself is an extra argument of the body.
             let own = |argument: &ExtraArgument| argument.symbol() == Some(entry.symbol());
-            assert_eq!(entry.arguments().iter().any(own), arguments != 2, "{arguments}");
+            assert_eq!(entry.extra_arguments().iter().any(own), arguments != 2, "{arguments}");
             let thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
             assert!(thunk || arguments == 2, "{arguments}");
         }
-        assert_eq!(plan.parameterised_bodies().len(), 1);
+        assert_eq!(plan.new_bodies().len(), 1);
     }
 }
 
@@ -392,8 +392,8 @@ fn offsets_have_the_width_of_the_address() {
         let mut unit = unit(vec![member(0, 16), member(1, 32), member(2, -48)]);
         unit.options.target = target;
         let plan = unit.plan();
-        let [merged] = plan.parameterised_bodies() else { panic!("{:?}", plan.similar_sets()) };
-        verify_function(&merged.body, &flags).expect("valid");
+        let [merged] = plan.new_bodies() else { panic!("{:?}", plan.similar_sets()) };
+        verify_function(merged.body(), &flags).expect("valid");
         let argument = |ty, bits| ExtraArgument::Constant { ty, bits };
         let expected = [
             [argument(types::I32, 16), argument(types::I64, 16)],
@@ -401,9 +401,9 @@ fn offsets_have_the_width_of_the_address() {
             [argument(types::I32, u64::from(-48_i32 as u32)), argument(types::I64, -48_i64 as u64)],
         ];
         for ((_, entry), expected) in plan.entries().zip(expected) {
-            assert_eq!(entry.arguments(), expected);
+            assert_eq!(entry.extra_arguments(), expected);
         }
-        let params = &merged.body.signature.params[2..];
+        let params = &merged.body().signature.params[2..];
         assert_eq!([params[0].value_type, params[1].value_type], [types::I32, types::I64]);
     }
 }

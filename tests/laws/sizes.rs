@@ -11,8 +11,8 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, CallThunks, Callees, Disposition, FunctionIndex, Linkage,
-    Merger, Options, Plan, Policy, Similar, Target, call_thunk, cranelift_codegen,
+    Addresses, Attributes, Bodies, CallThunks, Callees, CodeSizes, Emit, FunctionIndex, Linkage,
+    Merger, NewBody, Options, Plan, Policy, Similar, Target, call_thunk, cranelift_codegen,
 };
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,33 +57,26 @@ impl Compiled<'_> {
     /// Bytes of all emitted code. `None` if something cannot be compiled.
     fn total(&self, plan: &Plan, options: &Options<'_>) -> Option<u64> {
         let mut total = 0;
-        for (function, entry) in plan.entries() {
-            let name = UserFuncName::User(entry.symbol().clone());
-            let own = self.functions.get(function.as_u32() as usize);
-            total += u64::from(match entry.disposition() {
-                Disposition::Redirect { .. } | Disposition::Alias { .. } => 0,
-                Disposition::Thunk { to } => {
+        for output in plan.outputs() {
+            let name = UserFuncName::User(output.symbol.clone());
+            let own = self.functions.get(output.function.as_u32() as usize);
+            total += u64::from(match output.emit {
+                Emit::Nothing | Emit::Alias { .. } => 0,
+                Emit::Thunk { to, extra_arguments, late: _ } => {
                     let signature = &own?.body.signature;
-                    let (passed, to) = (plan.thunk_arguments(function), plan.entry(to).symbol());
-                    match options.target.thunk_code(signature, &passed, to) {
+                    match options.target.thunk_code(signature, &extra_arguments, to) {
                         Some(code) => code.size(),
                         None => {
                             let how = options.call_thunks.expect("is allowed");
-                            self.size(&call_thunk(name, signature, &passed, to, &how))?
+                            self.size(&call_thunk(name, signature, &extra_arguments, to, &how))?
                         }
                     }
                 }
-                Disposition::Keep => {
-                    let shared = plan.private_copies().iter();
-                    let shared = shared.filter(|shared| shared.function == function);
-                    let shared =
-                        shared.map(|shared| &self.functions[shared.body_of.as_u32() as usize].body);
-                    let merged = plan.parameterised_bodies().iter();
-                    let merged = merged.filter(|merged| merged.function == function);
-                    let new = shared.chain(merged.map(|merged| &merged.body)).next();
+                Emit::Body | Emit::NewBody(_) => {
+                    let new = plan.new_body(output.function).map(NewBody::body);
                     let mut body = own.map(|own| &own.body).or(new).expect("a body").clone();
                     body.name = name;
-                    plan.apply(function, &mut body, options);
+                    plan.apply(output.function, &mut body, options);
                     self.size(&body)?
                 }
             });
@@ -97,21 +90,27 @@ impl Bodies for Compiled<'_> {
         &self.functions[function.as_u32() as usize].body
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        self.size(&self.functions[function.as_u32() as usize].body)
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size(thunk)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.size(candidate)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(99, self.fresh - 1))
+    }
+}
+
+impl CodeSizes for Compiled<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        self.size(&self.functions[function.as_u32() as usize].body)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.size(thunk)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        self.size(candidate)
     }
 }
 
@@ -147,7 +146,7 @@ fn check(
         "seed {seed}: {before} bytes, {identical} by identical ones, {after} by similar ones\n{}",
         texts()
     );
-    Some(plan.parameterised_bodies().len())
+    Some(plan.new_bodies().iter().filter(|new| new.copy_of().is_none()).count())
 }
 
 const TYPES: [&str; 8] = ["i64", "i32", "i8", "i16", "f64", "f32", "i64", "i32"];

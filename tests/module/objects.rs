@@ -284,7 +284,7 @@ fn bytes_of_added_bodies_are_not_saved() {
         (*module.stats(), module.finish().unwrap().emit().unwrap().len())
     });
     let [merged, plain] = counted.map(|(stats, _)| stats);
-    assert_eq!((merged.private_copies, plain.private_copies), (1, 0));
+    assert_eq!((merged.new_bodies, plain.new_bodies), (1, 0));
     assert!(merged.code_bytes > 7 && plain.code_bytes > 7);
     assert_eq!(plain.code_bytes as i64 - merged.code_bytes as i64, merged.saved_code_bytes);
     assert_eq!(plain.saved_code_bytes, 0);

@@ -79,7 +79,7 @@ fn thunks_that_call_have_the_requested_alignment() {
         let outcome = |module: &MergingModule<_>, name: &str| {
             module.outcome(id(module, name)).map(|(outcome, _)| outcome).unwrap()
         };
-        assert_eq!(module.stats().private_copies, 1);
+        assert_eq!(module.stats().new_bodies, 1);
         if late {
             assert!(matches!(outcome(&module, "b"), Disposition::Redirect { .. }));
             for name in ["a", "b", "c"] {

@@ -25,7 +25,7 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
     }
     module.finalize_definitions().unwrap();
     // One body; the address of each function can be taken.
-    assert_eq!(module.stats().private_copies, 1);
+    assert_eq!(module.stats().new_bodies, 1);
     assert_eq!(module.stats().compiled, 1);
     for ((name, _), expected) in names.iter().zip(&expected) {
         assert_eq!(call(&module, name, 7), *expected, "{name}");
@@ -131,7 +131,7 @@ fn thunks_pass_addresses_of_later_functions() {
         define_all(module, &callees);
         module.finalize_definitions().unwrap();
     }
-    assert_eq!(module.stats().private_copies, 1);
+    assert_eq!(module.stats().new_bodies, 1);
     for name in ["f", "g"] {
         assert_eq!(call(&module, name, 7), call(&plain, name, 7), "{name}");
     }
@@ -150,7 +150,7 @@ fn callers_that_come_last_pass_addresses_of_earlier_functions() {
         define_all(&mut module, &functions);
         module.flush().unwrap();
     }
-    assert_eq!(module.stats().private_copies, 2);
+    assert_eq!(module.stats().new_bodies, 2);
     let (disposition, _) = module.outcome(id(&module, "a")).unwrap();
     assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
     module.finish().unwrap().emit().unwrap();
@@ -209,7 +209,7 @@ block0(v0: i64):
         define_all(module, &program);
         module.finalize_definitions().unwrap();
     }
-    assert_eq!(module.stats().private_copies, 2);
+    assert_eq!(module.stats().new_bodies, 2);
     assert_eq!(module.stats().compiled, leaves.len() + 2);
     for name in names {
         assert_eq!(call(&module, &name, 7), call(&plain, &name, 7), "{name}");

@@ -1,73 +1,77 @@
 //! The same table in a JIT on this machine, where nothing is linked.
 
-#![allow(unsafe_code, reason = "compiled code is called through pointers")]
-
 use crate::cases::{Case, cases};
-use crate::unit::{define, isa_of, say};
-use cranelift_jit::{JITBuilder, JITModule};
+use crate::unit::{define, say};
+use cranelift_jit::JITModule;
 use cranelift_mergefunc::{Addresses, MergingModule};
-use cranelift_module::{FuncId, FuncOrDataId, Module};
+use testkit::jit::{self, Run};
+use testkit::modules::{data_id, host_isa, id};
 
 extern "C" fn callback(x: i64) -> i64 {
     x + 77
 }
 
 fn empty() -> JITModule {
-    let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
-    let isa = isa_of(&format!("{host}-unknown-linux-gnu"), false);
-    let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
-    builder.symbol("callback", callback as *const u8);
-    JITModule::new(builder)
+    jit::module(host_isa(false), |builder| {
+        builder.symbol("callback", callback as *const u8);
+    })
 }
 
-fn id(module: &dyn Module, name: &str) -> FuncId {
-    match module.get_name(name) {
-        Some(FuncOrDataId::Func(id)) => id,
-        other => panic!("{name} is {other:?}"),
+/// Calls both functions of all cases, in every way, and compares.
+fn same_results(module: &MergingModule<JITModule>, bare: &JITModule, cases: &[Case]) {
+    let mut names = Vec::new();
+    for (case, which) in cases.iter().flat_map(|case| [(case, 0), (case, 1)]) {
+        let is_via = case.taken && case.is_like_c();
+        let ways = ["call", "via"].into_iter().take(1 + usize::from(is_via));
+        names.extend(ways.map(|way| (case, format!("{way}_{}", case.name(which)))));
+    }
+    let [before, after] = [bare as &dyn Finalized, module].map(|module| {
+        let runs = names.iter().flat_map(|(_, name)| {
+            let code = module.code(name);
+            [0, 3, -7].map(|argument| Run::with(code, argument))
+        });
+        jit::run(&runs.collect::<Vec<_>>())
+    });
+    assert_eq!(before.len(), 3 * names.len(), "all calls return");
+    for (at, (case, name)) in names.iter().enumerate() {
+        let [before, after] = [&before, &after].map(|left| left.get(3 * at..3 * at + 3));
+        assert_eq!(before, after, "{name}: {}", case.describe());
     }
 }
 
-fn call(code: *const u8, argument: i64) -> i64 {
-    // SAFETY: only functions that the table makes for C are called, which take and return a number;
-    // to those that take none, one more is no harm in the conventions of the hosts.
-    let code: extern "C" fn(i64) -> i64 = unsafe { core::mem::transmute(code) };
-    code(argument)
+/// A module whose code can be called.
+trait Finalized {
+    fn code(&self, name: &str) -> *const u8;
 }
 
-/// Calls one of the two, in every way, and compares.
-fn same_results(module: &MergingModule<JITModule>, bare: &JITModule, case: &Case, which: usize) {
-    let ways = if case.taken && case.is_like_c() { &["call", "via"][..] } else { &["call"] };
-    for way in ways {
-        let name = format!("{way}_{}", case.name(which));
-        let before = bare.get_finalized_function(id(bare, &name));
-        let after = module.get_finalized_function(id(module, &name));
-        for argument in [0, 3, -7] {
-            let [before, after] = [before, after].map(|code| call(code, argument));
-            assert_eq!(before, after, "{name}: {}", case.describe());
-        }
+impl Finalized for JITModule {
+    fn code(&self, name: &str) -> *const u8 {
+        self.get_finalized_function(id(self, name))
+    }
+}
+
+impl Finalized for MergingModule<JITModule> {
+    fn code(&self, name: &str) -> *const u8 {
+        self.get_finalized_function(id(self, name))
     }
 }
 
 fn check(module: &MergingModule<JITModule>, bare: &JITModule, cases: &[Case]) {
-    let address_of = |name: &str| module.get_finalized_function(id(module, name));
+    same_results(module, bare, cases);
+    let taken = cases.iter().filter(|case| case.taken);
+    let taken: Vec<(&Case, String)> =
+        taken.flat_map(|case| [0, 1].map(|which| (case, case.name(which)))).collect();
+    let runs = taken.iter().map(|(_, name)| Run::with(module.code(&format!("addr_{name}")), 0));
+    let addresses = jit::run(&runs.collect::<Vec<_>>());
+    assert_eq!(addresses.len(), taken.len(), "all calls return");
+    for ((case, name), address) in taken.iter().zip(addresses) {
+        let own = module.code(name) as i64;
+        assert_eq!(address.result, own, "{name}: {}", case.describe());
+        let (pointer, _) = module.get_finalized_data(data_id(module, &format!("ptr_{name}")));
+        assert_eq!(jit::word_at(pointer), own, "{name}: {}", case.describe());
+    }
     for case in cases {
-        for which in 0..2 {
-            let name = case.name(which);
-            same_results(module, bare, case, which);
-            if case.taken {
-                let extra = address_of(&name) as i64;
-                let said = call(address_of(&format!("addr_{name}")), 0);
-                assert_eq!(said, extra, "{name}: {}", case.describe());
-                let Some(FuncOrDataId::Data(data)) = module.get_name(&format!("ptr_{name}")) else {
-                    panic!("{name} has a pointer");
-                };
-                let (data, _) = module.get_finalized_data(data);
-                // SAFETY: it is a pointer of the JIT's, aligned as it asked for.
-                let held = unsafe { *data.cast::<i64>() };
-                assert_eq!(held, extra, "{name}: {}", case.describe());
-            }
-        }
-        let [f, g] = [0, 1].map(|which| address_of(&case.name(which)));
+        let [f, g] = [0, 1].map(|which| module.code(&case.name(which)));
         if case.addresses == Addresses::Significant && case.taken {
             assert_ne!(f, g, "{}", case.describe());
         }
@@ -106,12 +110,9 @@ fn the_host_runs_every_case_merged_function_by_function() {
     });
     module.finalize_definitions().unwrap();
     assert!(module.stats().merged() > cases.len());
+    same_results(&module, &bare, &cases);
     for case in &cases {
-        for which in 0..2 {
-            same_results(&module, &bare, case, which);
-        }
-        let [f, g] =
-            [0, 1].map(|which| module.get_finalized_function(id(&module, &case.name(which))));
+        let [f, g] = [0, 1].map(|which| module.code(&case.name(which)));
         if case.addresses == Addresses::Significant && case.taken {
             assert_ne!(f, g, "{}", case.describe());
         }

@@ -6,18 +6,17 @@ use crate::cases::{Case, cases};
 use crate::unit::{Build, bare, merged};
 use cranelift_mergefunc::Mode;
 use std::sync::OnceLock;
-use testkit::tools::{Workshop, need};
+use testkit::tools::{Kind, Toolchain, Workshop, need};
 
 /// Everything that is linked, made once.
 struct Unit {
     cases: Vec<Case>,
     workshop: Workshop,
-    gcc: &'static str,
-    /// How to run a program that is linked statically, and one that is not.
-    runs: [&'static [&'static str]; 2],
+    tools: Toolchain,
 }
 
-fn unit(triple: &'static str) -> Unit {
+fn unit(tools: Toolchain) -> Unit {
+    let Toolchain { triple, gcc, .. } = tools;
     let x86_64 = triple.starts_with("x86_64");
     let cases = cases(x86_64);
     let workshop = Workshop::new(triple);
@@ -38,8 +37,6 @@ fn unit(triple: &'static str) -> Unit {
     println!("{triple}: {} cases", cases.len());
     workshop.write("bare.o", bare(&cases, plain));
     workshop.write("bare_unwinds.o", bare(&cases, unwinds));
-    let gcc = if x86_64 { "gcc" } else { "aarch64-linux-gnu-gcc" };
-    need(gcc);
     need("ld.bfd");
     for (name, shared) in [("outside", true), ("inside", false)] {
         let source = format!("{name}.c");
@@ -47,65 +44,37 @@ fn unit(triple: &'static str) -> Unit {
         let object = format!("{name}.o");
         workshop.run(gcc, &["-O1", "-fPIE", "-w", "-c", &source, "-o", &object]);
     }
-    let runs: [&[&str]; 2] = match x86_64 {
-        true => [&[], &[]],
-        false => [&["qemu-aarch64"], &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]],
-    };
-    Unit { cases, workshop, gcc, runs }
+    Unit { cases, workshop, tools }
 }
 
 fn x86_64() -> &'static Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
-    UNIT.get_or_init(|| unit("x86_64-unknown-linux-gnu"))
+    UNIT.get_or_init(|| unit(Toolchain::x86_64()))
 }
 
 fn aarch64() -> &'static Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
-    need("qemu-aarch64");
-    UNIT.get_or_init(|| unit("aarch64-unknown-linux-gnu"))
-}
-
-/// How a program is linked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Pie,
-    Static,
-    Shared,
+    UNIT.get_or_init(|| unit(Toolchain::aarch64()))
 }
 
 impl Unit {
     /// Links one of the objects and runs the program.
     #[track_caller]
     fn linked(&self, object: &str, kind: Kind, flags: &[&str]) -> Printed {
-        let Unit { workshop, gcc, runs, .. } = self;
         let name = format!("{object}{}{}", kind as u8, flags.concat()).replace(['/', ',', '='], "");
-        let object = format!("{object}.o");
         // Warnings of linkers are about guesses that they had to make.
-        let common: Vec<&str> = flags.iter().copied().chain(["-Wl,--fatal-warnings"]).collect();
-        let link = |arguments: &[&str]| {
-            workshop.run(gcc, &[arguments, &common].concat());
-        };
-        match kind {
-            Kind::Pie => link(&["-pie", "inside.o", &object, "-o", &name]),
-            Kind::Static => link(&["-static", "inside.o", &object, "-o", &name]),
-            Kind::Shared => {
-                let library = format!("lib{name}.so");
-                link(&["-shared", &object, "-o", &library]);
-                let rpath = "-Wl,-rpath,$ORIGIN";
-                link(&["-pie", "-rdynamic", "outside.o", &library, rpath, "-o", &name]);
-            }
-        }
-        let program = workshop.path(&name);
-        let program = program.to_str().expect("a path that is text");
-        let run = runs[usize::from(kind != Kind::Static)];
-        let command: Vec<&str> = run.iter().copied().chain([program]).collect();
-        Printed::of(&workshop.run(command[0], &command[1..]))
+        let flags = [flags, &["-Wl,--fatal-warnings"]].concat();
+        let main = if kind == Kind::Shared { "outside.o" } else { "inside.o" };
+        let objects = [&*format!("{object}.o")];
+        let Unit { workshop, tools, .. } = self;
+        let printed = workshop.link_and_run(tools, (kind, &name), main, &objects, &flags);
+        Printed::of(&printed.unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// The results of the unit without merging.
     fn before(&self, kind: Kind) -> &'static Printed {
         static BEFORE: [OnceLock<Printed>; 6] = [const { OnceLock::new() }; 6];
-        let index = 3 * usize::from(self.gcc != "gcc") + kind as usize;
+        let index = 3 * usize::from(self.tools.gcc != "gcc") + kind as usize;
         BEFORE[index].get_or_init(|| {
             // Where C interposes a function, the unwind information of that function refers to another section,
             // which GNU ld does not accept. (Merged, the function has none.)

@@ -2,13 +2,11 @@
 
 use crate::cases::Case;
 use crate::shapes::Calls;
-use cranelift_codegen::Context;
-use cranelift_codegen::ir::Signature;
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
-use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
-use cranelift_object::{ObjectBuilder, ObjectModule};
+use cranelift_module::{DataId, FuncId, Linkage, Module};
+use cranelift_object::ObjectModule;
+use testkit::isa;
+use testkit::modules::{self, I64, declare, object_with};
 
 /// How an object is made.
 #[derive(Clone, Copy)]
@@ -19,20 +17,11 @@ pub struct Build {
     pub per_function_section: bool,
 }
 
-pub fn isa_of(triple: &str, pic: bool) -> OwnedTargetIsa {
-    let mut flags = settings::builder();
-    flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
-    let triple = triple.parse().expect("a target triple");
-    isa::lookup(triple).unwrap().finish(Flags::new(flags)).unwrap()
-}
-
 fn empty(build: Build) -> ObjectModule {
-    let names = cranelift_module::default_libcall_names();
-    let isa = isa_of(build.triple, build.pic);
-    let mut builder = ObjectBuilder::new(isa, "unit", names).unwrap();
-    builder.unwind_info(build.unwind_info);
-    builder.per_function_section(build.per_function_section);
-    ObjectModule::new(builder)
+    let isa = isa::of(build.triple, &[("is_pic", isa::switch(build.pic))]);
+    object_with(isa, |builder| {
+        builder.unwind_info(build.unwind_info).per_function_section(build.per_function_section);
+    })
 }
 
 /// The object without merging.
@@ -89,122 +78,94 @@ pub fn say<M: Module>(module: &mut MergingModule<M>, case: &Case, thing: Thing) 
     }
 }
 
-fn parse(text: &str) -> cranelift_codegen::ir::Function {
-    match cranelift_reader::parse_functions(text) {
-        Ok(mut functions) => functions.remove(0),
-        Err(error) => panic!("{error} in\n{text}"),
-    }
-}
-
-fn signature(text: &str) -> Signature {
-    parse(&format!("function u0:0{text} {{\nblock0:\n trap user1\n}}")).signature.clone()
-}
-
 /// How a function refers to another one, as `declare_func_in_func` does it.
-fn reference(function: FuncId, linkage: Linkage, signature: &str) -> String {
+fn reference(name: &str, linkage: Linkage, signature: &str) -> String {
     let colocated = if linkage.is_final() { "colocated " } else { "" };
-    format!("{colocated}u0:{}{signature}", function.as_u32())
+    format!("{colocated}%{name}{signature}")
 }
-
-const C: &str = "(i64) -> i64 system_v";
 
 /// Declares and defines everything, of which `say` hears.
 pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) {
-    let callback = module.declare_function("callback", Linkage::Import, &signature(C)).unwrap();
-    let callback = reference(callback, Linkage::Import, C);
-    let mut ctx = Context::new();
-    let mut emit = |module: &mut M, function: FuncId, text: &str| {
-        ctx.clear();
-        ctx.func = parse(text);
-        module
-            .define_function(function, &mut ctx)
-            .unwrap_or_else(|error| panic!("{error:?} for\n{text}"));
-    };
+    declare(module, "callback", Linkage::Import, I64);
+    let callback = reference("callback", Linkage::Import, I64);
     for case in cases {
         let Case { shape, convention, linkages, .. } = case;
         let sig = shape.signature(convention);
-        let functions = [0, 1].map(|which| {
-            let linkage = linkages[which];
-            let function = module.declare_function(&case.name(which), linkage, &signature(&sig));
-            function.unwrap()
-        });
+        let functions =
+            [0, 1].map(|which| declare(module, &case.name(which), linkages[which], &sig));
         for which in 0..2 {
-            let (function, linkage) = (functions[which], linkages[which]);
-            let symbol = |function: FuncId| format!("u0:{}", function.as_u32());
-            let own = reference(function, linkage, &sig);
+            let name = case.name(which);
+            let own = reference(&name, linkages[which], &sig);
             let callee = match shape.calls {
                 Calls::Nothing | Calls::Itself => &own,
                 Calls::Callback => &callback,
             };
             let k = 1001 + 2 * case.number as i64;
-            say(module, case, Thing::Equal(function));
-            emit(module, function, &shape.function(&symbol(function), convention, callee, k));
+            say(module, case, Thing::Equal(functions[which]));
+            let text = shape.function(&format!("%{name}"), convention, callee, k);
+            modules::define(module, &text).unwrap();
 
-            let name = format!("call_{}", case.name(which));
-            let call = module.declare_function(&name, Linkage::Export, &signature(C)).unwrap();
-            say(module, case, Thing::Caller(call));
-            emit(module, call, &shape.caller(&symbol(call), &own));
+            let call = format!("call_{name}");
+            let text = shape.caller(&format!("%{call}"), &own);
+            caller((module, say), case, (&call, I64), &text);
             if !case.taken {
                 continue;
             }
-
-            let name = format!("addr_{}", case.name(which));
-            let address = module.declare_function(&name, Linkage::Export, &signature("() -> i64"));
-            let address = address.unwrap();
+            let address = format!("addr_{name}");
             // Not colocated: a shared library must ask the loader for addresses of visible symbols.
-            let any = reference(function, Linkage::Import, &sig);
-            let text = format!(
-                "function {}() -> i64 system_v {{\n    fn0 = {any}\nblock0:\n    \
-                 v0 = func_addr.i64 fn0\n    return v0\n}}\n",
-                symbol(address)
-            );
-            say(module, case, Thing::Caller(address));
-            emit(module, address, &text);
-
-            let name = format!("ptr_{}", case.name(which));
-            let pointer = module.declare_data(&name, Linkage::Export, true, false).unwrap();
-            define_pointer(module, pointer, function);
+            let text = modules::address("export", &address, &name).replace(I64, &sig);
+            caller((module, say), case, (&address, "() -> i64 system_v"), &text);
+            let pointer = module.declare_data(&format!("ptr_{name}"), Linkage::Export, true, false);
+            define_pointer(module, pointer.unwrap(), &name);
             if !case.is_like_c() {
                 continue;
             }
-
-            let name = format!("table_{}", case.name(which));
-            let table = module.declare_data(&name, Linkage::Local, false, false).unwrap();
-            say(module, case, Thing::Table(table));
-            define_pointer(module, table, function);
-            let name = format!("via_{}", case.name(which));
-            let via = module.declare_function(&name, Linkage::Export, &signature(C)).unwrap();
+            let (table, via) = (format!("table_{name}"), format!("via_{name}"));
+            let data = module.declare_data(&table, Linkage::Local, false, false).unwrap();
+            say(module, case, Thing::Table(data));
+            define_pointer(module, data, &name);
             let text = format!(
-                "function {}(i64) -> i64 system_v {{\n    gv0 = symbol colocated u1:{}\n    \
-                 sig0 = {C}\nblock0(v0: i64):\n    v1 = symbol_value.i64 gv0\n    \
-                 v2 = load.i64 v1\n    v3 = call_indirect sig0, v2(v0)\n    return v3\n}}\n",
-                symbol(via),
-                table.as_u32()
+                "function %{via}(i64) -> i64 system_v {{
+    gv0 = symbol colocated %{table}
+    sig0 = {I64}
+block0(v0: i64):
+    v1 = symbol_value.i64 gv0
+    v2 = load.i64 v1
+    v3 = call_indirect sig0, v2(v0)
+    return v3
+}}
+"
             );
-            say(module, case, Thing::Caller(via));
-            emit(module, via, &text);
+            caller((module, say), case, (&via, I64), &text);
         }
     }
 }
 
+/// Declares and defines a function that calls one of the two, or says its address.
+fn caller<M: Module>(
+    (module, say): (&mut M, &mut Hear<'_, M>),
+    case: &Case,
+    (name, signature): (&str, &str),
+    text: &str,
+) {
+    let id = declare(module, name, Linkage::Export, signature);
+    say(module, case, Thing::Caller(id));
+    modules::define(module, text).unwrap();
+}
+
 /// Defines a data object that is a pointer to a function.
-fn define_pointer(module: &mut impl Module, data: DataId, function: FuncId) {
-    let mut description = DataDescription::new();
-    description.define(Box::new([0; 8]));
+fn define_pointer(module: &mut impl Module, data: DataId, function: &str) {
+    let mut description = modules::bytes(module, &[0; 8], &[(0, function, 0)]);
     description.set_align(8);
-    let target = module.declare_func_in_data(function, &mut description);
-    description.write_function_addr(0, target);
     module.define_data(data, &description).unwrap();
 }
 
 /// An object of one function that returns its argument.
 pub fn one_function(build: Build, name: &str) -> Vec<u8> {
     let mut module = empty(build);
-    let function = module.declare_function(name, Linkage::Export, &signature(C)).unwrap();
     let text = format!(
-        "function u0:{}(i64) -> i64 system_v {{\nblock0(v0: i64):\n    return v0\n}}\n",
-        function.as_u32()
+        "export function %{name}(i64) -> i64 system_v {{\nblock0(v0: i64):\n    return v0\n}}\n"
     );
-    module.define_function(function, &mut Context::for_function(parse(&text))).unwrap();
+    modules::define_all(&mut module, &text);
     module.finish().emit().unwrap()
 }

@@ -8,6 +8,7 @@ use crate::progress::ProgressLine;
 use anyhow::Result;
 use clap::ValueEnum;
 use clif_unit::directives::{parse_addresses, parse_linkage};
+use clif_unit::error::with_lines;
 use clif_unit::header::Headers;
 use clif_unit::isa::{self, Setting, parse_setting, parse_target};
 use clif_unit::marks::{Marks, Pattern, parse_pattern, read_patterns};
@@ -370,7 +371,9 @@ impl Targets {
         }
         // Errors of the command line are reported first.
         isa::build_all(&self.targets, &settings.settings)?;
-        let settings = Headers::of(sources)?.settings(&self.targets, &settings.settings)?;
+        let settings = Headers::of(sources)
+            .and_then(|headers| headers.settings(&self.targets, &settings.settings))
+            .map_err(|error| with_lines(error, sources))?;
         isa::build_all(&self.targets, &settings)
     }
 }
@@ -400,9 +403,13 @@ impl Common {
             // Errors of the command line are reported first.
             isa::build([target.clone()], given)?;
         }
-        let headers = Headers::of(sources)?;
-        let target = headers.target(self.target.target.as_ref())?;
-        let settings = headers.settings(std::slice::from_ref(&target), given)?;
+        let of_unit = || {
+            let headers = Headers::of(sources)?;
+            let target = headers.target(self.target.target.as_ref())?;
+            let settings = headers.settings(std::slice::from_ref(&target), given)?;
+            Ok((target, settings))
+        };
+        let (target, settings) = of_unit().map_err(|error| with_lines(error, sources))?;
         let [isa] = isa::build([target], &settings)?;
         Ok(isa)
     }

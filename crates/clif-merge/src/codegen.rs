@@ -4,7 +4,7 @@
 //! refuses or panics about becomes an error that names the function, and the settings of the target
 //! that would help. Emits nothing.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clif_unit::contain::contain;
 use clif_unit::isa;
 use clif_unit::unit::Unit;
@@ -99,7 +99,8 @@ impl Refused {
             }
             Some(_) | None => String::new(),
         };
-        anyhow!("{}: cannot compile function {name} for {target}: {error}{hint}", given.place)
+        let message = format!("cannot compile function {name} for {target}: {error}{hint}");
+        given.place.error(message).into()
     }
 }
 

@@ -169,7 +169,7 @@ fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
         redirected: stats.redirects,
         aliases: stats.aliases,
         thunks: stats.thunks,
-        new_bodies: stats.private_copies,
+        new_bodies: stats.new_bodies,
         data_objects: unit.data.len(),
         merged_data_objects: stats.merged_data_objects,
     }

@@ -3,10 +3,11 @@
 //! Every end of the program is one of the values of [`Exit`]; no other number leaves it. This
 //! module prints errors and decides nothing about what is one.
 
+use crate::snippet::draw_error;
 use anstyle::{AnsiColor, Style};
 use clif_unit::contain::intercepted;
-use clif_unit::error::UsageError;
 pub use clif_unit::error::usage;
+use clif_unit::error::{TextError, UsageError};
 use cranelift_mergefunc::panic_is_contained;
 use std::any::Any;
 use std::fmt;
@@ -100,8 +101,12 @@ pub fn report(error: &anyhow::Error) -> Exit {
         // The reader of the output has closed the pipe.
         return Exit::Done;
     }
-    let style = style();
     // Nothing is left to be done if standard error is closed.
+    if let Some(error) = error.downcast_ref::<TextError>() {
+        let _ = writeln!(anstream::stderr(), "{}", draw_error(error));
+        return Exit::Input;
+    }
+    let style = style();
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {error}");
     for cause in error.chain().skip(1) {
         let _ = writeln!(anstream::stderr(), "  caused by: {cause}");

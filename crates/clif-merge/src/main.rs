@@ -19,6 +19,7 @@ mod output;
 mod progress;
 mod report;
 mod similar;
+mod snippet;
 mod table;
 mod test;
 mod unfinished;

@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    CallThunks, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Target, call_thunk,
+    self as pass, CallThunks, ExtraArgument, FunctionIndex, Options, Plan, Target, call_thunk,
     cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -112,21 +112,15 @@ pub fn pass(
 
     let start = Instant::now();
     let plan = plan_functions(&functions, unit, &mut names, options, &mut code_size)?;
-    let mut private_copies = Vec::new();
-    for shared in plan.private_copies() {
-        let mut func = functions[shared.body_of.index()].clone();
-        func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
-        plan.apply(shared.function, &mut func, options);
-        private_copies.push(Some(func));
-    }
-    for merged in plan.parameterised_bodies() {
-        let mut func = merged.body.clone();
-        plan.apply(merged.function, &mut func, options);
-        private_copies.push(Some(func));
+    let mut new_bodies = Vec::new();
+    for new in plan.new_bodies() {
+        let mut func = new.body().clone();
+        plan.apply(new.function(), &mut func, options);
+        new_bodies.push(Some(func));
     }
     let compiled = |index: usize| {
-        let disposition = plan.entry(FunctionIndex::new(index)).disposition();
-        disposition == Disposition::Keep && unit.given[index].became.is_none()
+        let emit = plan.output(FunctionIndex::new(index)).emit;
+        matches!(emit, pass::Emit::Body) && unit.given[index].became.is_none()
     };
     for (index, func) in functions.iter_mut().enumerate() {
         if compiled(index) {
@@ -137,7 +131,7 @@ pub fn pass(
     let functions = functions.into_iter().enumerate();
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
-    bodies.append(&mut private_copies);
+    bodies.append(&mut new_bodies);
     Ok((Applied { plan, bodies, compiled: kept }, time))
 }
 
@@ -204,14 +198,13 @@ fn left_size(
     if let Some(func) = body {
         return Ok(size(compiler.compile_of(given_index(unit, plan, index), func)?));
     }
-    Ok(match plan.entry(FunctionIndex::new(index)).disposition() {
-        Disposition::Thunk { to } => {
-            let arguments = plan.thunk_arguments(FunctionIndex::new(index));
-            thunk_size(unit, index, &arguments, plan.entry(to).symbol(), compiler, isa)?
+    Ok(match plan.output(FunctionIndex::new(index)).emit {
+        pass::Emit::Thunk { to, extra_arguments, late: _ } => {
+            thunk_size(unit, index, &extra_arguments, to, compiler, isa)?
         }
-        Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } => 0,
+        pass::Emit::Nothing | pass::Emit::Alias { to: _ } => 0,
         // A thunk or an alias of the text.
-        Disposition::Keep => given_size(unit, index, compiler, isa)?,
+        pass::Emit::Body | pass::Emit::NewBody(_) => given_size(unit, index, compiler, isa)?,
     })
 }
 
@@ -221,8 +214,8 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     match index.checked_sub(unit.given.len()) {
         None => index,
         // A new body has no place in the text: the first function that it was made of has one.
-        Some(shared) => match plan.private_copies().get(shared) {
-            Some(shared) => shared.body_of.index(),
+        Some(new) => match plan.new_bodies()[new].copy_of() {
+            Some(copied) => copied.index(),
             None => plan
                 .entries()
                 .position(|(_, entry)| {

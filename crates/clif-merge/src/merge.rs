@@ -110,7 +110,7 @@ impl Counts {
         let plan = &merged.plan;
         let mut counts = Counts {
             functions: plan.added(),
-            new_bodies: plan.private_copies().len() + plan.parameterised_bodies().len(),
+            new_bodies: plan.new_bodies().len(),
             data_objects: plan.data_entries().len(),
             merged_data_objects: plan.stats().plan_merged_data_objects,
             ..Counts::default()

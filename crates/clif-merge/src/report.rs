@@ -18,7 +18,7 @@ use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, Reason, cranelift_codegen};
+use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, Reason, cranelift_codegen};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -27,11 +27,9 @@ use target_lexicon::Triple;
 
 /// Report what merging saves and what it costs
 ///
-/// Compiles the unit for x86_64 and aarch64, or for each --target, before and after merging, and
-/// counts the bytes of code. Functions that cannot be compiled are counted apart. Dispositions and
-/// times are those for the architecture of this machine if it is measured, or else for the first
-/// target. Times are those of one thread: reading the text, a bare visit of every instruction, the
-/// pass, and compiling before and after.
+/// Counts the bytes of code before and after merging, for each --target. Functions that cannot be
+/// compiled are counted apart. Dispositions and times are those for this machine's architecture, or
+/// else for the first target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -109,7 +107,7 @@ struct Report {
     /// Functions whose bodies are not needed any more.
     merged: usize,
     /// New functions: private copies and parameterised bodies.
-    private_copies: usize,
+    new_bodies: usize,
     /// Functions of the unit by disposition, for the target `host`.
     #[serde(serialize_with = "in_order")]
     by_disposition: Vec<(&'static str, usize)>,
@@ -406,7 +404,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
         merged: plan.stats().plan_merged,
-        private_copies: plan.private_copies().len() + plan.parameterised_bodies().len(),
+        new_bodies: plan.new_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native,
@@ -436,9 +434,9 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
 /// The first function for which a new body was made, if it is one.
 fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
     let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
-    let shared = plan.private_copies().iter().find(|shared| shared.function == body);
+    let copied = plan.new_body(body).and_then(NewBody::copy_of);
     let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);
-    for_similar.or(shared.map(|shared| shared.body_of))
+    for_similar.or(copied)
 }
 
 fn by_disposition<I>(
@@ -472,7 +470,7 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
         // Functions with extra arguments are counted with their parameterised body, whatever class they were of.
-        let extra = !entry.arguments().is_empty();
+        let extra = !entry.extra_arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());
         let (representative, class) = classes.entry(group).or_insert_with(|| {
@@ -519,7 +517,7 @@ fn signed(number: i64) -> String {
 
 /// The report for a person.
 fn text(report: &Report) -> String {
-    let Report { functions, classes, members, merged, private_copies, seconds, .. } = report;
+    let Report { functions, classes, members, merged, new_bodies, seconds, .. } = report;
     let all = *functions as f64;
     let number = |number: usize| thousands(number as u64);
     let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
@@ -532,8 +530,8 @@ fn text(report: &Report) -> String {
             vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
         ],
     );
-    if *private_copies > 0 {
-        text += &format!("new bodies: {private_copies}\n");
+    if *new_bodies > 0 {
+        text += &format!("new bodies: {new_bodies}\n");
     }
     for (heading, counts) in
         [("disposition", &report.by_disposition), ("reason", &report.by_reason)]

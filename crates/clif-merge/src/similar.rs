@@ -2,7 +2,7 @@
 
 use crate::measure::{Sizes, total};
 use crate::table::{Align, render, thousands};
-use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
+use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, SimilarSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +60,9 @@ pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
         entry.disposition() != Disposition::Keep && !similar.contains(function)
     });
     let equal = equal.map(|(function, _)| function);
-    let shared = plan.private_copies().iter().map(|shared| shared.function);
-    let by_equal: i64 = equal.chain(shared).map(|function| sizes.saved(function)).sum();
+    let copies = plan.new_bodies().iter().filter(|new| new.copy_of().is_some());
+    let copies = copies.map(NewBody::function);
+    let by_equal: i64 = equal.chain(copies).map(|function| sizes.saved(function)).sum();
     total(&sizes.before) as i64 - total(&sizes.after) as i64 - by_equal
 }
 

@@ -9,11 +9,11 @@ use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
 use crate::exit::{Exit, usage};
 use crate::output::Output;
+use crate::snippet::{Excerpt, draw_excerpts};
 use anyhow::{Result, anyhow, bail};
 use clif_unit::extra;
 use clif_unit::pass;
-use clif_unit::text;
-use clif_unit::unit::{Names, Unit};
+use clif_unit::unit::{Given, Names, Source, Unit, place_of, text_of};
 use cranelift_codegen::ir::entities::AnyEntity;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValue, GlobalValueData, InstructionData, UserExternalName,
@@ -73,7 +73,13 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;
-    let explainer = Explainer { unit: &unit, plan: &plan, names: &plan_names, options: &options };
+    let explainer = Explainer {
+        unit: &unit,
+        sources: &sources,
+        plan: &plan,
+        names: &plan_names,
+        options: &options,
+    };
     let text = match &names[..] {
         [one] => match explainer.find(one)? {
             Item::Function(function) => explainer.one(function, neighbours),
@@ -116,6 +122,7 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
 /// Explains a plan.
 pub struct Explainer<'a> {
     pub unit: &'a Unit,
+    sources: &'a [Source],
     pub plan: &'a Plan,
     pub names: &'a Names,
     options: &'a Options<'a>,
@@ -268,10 +275,10 @@ impl Explainer<'_> {
             writeln!(text, "They refer to {x} and {y}, {not}; ask why {x} {y} next.")
                 .expect("writing to a string");
         }
-        for (function, site) in [(a, first), (b, second)] {
-            text.push('\n');
-            text.push_str(&self.listing(function, site, rule));
-        }
+        let excerpts = [(a, first), (b, second)].map(|(f, site)| self.excerpt(f, site, rule));
+        let excerpts: Option<Vec<_>> = excerpts.into_iter().collect();
+        text.push('\n');
+        text += &draw_excerpts(&excerpts.expect("the text that was read"), wants_colours());
         Ok(text)
     }
 
@@ -279,7 +286,7 @@ impl Explainer<'_> {
     fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
         let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
             let entry = self.plan.entry(function);
-            (entry.disposition().representative().unwrap_or(function), entry.arguments())
+            (entry.disposition().representative().unwrap_or(function), entry.extra_arguments())
         });
         one == other && extra == other_extra
     }
@@ -318,53 +325,55 @@ impl Explainer<'_> {
         }
     }
 
-    /// The lines around a place, with carets under it.
-    fn listing(&self, function: FunctionIndex, site: Option<Site>, rule: Rule) -> String {
-        let place = &self.unit.given[function.index()].place;
-        let name = self.name(function);
-        let key = self.unit.given[function.index()].attributes.key;
-        let mut heading = format!("{name} at {place}");
-        if rule == Rule::Key {
-            write!(heading, ", key {key}").expect("writing to a string");
-        }
-        let func = self.names.restore(self.body(function));
-        let entity = match site {
-            Some(Site::Block(block)) => Some(AnyEntity::from(block)),
-            Some(Site::Inst(inst)) => Some(AnyEntity::from(inst)),
-            Some(_) | None => None,
-        };
-        let (text, marked) = text::with_line_of(&func, entity);
+    /// The lines of a function around a place.
+    fn excerpt(
+        &self,
+        function: FunctionIndex,
+        site: Option<Site>,
+        rule: Rule,
+    ) -> Option<Excerpt<'_>> {
+        let given = &self.unit.given[function.index()];
+        let text = text_of(self.sources, &given.place)?;
+        // Behind the last brace, there may be directives of what comes next.
+        let text = text.rfind('}').map_or(text, |end| &text[..=end]);
         let lines: Vec<&str> = text.lines().collect();
-        let at = marked.unwrap_or_else(|| {
-            let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
-            let declared = match site {
-                Some(Site::StackSlots) => find("ss0"),
-                Some(Site::StackLimit) => find("stack_limit"),
-                Some(Site::DynamicTypes) => find("dt0"),
-                Some(_) | None => None,
-            };
-            // What is not written at all is missed at the end of the one that goes on, or stands
-            // in the line that begins the function.
-            let last = lines.len() - 1;
-            declared.unwrap_or(if site.is_none() { last } else { 0 })
-        });
-        let mut out = format!("{heading}\n");
+        let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
+        let at = match site {
+            Some(Site::Block(block)) => self.line_of(given, block.into()),
+            Some(Site::Inst(inst)) => self.line_of(given, inst.into()),
+            Some(Site::StackSlots) => find("ss0"),
+            Some(Site::StackLimit) => find("stack_limit"),
+            Some(Site::DynamicTypes) => find("dt0"),
+            Some(_) => None,
+            // What is not written at all is missed at the end of the one that goes on.
+            None => Some(lines.len() - 1),
+        };
+        let at = at.unwrap_or(0).min(lines.len() - 1);
         let (from, to) = (at.saturating_sub(CONTEXT), (at + CONTEXT + 1).min(lines.len()));
-        if from > 0 {
-            out.push_str("; …\n");
-        }
-        for (number, shown) in lines.iter().enumerate().take(to).skip(from) {
-            out.push_str(shown);
-            out.push('\n');
-            if number == at {
-                out.push_str(&carets(shown));
-            }
-        }
-        if to < lines.len() {
-            out.push_str("; …\n");
-        }
-        out
+        let name = self.name(function);
+        let label = match rule {
+            Rule::Key => format!("in {name}, key {}", given.attributes.key),
+            _ => format!("in {name}"),
+        };
+        Some(Excerpt {
+            path: &given.place.file,
+            first: given.place.line + from,
+            lines: lines[from..to].join("\n"),
+            marked: at - from,
+            label,
+        })
     }
+
+    /// The line of a block or an instruction, from that of its function on.
+    fn line_of(&self, given: &Given, entity: AnyEntity) -> Option<usize> {
+        let place = place_of(self.sources, &given.place, entity)?;
+        Some(place.line - given.place.line)
+    }
+}
+
+/// Whether standard output shows colours.
+fn wants_colours() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// The symbol at the base of a global value.
@@ -380,11 +389,4 @@ fn symbol_of(func: &Function, mut gv: GlobalValue) -> Option<&UserExternalName> 
             | GlobalValueData::DynScaleTargetConst { .. } => return None,
         };
     }
-}
-
-/// A comment line that underlines the words of `line`, as Cranelift's verifier draws it.
-fn carets(line: &str) -> String {
-    let indent = line.chars().take_while(|c| c.is_whitespace()).count();
-    let width = line.trim().chars().count();
-    format!(";{}^{}\n", " ".repeat(indent.saturating_sub(1)), "~".repeat(width.saturating_sub(1)))
 }

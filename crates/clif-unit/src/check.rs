@@ -81,8 +81,8 @@ impl Bodies for Given<'_> {
         &self.functions[function.index()]
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.data[data.index()].object
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.data[data.index()].object)
     }
 }
 

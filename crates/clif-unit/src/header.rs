@@ -5,10 +5,11 @@
 //! that its functions are for each of them, one must be the target. The other lines, `test` and
 //! `feature`, are for the runner of filetests, which reads headers in its own way.
 
+use crate::error::{Place, bail_at};
 use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::sources::Source;
 use crate::unit::is_function_line;
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use target_lexicon::Triple;
 
 /// The code generation options of the texts of a unit.
@@ -30,8 +31,8 @@ struct Header {
 #[derive(Clone, Debug)]
 struct Said {
     setting: Setting,
-    /// `path:line`, or the option of the command line.
-    place: String,
+    /// Nothing is the command line.
+    place: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -40,7 +41,7 @@ struct TargetLine {
     text: String,
     /// As [`parse_target`] understands it, or why this program cannot compile for it.
     triple: Result<Triple, String>,
-    place: String,
+    place: Place,
     /// The words behind it.
     flags: Vec<Said>,
     /// How many settings of the text stand above it.
@@ -84,7 +85,7 @@ impl Headers {
                 Some(triple) => Ok(triple.clone()),
                 None => {
                     let reason = first.triple.as_ref().expect_err("none can be compiled for");
-                    bail!("{}: target '{}': {reason}", first.place, first.text)
+                    bail_at!(first.place, "target '{}': {reason}", first.text)
                 }
             };
         }
@@ -98,25 +99,27 @@ impl Headers {
     /// Settings that do not exist or contradict each other, and texts that are for none of the
     /// targets, with their places.
     pub fn settings(&self, targets: &[Triple], given: &[Setting]) -> Result<Vec<Setting>> {
-        let given = given.iter().map(|setting| {
-            let place = "the command line".to_owned();
-            Said { setting: setting.clone(), place }
-        });
+        let given = given.iter().map(|setting| Said { setting: setting.clone(), place: None });
         // On the command line, as in a text, the last one holds.
         let mut all: Vec<Said> = last_of_each(given.collect());
         for header in &self.texts {
             for said in header.settings(targets)? {
-                let Said { setting, place } = &said;
+                let Said { setting, place: Some(place) } = &said else { continue };
                 isa::check_setting(targets, setting)
-                    .map_err(|error| anyhow!("{place}: {error}"))?;
-                match all.iter().find(|other| other.setting.name == setting.name) {
-                    None => all.push(said),
-                    Some(other) if value(&other.setting) == value(setting) => {}
-                    Some(other) => bail!(
-                        "{place}: '{setting}' contradicts '{}' of {}",
-                        other.setting,
-                        other.place,
-                    ),
+                    .map_err(|error| place.error(error.to_string()))?;
+                let other = all.iter().find(|other| other.setting.name == setting.name);
+                let Some(Said { setting: other, place: first }) = other else {
+                    all.push(said);
+                    continue;
+                };
+                if value(other) != value(setting) {
+                    let error =
+                        |of: &str| place.error(format!("'{setting}' contradicts '{other}'{of}"));
+                    return Err(match first {
+                        None => error(" of the command line"),
+                        Some(first) => error("").and(first, format!("'{other}'")),
+                    }
+                    .into());
                 }
             }
         }
@@ -134,10 +137,10 @@ impl Header {
             let line = line.split(';').next().unwrap_or("");
             let mut words = line.split_whitespace();
             let command = words.next();
-            let place = format!("{}:{}", source.name, at + 1);
+            let place = Place::line(&source.name, at + 1);
             let said = |word: &str| match parse_setting(word) {
-                Ok(setting) => Ok(Said { setting, place: place.clone() }),
-                Err(error) => Err(anyhow!("{place}: {error}")),
+                Ok(setting) => Ok(Said { setting, place: Some(place.clone()) }),
+                Err(error) => Err(place.error(error)),
             };
             match command {
                 Some("set") => {
@@ -147,7 +150,7 @@ impl Header {
                 }
                 Some("target") => {
                     let text = words.next().unwrap_or("").to_owned();
-                    let flags = words.map(said).collect::<Result<_>>()?;
+                    let flags = words.map(said).collect::<Result<_, _>>()?;
                     let (triple, settings) = (parse_target(&text), header.settings.len());
                     header.targets.push(TargetLine { text, triple, place, flags, settings });
                 }
@@ -170,7 +173,7 @@ impl Header {
         let Some(last) = lines.last() else {
             let TargetLine { text, place, .. } = first;
             let targets: Vec<String> = targets.iter().map(Triple::to_string).collect();
-            bail!("{place}: 'target {text}' contradicts the target {}", targets.join(", "))
+            bail_at!(place, "'target {text}' contradicts the target {}", targets.join(", "))
         };
         let mut said = self.settings[..last.settings].to_vec();
         said.extend(lines.iter().flat_map(|line| &line.flags).cloned());
@@ -268,7 +271,7 @@ mod tests {
             &["set opt_level=none", "set opt_level=speed"],
             None,
             &[],
-            "b:1: 'opt_level=speed' contradicts 'opt_level=none' of a:1",
+            "b:1: 'opt_level=speed' contradicts 'opt_level=none'\na:1: 'opt_level=none'",
         );
         check(
             &["target s390x"],

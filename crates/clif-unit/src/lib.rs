@@ -18,8 +18,11 @@ pub mod isa;
 pub mod marks;
 pub mod pass;
 pub mod progress;
+#[cfg(test)]
+mod random;
 mod scan;
 pub mod sources;
 pub mod text;
 pub mod unit;
 pub mod verify;
+pub mod words;

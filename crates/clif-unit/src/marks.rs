@@ -6,6 +6,7 @@
 //! functions that are externally called. This module reads patterns and applies them; it does not know
 //! functions.
 
+use crate::error::Place;
 use crate::sources::{Source, read_file};
 use anyhow::{Context as _, Result, bail};
 use cranelift_mergefunc::{Attributes, Linkage};
@@ -15,8 +16,10 @@ use std::path::Path;
 /// A pattern of function names.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// Where it stands: `--export`, or `path:line`.
-    origin: String,
+    /// The option: `--export`.
+    option: String,
+    /// Where it stands in a file.
+    place: Option<Place>,
     text: String,
     glob: Glob,
 }
@@ -30,7 +33,7 @@ const COMMENT: char = '#';
 /// # Errors
 ///
 /// What is wrong with it, in one line.
-pub fn parse_pattern(origin: &str, text: &str) -> Result<Pattern, String> {
+pub fn parse_pattern(option: &str, text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(
             "a pattern is a name, such as %f or u0:1, in which * matches any text".to_owned()
@@ -38,7 +41,9 @@ pub fn parse_pattern(origin: &str, text: &str) -> Result<Pattern, String> {
     }
     let glob = GlobBuilder::new(text).backslash_escape(true).build();
     match glob {
-        Ok(glob) => Ok(Pattern { origin: origin.to_owned(), text: text.to_owned(), glob }),
+        Ok(glob) => {
+            Ok(Pattern { option: option.to_owned(), place: None, text: text.to_owned(), glob })
+        }
         Err(error) => Err(format!("'{text}' is not a pattern: {}", error.kind())),
     }
 }
@@ -57,10 +62,10 @@ pub fn read_patterns(path: &Path) -> Result<Vec<Pattern>> {
         if line.is_empty() || line.starts_with(COMMENT) {
             continue;
         }
-        let origin = format!("{name}:{}", at + 1);
-        match parse_pattern(&origin, line) {
-            Ok(pattern) => patterns.push(pattern),
-            Err(error) => bail!("{origin}: {error}"),
+        let place = Place::line(&name, at + 1);
+        match parse_pattern("", line) {
+            Ok(pattern) => patterns.push(Pattern { place: Some(place), ..pattern }),
+            Err(error) => return Err(place.error(error).with_line(line).into()),
         }
     }
     Ok(patterns)
@@ -140,10 +145,14 @@ impl Marks {
         let unmatched = self.exported.unmatched().or_else(|| self.externally_called.unmatched());
         match unmatched {
             None => Ok(()),
-            Some(Pattern { origin, text, glob: _ }) => bail!(
-                "{origin}: '{text}' matches no function of the unit, where names are such as %f or \
-                 u0:1"
-            ),
+            Some(Pattern { option, place, text, glob: _ }) => {
+                let names = "names are such as %f or u0:1";
+                let message = format!("'{text}' matches no function of the unit, where {names}");
+                match place {
+                    None => bail!("{option}: {message}"),
+                    Some(place) => Err(place.error(message).with_line(text).into()),
+                }
+            }
         }
     }
 }

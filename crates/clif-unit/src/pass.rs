@@ -4,12 +4,12 @@
 use crate::data::GivenData;
 use crate::extra::extra;
 use crate::unit::{Became, Names, Unit};
-use anyhow::{Result, anyhow};
-use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use anyhow::Result;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, ExtraArgument,
-    FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
+    self as pass, Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
+    DataOutput, ExtraArgument, FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
 };
 
 /// The form of a jump in CLIF, which has none between functions.
@@ -62,31 +62,41 @@ impl Bodies for UnitBodies<'_> {
         &self.functions[function.index()]
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.data[data.index()].object
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.data[data.index()].object)
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        loop {
+            let text = format!("body{}", self.next);
+            self.next += 1;
+            if !self.names.contains(&text) {
+                return Some(self.names.add(text));
+            }
+        }
+    }
+}
+
+impl CodeSizes for UnitBodies<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
         (self.code_size)(&self.functions[function.index()], false)
     }
 
-    fn candidate_size(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
         (self.code_size)(candidate, keep)
     }
 
     /// So that every command makes the same plan for a unit, and knows how many bytes it saves.
     fn keeps_candidates(&self) -> bool {
         true
-    }
-
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        loop {
-            let text = format!("shared{}", self.next);
-            self.next += 1;
-            if !self.names.contains(&text) {
-                return Some(self.names.add(text));
-            }
-        }
     }
 }
 
@@ -114,12 +124,12 @@ pub fn plan_functions(
     for (func, given) in functions.iter().zip(&unit.given) {
         merger
             .add(given.symbol.clone(), func, given.attributes)
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     for given in &unit.data {
         merger
             .add_data(given.symbol.clone(), &given.object, given.for_pass())
-            .map_err(|error| anyhow!("{}: {error}", given.place))?;
+            .map_err(|error| given.place.error(error.to_string()))?;
     }
     let data = &unit.data;
     Ok(merger.plan(&mut UnitBodies { functions, data, names, next: 0, code_size }))
@@ -128,74 +138,67 @@ pub fn plan_functions(
 /// Carries out `plan`. `unit` keeps its functions.
 pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Merged {
     let mut emit: Vec<Emit> = Vec::with_capacity(unit.functions.len());
-    let mut changed = vec![false; unit.functions.len()];
-    for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
-        let function = FunctionIndex::new(index);
-        let symbol = |to| plan.entry(to).symbol().clone();
-        emit.push(match plan.entry(function).disposition() {
-            Disposition::Redirect { to: _ } => Emit::Nothing,
-            Disposition::Alias { to } => Emit::Alias(symbol(to)),
-            Disposition::Thunk { to } => Emit::Thunk(symbol(to), plan.thunk_arguments(function)),
-            // A thunk of the text stays one.
-            Disposition::Keep => match &given.became {
+    let mut changed = Vec::with_capacity(unit.functions.len());
+    for output in plan.outputs() {
+        let index = output.function.index();
+        let apply = |func: &Function| {
+            let mut func = func.clone();
+            let changed = plan.apply(output.function, &mut func, options);
+            (Emit::Body(Box::new(func)), changed)
+        };
+        let (emitted, is_changed) = match output.emit {
+            pass::Emit::Nothing => (Emit::Nothing, false),
+            pass::Emit::Alias { to } => (Emit::Alias(to.clone()), false),
+            pass::Emit::Thunk { to, extra_arguments, late: _ } => {
+                (Emit::Thunk(to.clone(), extra_arguments), false)
+            }
+            pass::Emit::NewBody(body) => (apply(body).0, true),
+            pass::Emit::Body => match &unit.given[index].became {
+                // A thunk or an alias of the text stays one.
                 Some((kind, target)) => {
-                    let (target, further) = match plan.function(target) {
-                        None => (target.clone(), Vec::new()),
-                        Some(before) => match plan.call_target(before) {
-                            after if after == before => (target.clone(), Vec::new()),
-                            after => (symbol(after), plan.thunk_arguments(before)),
-                        },
-                    };
-                    match kind {
-                        Became::Thunk => {
-                            let address = |symbol: &_| Some(plan.address_symbol(symbol).clone());
-                            let extra = extra(func);
-                            let mut extra: Vec<ExtraArgument> =
-                                extra.iter().map(|extra| extra.redirected(&address)).collect();
-                            extra.extend(further);
-                            Emit::Thunk(target, extra)
-                        }
-                        Became::Alias => Emit::Alias(target),
-                    }
+                    (stays(&plan, &unit.functions[index], *kind, target), false)
                 }
-                None => {
-                    let mut func = func.clone();
-                    changed[index] = plan.apply(function, &mut func, options);
-                    Emit::Body(Box::new(func))
-                }
+                None => apply(&unit.functions[index]),
             },
-        });
+        };
+        emit.push(emitted);
+        changed.push(is_changed);
     }
-    for shared in plan.private_copies() {
-        let mut func = unit.functions[shared.body_of.index()].clone();
-        func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
-        plan.apply(shared.function, &mut func, options);
-        emit.push(Emit::Body(Box::new(func)));
-        changed.push(true);
-    }
-    for merged in plan.parameterised_bodies() {
-        let mut func = merged.body.clone();
-        plan.apply(merged.function, &mut func, options);
-        emit.push(Emit::Body(Box::new(func)));
-        changed.push(true);
-    }
-    let data = unit.data.iter().enumerate();
-    let data = data.map(|(index, given)| left_of(&plan, DataIndex::new(index), given)).collect();
+    let data = plan.data_outputs().zip(&unit.data);
+    let data = data.map(|(output, given)| left_of(&plan, &output, given)).collect();
     Merged { emit, changed, data, names, plan }
 }
 
-/// A data object after merging.
-fn left_of(plan: &Plan, data: DataIndex, given: &GivenData) -> Option<GivenData> {
-    let entry = plan.data_entry(data);
-    match entry.disposition() {
-        Disposition::Redirect { to: _ } => None,
-        Disposition::Alias { to } => {
-            Some(given.clone().into_alias(plan.data_entry(to).symbol().clone()))
+/// What a thunk or an alias of the text becomes: its target, where that was merged away, is its representative.
+fn stays(plan: &Plan, func: &Function, kind: Became, target: &UserExternalName) -> Emit {
+    let (target, further) = match plan.function(target) {
+        None => (target.clone(), Vec::new()),
+        Some(before) => match plan.call_target(before) {
+            after if after == before => (target.clone(), Vec::new()),
+            after => (plan.entry(after).symbol().clone(), plan.thunk_arguments(before)),
+        },
+    };
+    match kind {
+        Became::Thunk => {
+            let address = |symbol: &_| Some(plan.address_symbol(symbol).clone());
+            let extra = extra(func);
+            let mut extra: Vec<ExtraArgument> =
+                extra.iter().map(|extra| extra.redirected(&address)).collect();
+            extra.extend(further);
+            Emit::Thunk(target, extra)
         }
-        Disposition::Thunk { to: _ } => unreachable!("data has no thunks"),
-        Disposition::Keep => {
+        Became::Alias => Emit::Alias(target),
+    }
+}
+
+/// A data object after merging.
+fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<GivenData> {
+    match output.emit {
+        DataEmit::Nothing => None,
+        DataEmit::Alias { to } => Some(given.clone().into_alias(to.clone())),
+        DataEmit::Contents => {
             let mut left = given.clone();
-            let alignment = entry.alignment();
+            let alignment = output.alignment;
             left.attributes = DataAttributes { alignment, ..left.attributes };
             // An alias of the text follows its target.
             let targets = left.object.relocations.iter_mut().map(|reloc| &mut reloc.target);

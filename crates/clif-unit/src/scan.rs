@@ -4,10 +4,11 @@
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
 //! also refuses what would only exhaust the reader's memory. It does not understand functions.
 
-use crate::data::parse::{Parsed, first_word};
-use crate::directives::{DEFAULTS, Directives, PREFIX, TextDefaults};
+use crate::data::parse::Parsed;
+use crate::error::{Place, bail_at};
 use crate::unit::Source;
-use anyhow::{Result, anyhow, bail};
+use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, first_word};
+use anyhow::Result;
 
 /// What is in a text.
 #[derive(Debug, Default)]
@@ -26,14 +27,14 @@ pub struct Scanned<'a> {
     /// From there to the next function.
     pub text: &'a str,
     /// What stands above it.
-    pub directives: Directives,
+    pub directives: Said,
 }
 
 /// What the last line, comments apart, leaves open. Numbers are those of lines.
 enum Open {
     Nothing,
     /// Directives of the next function, and the first line of them.
-    Directives(usize, Directives),
+    Directives(usize, Said),
     /// The last data object, which can go on, and the last line of it.
     Data(usize),
     /// Defaults, and their line.
@@ -51,11 +52,13 @@ enum Open {
 /// numbers of entities that no function can have, with their places.
 pub fn scan(source: &Source) -> Result<Scan<'_>> {
     let mut scan = Scan::default();
-    let mut defaults = TextDefaults::default();
+    let mut defaults = Said::default();
     let mut open = Open::Nothing;
     let name = &source.name;
-    let stray =
-        |line: usize| anyhow!("{name}:{line}:1: a directive must stand right above 'function'");
+    let stray = |line: usize| {
+        let place = Place::column(name, line, 1);
+        place.error("a directive must stand right above 'function'")
+    };
     let mut starts = Vec::new();
     let mut at = 0;
     for (index, line) in source.text.split_inclusive('\n').enumerate() {
@@ -70,7 +73,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
                     |stop| match stop {
                         Stop::Stray(line) => stray(line),
                         Stop::Wrong(column, message) => {
-                            anyhow!("{name}:{number}:{column}: {message}")
+                            Place::column(name, number, column).error(message)
                         }
                     },
                 )?;
@@ -81,27 +84,32 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
         }
         let directives = match std::mem::replace(&mut open, Open::Nothing) {
             Open::Directives(_, directives) if is_function_line(trimmed) => directives,
-            Open::Directives(line, _) => return Err(stray(line)),
+            Open::Directives(line, _) => return Err(stray(line).into()),
             Open::Data(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
-                bail!("{name}:{line}:1: a data object must stand outside of functions")
+                bail_at!(
+                    Place::column(name, line, 1),
+                    "a data object must stand outside of functions"
+                )
             }
             Open::Defaults(line) if !scan.functions.is_empty() && !is_function_line(trimmed) => {
-                bail!("{name}:{line}:1: defaults must stand outside of functions")
+                bail_at!(Place::column(name, line, 1), "defaults must stand outside of functions")
             }
-            Open::Nothing | Open::Data(_) | Open::Defaults(_) => Directives::default(),
+            Open::Nothing | Open::Data(_) | Open::Defaults(_) => Said::default(),
         };
         if is_function_line(trimmed) {
             let mut directives = directives;
-            directives.fill_in(&defaults);
+            directives.linkage = directives.linkage.or(defaults.linkage);
+            directives.addresses = directives.addresses.or(defaults.addresses);
             scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if scan.functions.is_empty() {
-            header_line(line).map_err(|error| anyhow!("{name}:{number}: {error}"))?;
+            header_line(line).map_err(|error| Place::line(name, number).error(error))?;
         }
-        code_line(line).map_err(|(column, error)| anyhow!("{name}:{number}:{column}: {error}"))?;
+        code_line(line)
+            .map_err(|(column, error)| Place::column(name, number, column).error(error))?;
     }
     if let Open::Directives(line, _) = open {
-        return Err(stray(line));
+        return Err(stray(line).into());
     }
     let ends = starts.iter().skip(1).copied().chain([source.text.len()]);
     for ((function, &start), end) in scan.functions.iter_mut().zip(&starts).zip(ends) {
@@ -118,8 +126,8 @@ enum Stop {
     Wrong(usize, String),
 }
 
-impl From<(usize, String)> for Stop {
-    fn from((column, message): (usize, String)) -> Stop {
+impl From<Wrong> for Stop {
+    fn from((column, message): Wrong) -> Stop {
         Stop::Wrong(column, message)
     }
 }
@@ -127,15 +135,19 @@ impl From<(usize, String)> for Stop {
 /// Reads a directive line.
 fn directive(
     scan: &mut Scan<'_>,
-    defaults: &mut TextDefaults,
+    defaults: &mut Said,
     open: Open,
     number: usize,
     line: &str,
 ) -> Result<Open, Stop> {
     match (first_word(line), open) {
-        ("data" | "+" | DEFAULTS, Open::Directives(line, _)) => Err(Stop::Stray(line)),
-        (DEFAULTS, Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
-            defaults.add_line(line)?;
+        ("data" | "+" | "defaults", Open::Directives(line, _)) => Err(Stop::Stray(line)),
+        ("defaults", Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
+            let mut said = Said::default();
+            said.add_line(&DEFAULTS, line)?;
+            defaults.linkage = said.linkage.or(defaults.linkage);
+            defaults.addresses = said.addresses.or(defaults.addresses);
+            defaults.data_addresses = said.data_addresses.or(defaults.data_addresses);
             Ok(Open::Defaults(number))
         }
         ("data", Open::Nothing | Open::Data(_) | Open::Defaults(_)) => {
@@ -155,11 +167,9 @@ fn directive(
         (_, open) => {
             let (first, mut directives) = match open {
                 Open::Directives(first, directives) => (first, directives),
-                Open::Nothing | Open::Data(_) | Open::Defaults(_) => {
-                    (number, Directives::default())
-                }
+                Open::Nothing | Open::Data(_) | Open::Defaults(_) => (number, Said::default()),
             };
-            directives.add_line(line)?;
+            directives.add_line(&FUNCTION, line)?;
             Ok(Open::Directives(first, directives))
         }
     }
@@ -171,11 +181,11 @@ pub fn is_function_line(line: &str) -> bool {
 }
 
 /// Only commands may come before the first function, besides comments.
-fn header_line(line: &str) -> Result<()> {
+fn header_line(line: &str) -> Result<(), String> {
     let word = line.split_whitespace().next().unwrap_or("");
     match ["test", "set", "target", "feature"].contains(&word) {
         true => Ok(()),
-        false => bail!("expected 'function', found '{word}'"),
+        false => Err(format!("expected 'function', found '{word}'")),
     }
 }
 
@@ -189,7 +199,7 @@ const ENTITIES: [&str; 10] =
     ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
 /// Looks at a line that is no comment. An error comes with its column.
-fn code_line(line: &str) -> Result<(), (usize, String)> {
+fn code_line(line: &str) -> Result<(), Wrong> {
     let bytes = line.as_bytes();
     let column = |at: usize| line[..at].chars().count() + 1;
     let mut at = 0;
@@ -305,14 +315,14 @@ mod tests {
             "function %f() {\n;@ defaults linkage=local\n}\n",
             "t:2:1: defaults must stand outside of functions",
         );
-        check(";@ defaults\n", "t:1:2: an empty directive");
+        check(";@ defaults\n", "t:1:1: an empty directive");
         check(
             ";@ defaults linkage=no\n",
             "t:1:13: unknown linkage 'no'; there are export, hidden, local, preemptible",
         );
         check(
             ";@ defaults key=1\n",
-            "t:1:13: unknown default 'key=1'; there are linkage=, addresses=, data-addresses=",
+            "t:1:13: unknown default 'key'; there are linkage=, addresses=, data-addresses=",
         );
         check(";@ defaults linkage=local linkage=local\n", "t:1:27: 'linkage' is repeated");
         check(

@@ -3,6 +3,7 @@
 //! One file, several files, standard input (`-`) or a directory are one unit. What is in a text is
 //! for `scan` and `unit`.
 
+use crate::error::Place;
 use anyhow::{Context as _, Result, bail};
 use std::fs::FileType;
 use std::io::Read as _;
@@ -37,8 +38,12 @@ impl Source {
             Err(error) => {
                 let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
-                let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
-                bail!("{name}:{line}:{column}: not UTF-8 text")
+                let text = String::from_utf8_lossy(error.as_bytes());
+                let text = text.lines().nth(line - 1).unwrap_or_default();
+                let start = good.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+                let column = String::from_utf8_lossy(&good[start..]).chars().count() + 1;
+                let place = Place::column(&name, line, column);
+                Err(place.error("not UTF-8 text").with_line(text).into())
             }
         }
     }

@@ -10,7 +10,8 @@
 
 use crate::contain::contain;
 use crate::data::{self, GivenData, Name, Parsed};
-use crate::directives::Directives;
+use crate::directives;
+use crate::error::{Place, TextError, bail_at, with_lines};
 use crate::extra::extra;
 use crate::marks::Marks;
 use crate::progress::Progress;
@@ -18,11 +19,12 @@ pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
 pub use crate::sources::Source;
 use crate::verify::Verifier;
-use anyhow::{Result, anyhow, bail};
+use crate::words::{Said, is_library_function};
+use anyhow::{Result, bail};
 use cranelift_codegen::ir;
+use cranelift_codegen::ir::entities::AnyEntity;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, KnownSymbol, LibCall, UserExternalName,
-    UserFuncName,
+    ExternalName, FuncRef, Function, GlobalValueData, UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::print_errors::pretty_verifier_error;
@@ -33,7 +35,6 @@ use cranelift_mergefunc::{
 };
 use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
-use std::str::FromStr as _;
 
 /// A function as it was written.
 #[derive(Debug)]
@@ -44,8 +45,8 @@ pub struct Given {
     pub attributes: Attributes,
     /// Whether it is a thunk or an alias in the text, and its target.
     pub became: Option<(Became, UserExternalName)>,
-    /// `path:line` of its `function` line.
-    pub place: String,
+    /// Its `function` line.
+    pub place: Place,
 }
 
 /// The disposition that a function already had when the text was written.
@@ -202,10 +203,10 @@ fn parse(
     scanned: Vec<Scanned<'_>>,
     call_conv: CallConv,
     progress: &mut dyn Progress,
-) -> Result<Vec<(Function, String, Directives)>> {
+) -> Result<Vec<(Function, Place, Said)>> {
     let mut functions = Vec::with_capacity(scanned.len());
     for Scanned { line, text, directives } in scanned {
-        let place = format!("{}:{line}", source.name);
+        let place = Place::line(&source.name, line);
         let options =
             ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
         // The reader asserts some of what it should report.
@@ -213,17 +214,17 @@ fn parse(
             Ok(Ok(file)) => file,
             Ok(Err(error)) => {
                 let line = (line + error.location.line_number).saturating_sub(1);
-                bail!("{}:{line}: {}", source.name, error.message)
+                bail_at!(Place::line(&source.name, line), "{}", error.message)
             }
             Err(panic) => {
-                bail!("{place}: malformed function: Cranelift's reader panicked: {panic}")
+                bail_at!(place, "malformed function: Cranelift's reader panicked: {panic}")
             }
         };
         let mut parsed = file.functions.into_iter();
         match (parsed.next(), parsed.next()) {
             (Some((func, _)), None) => functions.push((func, place, directives)),
-            (_, Some(_)) => bail!("{place}: after this function, another one begins in mid-line"),
-            (None, None) => bail!("{place}: expected a function"),
+            (_, Some(_)) => bail_at!(place, "after this function, another one begins in mid-line"),
+            (None, None) => bail_at!(place, "expected a function"),
         }
         progress.step();
     }
@@ -273,6 +274,14 @@ pub fn parse_unit_with(
     reading: Reading<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Unit> {
+    parse_texts(sources, reading, progress).map_err(|error| with_lines(error, sources))
+}
+
+fn parse_texts(
+    sources: &[Source],
+    reading: Reading<'_>,
+    progress: &mut dyn Progress,
+) -> Result<Unit> {
     let Reading { defaults, mut marks, call_conv, verifier } = reading;
     let mut scanned = Vec::new();
     for source in sources {
@@ -299,35 +308,29 @@ pub fn parse_unit_with(
         let symbol = to_symbols(&mut func, &unit.names);
         let became = match (&directives.thunk, &directives.alias) {
             (None, None) => None,
-            (Some(name), None) => Some((Became::Thunk, name)),
-            (None, Some(name)) => Some((Became::Alias, name)),
-            (Some(_), Some(_)) => bail!("{place}: a function is either a thunk or an alias"),
-        };
-        let became = match became {
-            None => None,
-            Some((kind, name)) => match unit.names.parse(name) {
-                Some(target) => Some((kind, target)),
-                None => bail!("{place}: '{}={name}' names no function", kind.name()),
-            },
+            (Some(name), None) => Some((Became::Thunk, unit.names.symbol_of(name))),
+            (None, Some(name)) => Some((Became::Alias, unit.names.symbol_of(name))),
+            (Some(_), Some(_)) => bail_at!(place, "a function is either a thunk or an alias"),
         };
         let named = marks.defaults_for(&unit.names.display(&symbol), defaults.functions);
-        let attributes = directives.attributes(named);
+        let attributes = directives::attributes(&directives, named);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
     progress.begin("verifying", unit.functions.len());
-    check(&unit, verifier, progress)?;
+    check(&unit, sources, verifier, progress)?;
     marks.check_all_matched()?;
     Ok(unit)
 }
 
 /// Finds a free namespace, and all names in the order of their text.
 fn collect_names<'a>(
-    functions: impl Iterator<Item = (&'a Function, &'a Directives)>,
+    functions: impl Iterator<Item = (&'a Function, &'a Said)>,
     data: impl Iterator<Item = &'a Parsed>,
 ) -> Names {
     let mut texts = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
+    let mut referred = Vec::new();
     for (func, directives) in functions {
         match &func.name {
             UserFuncName::Testcase(name) => {
@@ -345,21 +348,17 @@ fn collect_names<'a>(
         for symbol in func.params.user_named_funcs().values() {
             namespaces.insert(symbol.namespace);
         }
-        for name in [&directives.thunk, &directives.alias].into_iter().flatten() {
-            if let Some(text) = name.strip_prefix('%') {
-                texts.insert(text.to_owned());
-            }
-        }
+        referred.extend([&directives.thunk, &directives.alias].into_iter().flatten());
     }
     for data in data {
-        let targets = data.pointers.iter().map(|pointer| &pointer.target);
-        let alias = data.alias.iter().map(|(target, _)| target);
-        for name in targets.chain(alias).chain([&data.name]) {
-            match name {
-                Name::Text(text) => texts.insert(text.clone()),
-                Name::User(symbol) => namespaces.insert(symbol.namespace),
-            };
-        }
+        referred.extend(data.pointers.iter().map(|pointer| &pointer.target));
+        referred.extend(data.said.alias.iter().chain([&data.name]));
+    }
+    for name in referred {
+        match name {
+            Name::Text(text) => texts.insert(text.clone()),
+            Name::User(symbol) => namespaces.insert(symbol.namespace),
+        };
     }
     let namespace =
         (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
@@ -415,21 +414,23 @@ fn testcase_text(name: &ExternalName) -> Option<String> {
 }
 
 /// The properties that the pass relies on.
-fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Result<()> {
+fn check(
+    unit: &Unit,
+    sources: &[Source],
+    verifier: &Verifier,
+    progress: &mut dyn Progress,
+) -> Result<()> {
     let mut defined: Defined<usize> = HashMap::new();
     for (index, given) in unit.given.iter().enumerate() {
         let name = unit.names.display(&given.symbol);
         if let Some(first) = defined.insert(given.symbol.clone(), index) {
-            bail!(
-                "{}: function {name} is defined twice; the other definition is at {}",
-                given.place,
-                unit.given[first].place,
-            );
+            let error = given.place.error(format!("function {name} is defined twice"));
+            let first = &unit.given[first].place;
+            return Err(error.and(first, "the other definition").into());
         }
         // The text of a call of it would be read as a call of the library function.
-        let text = &name[1..];
-        if LibCall::from_str(text).is_ok() || KnownSymbol::from_str(text).is_ok() {
-            bail!("{}: {name} is the name of a library function of Cranelift", given.place);
+        if is_library_function(&name[1..]) {
+            bail_at!(given.place, "{name} is the name of a library function of Cranelift",);
         }
     }
     let mut data: Defined<&GivenData> = HashMap::new();
@@ -438,11 +439,12 @@ fn check(unit: &Unit, verifier: &Verifier, progress: &mut dyn Progress) -> Resul
         let data = data.insert(given.symbol.clone(), given).map(|data| &data.place);
         if let Some(first) = function.or(data) {
             let name = unit.names.display(&given.symbol);
-            bail!("{}: {name} is defined twice; the other definition is at {first}", given.place);
+            let error = given.place.error(format!("{name} is defined twice"));
+            return Err(error.and(first, "the other definition").into());
         }
     }
     for index in 0..unit.functions.len() {
-        check_function(unit, index, &defined, verifier)?;
+        check_function(unit, sources, index, &defined, verifier)?;
         check_data_uses(unit, index, &data)?;
         progress.step();
     }
@@ -461,11 +463,8 @@ fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> 
     };
     let refuse = |data: &GivenData, how: &str, what: &str| {
         let [name, data_name] = [&given.symbol, &data.symbol].map(|name| unit.names.display(name));
-        Err(anyhow!(
-            "{}: function {name} refers to {data_name} as {how}, but it is {what} at {}",
-            given.place,
-            data.place,
-        ))
+        let message = format!("function {name} refers to {data_name} as {how}, but it is {what}");
+        Err(given.place.error(message).and(&data.place, "the definition").into())
     };
     for callee in func.dfg.ext_funcs.values() {
         if let Some(data) = data(&callee.name) {
@@ -487,8 +486,38 @@ fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> 
     Ok(())
 }
 
+/// Where the text of a function defines an entity. Reads the function again.
+pub fn place_of(sources: &[Source], function: &Place, entity: AnyEntity) -> Option<Place> {
+    let text = text_of(sources, function)?;
+    let file =
+        contain(|| cranelift_reader::parse_test(text, ParseOptions::default())).ok()?.ok()?;
+    let (_, details) = file.functions.first()?;
+    let line = details.map.location(entity)?.line_number;
+    Some(Place::line(&function.file, function.line + line - 1))
+}
+
+/// The text from this `function` line on to the next one.
+pub fn text_of<'a>(sources: &'a [Source], function: &Place) -> Option<&'a str> {
+    let source = sources.iter().find(|source| source.name == function.file)?;
+    let functions = scan(source).ok()?.functions;
+    functions.into_iter().find(|scanned| scanned.line == function.line).map(|found| found.text)
+}
+
+/// What the verifier says of a function, where the function is written.
+fn invalid(unit: &Unit, sources: &[Source], given: &Given, errors: VerifierErrors) -> TextError {
+    let name = unit.names.display(&given.symbol);
+    let mut all = errors.0.into_iter().map(|error| {
+        let place = place_of(sources, &given.place, error.location);
+        (place.unwrap_or_else(|| given.place.clone()), error.message)
+    });
+    let (place, message) = all.next().unwrap_or_default();
+    let first = place.error(format!("function {name} is not valid: {message}"));
+    all.fold(first, |error, (place, message)| error.and(&place, message))
+}
+
 fn check_function(
     unit: &Unit,
+    sources: &[Source],
     index: usize,
     defined: &Defined<usize>,
     verifier: &Verifier,
@@ -496,17 +525,16 @@ fn check_function(
     let (func, given) = (&unit.functions[index], &unit.given[index]);
     let name = || unit.names.display(&given.symbol);
     if func.layout.entry_block().is_none() {
-        bail!("{}: function {} has no blocks", given.place, name());
+        bail_at!(given.place, "function {} has no blocks", name());
     }
     match contain(|| verifier.verify(func)) {
         Ok(Ok(())) => {}
         Ok(Err(errors)) => {
-            let drawn = unit.names.draw(func, errors);
-            bail!("{}: function {} is not valid:\n{drawn}", given.place, name());
+            return Err(invalid(unit, sources, given, errors).into());
         }
-        Err(panic) => bail!(
-            "{}: function {} is not valid: Cranelift's verifier panicked: {panic}",
+        Err(panic) => bail_at!(
             given.place,
+            "function {} is not valid: Cranelift's verifier panicked: {panic}",
             name(),
         ),
     }
@@ -518,15 +546,15 @@ fn check_function(
         if let Some(&target) = defined.get(symbol)
             && func.dfg.signatures[callee.signature] != unit.functions[target].signature
         {
-            bail!(
-                "{}: function {} refers to {} as {}, but it is defined as {} at {}",
-                given.place,
+            let message = format!(
+                "function {} refers to {} as {}, but it is defined as {}",
                 name(),
                 unit.names.display(symbol),
                 func.dfg.signatures[callee.signature],
                 unit.functions[target].signature,
-                unit.given[target].place,
             );
+            let definition = &unit.given[target].place;
+            return Err(given.place.error(message).and(definition, "the definition").into());
         }
     }
     if let Some((kind, target)) = &given.became {
@@ -536,26 +564,26 @@ fn check_function(
                     == extended_signature(&func.signature, &extra(func)) =>
             {
                 if !only_calls(func, target) {
-                    bail!(
-                        "{}: function {} says '{}={}', but its body is not a call of {3} with \
-                         its own parameters and constants",
+                    bail_at!(
                         given.place,
+                        "function {} says '{}={}', but its body is not a call of {2} with \
+                         its own parameters and constants",
                         name(),
                         kind.name(),
                         unit.names.display(target),
                     );
                 }
             }
-            Some(_) => bail!(
-                "{}: function {} has another signature than its {} target {}",
+            Some(_) => bail_at!(
                 given.place,
+                "function {} has another signature than its {} target {}",
                 name(),
                 kind.name(),
                 unit.names.display(target),
             ),
-            None => bail!(
-                "{}: '{}={}' names no function of the unit",
+            None => bail_at!(
                 given.place,
+                "'{}={}' names no function of the unit",
                 kind.name(),
                 unit.names.display(target),
             ),
@@ -599,7 +627,7 @@ fn check_cycles(unit: &Unit, defined: &Defined<usize>) -> Result<()> {
             if met[at] == start {
                 let given = &unit.given[at];
                 let name = unit.names.display(&given.symbol);
-                bail!("{}: function {name} is a thunk or an alias of itself", given.place);
+                bail_at!(given.place, "function {name} is a thunk or an alias of itself",);
             }
         }
     }

@@ -62,13 +62,10 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
 /// The body that a function has after merging: its own, that of another function for a private copy, or a new
 /// one.
 fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) -> &'a Function {
-    if let Some(merged) =
-        plan.parameterised_bodies().iter().find(|merged| merged.function == function)
-    {
-        return &merged.body;
+    match plan.new_body(function) {
+        Some(new) => new.body(),
+        None => &bodies[function.as_u32() as usize],
     }
-    let shared = plan.private_copies().iter().find(|shared| shared.function == function);
-    &bodies[shared.map_or(function, |shared| shared.body_of).as_u32() as usize]
 }
 
 /// Which symbols of the unit are referred to within the unit in a way that can be observed.
@@ -134,10 +131,8 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
     let observed = Observed::of(unit);
     for (function, entry) in plan.entries() {
         let Some(member) = unit.functions.get(function.as_u32() as usize) else {
-            let private_copy = plan.private_copies().iter().any(|copy| copy.function == function);
-            let parameterised =
-                plan.parameterised_bodies().iter().any(|body| body.function == function);
-            assert!(private_copy || parameterised, "{function} is neither of the unit nor new");
+            let is_new = plan.new_body(function).is_some();
+            assert!(is_new, "{function} is neither of the unit nor new");
             assert_eq!(entry.disposition(), Disposition::Keep);
             continue;
         };
@@ -164,7 +159,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
                 assert!(!externally_called, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
                 // A function of the unit that takes the address may be eliminated; names are checked below.
-                let extra = !entry.arguments().is_empty();
+                let extra = !entry.extra_arguments().is_empty();
                 assert!(!(extra && address_taken), "address of {symbol}");
             }
             Disposition::Alias { to } => {
@@ -181,7 +176,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
         assert!(!pinned && !no_merge, "{symbol} must not be merged");
         let to = entry.disposition().representative().expect("is not kept");
         let representative = plan.entry(to);
-        if !entry.arguments().is_empty() {
+        if !entry.extra_arguments().is_empty() {
             assert_eq!(representative.disposition(), Disposition::Keep);
             // The parameterised body, or a function of the unit that equals it.
             let new = unit.functions.get(to.as_u32() as usize).is_none();
@@ -191,7 +186,7 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
         }
         // A thunk that passes extra arguments to another body may be a representative.
         let thunk = matches!(representative.disposition(), Disposition::Thunk { to: _ });
-        if !thunk || representative.arguments().is_empty() {
+        if !thunk || representative.extra_arguments().is_empty() {
             assert_eq!(representative.disposition(), Disposition::Keep);
             let reasons = [Reason::Representative, Reason::ParameterisedBody];
             assert!(reasons.contains(&representative.reason()), "{}", representative.reason());
@@ -276,7 +271,7 @@ fn check_references(plan: &Plan, before: &Function, after: &Function) {
 fn extra(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalName>) -> usize {
     match old.filter(|_| new.is_some()).and_then(|old| plan.function(&old)) {
         Some(function) if plan.call_target(function) != function => {
-            plan.entry(function).arguments().len()
+            plan.entry(function).extra_arguments().len()
         }
         _ => 0,
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic is a finding, which is told with the program.
+    /// Whether a panic is a finding, which is reported with the program.
     static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
     /// Where the last one was.
     static PLACE: Cell<Option<String>> = const { Cell::new(None) };

@@ -45,7 +45,7 @@ pub const HOOKS: &[Hook] = &[
             "#![allow(missing_docs, unused_imports, reason = \"a copy with faults\")]",
         ),
     },
-    Hook { file: "src/lib.rs", at: &["mod facts;"], put: Put::After("pub mod fault_injection;") },
+    Hook { file: "src/lib.rs", at: &["mod explain;"], put: Put::After("pub mod fault_injection;") },
     Hook {
         file: "src/lib.rs",
         at: &["#[cfg(feature = \"std\")]", "extern crate std;"],
@@ -53,7 +53,7 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
-        file: "src/apply.rs",
+        file: "src/apply/mod.rs",
         at: &["redirect(func, &call, &address) || changed"],
         put: Put::Instead(
             r#"let changed = redirect(func, &call, &address) || changed;
@@ -62,7 +62,7 @@ changed"#,
         ),
     },
     Hook {
-        file: "src/apply.rs",
+        file: "src/apply/mod.rs",
         at: &["match self.function(symbol) {", "None => symbol,"],
         put: Put::Before(
             r#"if let Some(wrong) = crate::fault_injection::redirected(self, symbol, true) {
@@ -71,7 +71,17 @@ changed"#,
         ),
     },
     Hook {
-        file: "src/apply.rs",
+        file: "src/apply/mod.rs",
+        at: &["mod weaken;"],
+        put: Put::Instead("pub(crate) mod weaken;"),
+    },
+    Hook {
+        file: "src/parameterise/mod.rs",
+        at: &["mod body;"],
+        put: Put::Instead("pub(crate) mod body;"),
+    },
+    Hook {
+        file: "src/apply/thunk.rs",
         at: &["let mut cursor = FuncCursor::new(&mut func);"],
         put: Put::Before(r#"crate::fault_injection::passed(&mut args);"#),
     },
@@ -106,7 +116,7 @@ let (func, context) = (
         put: Put::After(r#"crate::fault_injection::encoded(out);"#),
     },
     Hook {
-        file: "src/classes.rs",
+        file: "src/congruence/refine.rs",
         at: &[
             "// Incoming references of each element: (place, node). Only references from classes of two or",
         ],
@@ -117,12 +127,12 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/classes.rs",
+        file: "src/congruence/refine.rs",
         at: &["let mut edges: Vec<(u32, u32)> = Vec::new();"],
         put: Put::Before(r#"let is_waiting_at_first = waiting.len();"#),
     },
     Hook {
-        file: "src/classes.rs",
+        file: "src/congruence/refine.rs",
         at: &["edges.clear();"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::OneRound) && splitter as usize >= is_waiting_at_first {
@@ -131,7 +141,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/data.rs",
+        file: "src/canon/data.rs",
         at: &[
             "let DataObject { contents, relocations, section } = data;",
             "let mut hasher = Xxh3::new();",
@@ -139,7 +149,7 @@ let (func, context) = (
         put: Put::Before(r#"let data = &*crate::fault_injection::masked_data(data);"#),
     },
     Hook {
-        file: "src/data.rs",
+        file: "src/canon/data.rs",
         at: &["out.clear();"],
         put: Put::Before(r#"let data = &*crate::fault_injection::masked_data(data);"#),
     },
@@ -153,7 +163,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/facts.rs",
+        file: "src/canon/facts.rs",
         at: &["(Fact::Access { flags, region }, Fact::Access { flags: other, region: _ }) => {"],
         put: Put::Before(
             r#"(Fact::Access { flags, region }, Fact::Access { flags: other, region: other_region })
@@ -167,7 +177,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/hash.rs",
+        file: "src/canon/hash.rs",
         at: &["let mut hasher = Xxh3::new();"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::ConstantHash) {
@@ -176,14 +186,14 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/incremental.rs",
+        file: "src/incremental/mod.rs",
         at: &["aligned && facts_hold"],
         put: Put::Before(
             r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
         ),
     },
     Hook {
-        file: "src/incremental.rs",
+        file: "src/incremental/mod.rs",
         at: &[
             "let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);",
         ],
@@ -197,12 +207,12 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/incremental.rs",
+        file: "src/incremental/mod.rs",
         at: &["for (of, facts) in facts {"],
         put: Put::Before(r#"let facts = crate::fault_injection::reached(facts);"#),
     },
     Hook {
-        file: "src/incremental.rs",
+        file: "src/incremental/mod.rs",
         at: &["let mut hasher = blake3::Hasher::new();", "hasher.update(digest);"],
         put: Put::Before(r#"let references = &*crate::fault_injection::references(references);"#),
     },
@@ -231,12 +241,14 @@ let (func, context) = (
     },
     Hook {
         file: "src/incremental/eliminated.rs",
-        at: &["let at = self.entries.push(Entry {"],
-        put: Put::Before(r#"let arguments = crate::fault_injection::by_later_units(arguments);"#),
+        at: &["let (arguments, signature) = (&function.arguments, &function.signature);"],
+        put: Put::After(
+            r#"let arguments = &crate::fault_injection::by_later_units(arguments.clone());"#,
+        ),
     },
     Hook {
         file: "src/incremental/eliminated.rs",
-        at: &["let arguments = self.entries.values().flat_map(|entry| &*entry.arguments);"],
+        at: &["let arguments = plan.entries().flat_map(|(_, entry)| entry.extra_arguments());"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::EliminatedAddressPassed) {
     return;
@@ -245,7 +257,7 @@ let (func, context) = (
     },
     Hook {
         file: "src/module/names.rs",
-        at: &["used.extend(body.params.user_named_funcs().values().cloned());"],
+        at: &["used.extend(new.body().params.user_named_funcs().values().cloned());"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::AddedBodyUnnamed) {
     continue;
@@ -267,7 +279,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/plan.rs",
+        file: "src/plan/mod.rs",
         at: &["arguments.map(|argument| argument.redirected(&address)).collect()"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::ThunkPassesBackwards) {
@@ -276,7 +288,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/plan.rs",
+        file: "src/plan/mod.rs",
         at: &["match self.by_symbol.get(symbol) {"],
         put: Put::Before(
             r#"if let Some(wrong) = crate::fault_injection::redirected(self, symbol, false) {
@@ -285,17 +297,17 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/similar/body.rs",
+        file: "src/parameterise/body.rs",
         at: &["push_arguments(func, call, after, &values);"],
         put: Put::Before(r#"let values = crate::fault_injection::passed_on(func, call, &values);"#),
     },
     Hook {
-        file: "src/similar/dispatch.rs",
+        file: "src/parameterise/dispatch.rs",
         at: &["for entry in entries.unwrap_or_default() {"],
         put: Put::Before(r#"let entries = crate::fault_injection::stack_map(entries);"#),
     },
     Hook {
-        file: "src/similar/set.rs",
+        file: "src/parameterise/set.rs",
         at: &["if facts != self.encoding.facts {"],
         put: Put::Before(
             r#"let (facts, recursive, parameters) =
@@ -303,29 +315,31 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/similar/set.rs",
+        file: "src/parameterise/set.rs",
         at: &["let common_facts: Arc<[Fact]> = table.common_facts(rows).into();"],
         put: Put::Before(r#"let arguments = crate::fault_injection::extra(arguments);"#),
     },
     Hook {
-        file: "src/similar/signatures.rs",
+        file: "src/parameterise/signatures.rs",
         at: &["let next = numbers.len() as u32;"],
         put: Put::Before(r#"let signature = &*crate::fault_injection::signature(signature);"#),
     },
     Hook {
-        file: "src/similar/table.rs",
+        file: "src/parameterise/table.rs",
         at: &["let number = *known.entry(cells).or_insert(parameters.len());"],
         put: Put::Before(r#"let cells = crate::fault_injection::cells(cells);"#),
     },
     Hook {
-        file: "src/similar/uses.rs",
-        at: &["match attributes.linkage {"],
+        file: "src/plan/symbols.rs",
+        at: &["match linkage {"],
         put: Put::Before(
-            r#"let address = address && !crate::fault_injection::is(crate::fault_injection::Fault::PassedAddressEliminated);"#,
+            r#"let address = address
+    && !(by == ReplacedBy::ParameterisedBody
+        && crate::fault_injection::is(crate::fault_injection::Fault::PassedAddressEliminated));"#,
         ),
     },
     Hook {
-        file: "src/similar/value.rs",
+        file: "src/parameterise/value.rs",
         at: &["*direct = (*colocated || interposed) && !symbols.is_own(symbol);"],
         put: Put::Before(
             r#"let interposed = interposed && !crate::fault_injection::is(crate::fault_injection::Fault::InterposedCalleePassed);"#,
@@ -341,23 +355,42 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/unit.rs",
-        at: &["let mut plan = decide(&options, unit, &observed, bucketed, cache, bodies, stats);"],
+        file: "src/pass.rs",
+        at: &[
+            "let (mut plan, observed, mut record) = identical(summaries, cache, bodies, &options);",
+        ],
         put: Put::Before(
             r#"let right = options;
-let (given, unit, options) = crate::fault_injection::overlooked(unit, options);"#,
+let options = crate::fault_injection::unsupported(options);"#,
         ),
     },
     Hook {
-        file: "src/unit.rs",
-        at: &["let remember = match (cache, eliminated) {"],
+        file: "src/pass.rs",
+        at: &["let (plan, record) = decide(input, unit, beyond, bodies, stats);"],
+        put: Put::Before(r#"let unit = crate::fault_injection::overlooked(unit);"#),
+    },
+    Hook {
+        file: "src/plan/change.rs",
+        at: &["impl From<Added> for Entry {"],
         put: Put::Before(
-            r#"let plan = crate::fault_injection::planned(plan, given);
+            r#"impl Plan {
+    pub(crate) fn set_attributes(&mut self, function: FunctionIndex, attributes: Attributes) {
+        self.entries[function].attributes = attributes;
+    }
+}
+"#,
+        ),
+    },
+    Hook {
+        file: "src/pass.rs",
+        at: &["let remember = match (cache, before) {"],
+        put: Put::Before(
+            r#"let mut plan = crate::fault_injection::planned(plan);
 let options = right;"#,
         ),
     },
     Hook {
-        file: "src/unit.rs",
+        file: "src/unit/mod.rs",
         at: &[
             "Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }",
         ],
@@ -367,11 +400,12 @@ let options = right;"#,
     },
     Hook {
         file: "crates/testkit/src/program.rs",
-        at: &[
-            "let arguments = plan.thunk_arguments(function);",
-            "Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))",
-        ],
-        put: Put::Before("let to = cranelift_mergefunc::fault_injection::jump(plan, to);"),
+        at: &["Some(thunk(output.symbol, signature, extra_arguments, to, unit.options))"],
+        put: Put::Before(
+            r#"let to = plan.function(to).map_or(to, |to| {
+    plan.entry(cranelift_mergefunc::fault_injection::jump(plan, to)).symbol()
+});"#,
+        ),
     },
     Hook {
         file: "crates/testkit/src/module/mod.rs",

@@ -13,15 +13,14 @@
 //! * `text` says what must hold of every text of a unit, and `text_mutation` changes such texts.
 //! * `thunks` compares thunks in raw bytes with what the back end compiles.
 //! * `targets` is what fuzz targets do.
-//! * `host`, `module_host` and `incremental_host` run code; `link` and `tools` make programs of objects; `modules` makes
-//!   modules of text; `units` finds real units.
+//! * `host` runs programs, `jit` runs JITs, and `tools` links and runs objects; `isa` has the targets; `link` links
+//!   programs of `incremental`, `modules` makes modules of text, and `units` finds real units.
 //! * `inject` builds the workspace with faults in the library, planted where `hooks` says.
 //!
 //! Everything is driven by bytes (`arbitrary::Unstructured`) or by a seed, so that a fuzzer, a
 //! property test and a bench share it. It panics where something is wrong. It is *not* published, and nothing in it is
 //! meant for embedders.
 #![allow(missing_docs, reason = "not published")]
-#![allow(clippy::not_unsafe_ptr_arg_deref, reason = "tests call the code that they have compiled")]
 #![allow(clippy::new_without_default, reason = "a host takes hold of the signals of the process")]
 
 pub mod augmented;
@@ -34,11 +33,11 @@ pub mod generate;
 pub mod hooks;
 pub mod host;
 pub mod incremental;
-pub mod incremental_host;
 pub mod inject;
+pub mod isa;
+pub mod jit;
 pub mod link;
 pub mod module;
-pub mod module_host;
 pub mod modules;
 pub mod mutate;
 pub mod permute;

@@ -2,45 +2,17 @@
 
 use crate::checked::checked;
 use crate::incremental::{Finding, Image, Program, Statistics, compare, main_of, objects};
-use crate::tools::{Workshop, need};
-use std::process::Command;
-
-/// How object files become a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Static,
-    Pie,
-    Shared,
-}
+use crate::tools::{Kind, Toolchain, Workshop};
 
 pub struct Linker {
     workshop: Workshop,
-    triple: &'static str,
-    gcc: &'static str,
-    run: &'static [&'static str],
+    tools: Toolchain,
 }
 
 impl Linker {
-    /// `name` is that of the test, which has a directory of its own.
-    pub fn x86_64(name: &str) -> Linker {
-        need("gcc");
-        Linker {
-            workshop: Workshop::new(&format!("over-time-{name}")),
-            triple: "x86_64-unknown-linux-gnu",
-            gcc: "gcc",
-            run: &[],
-        }
-    }
-
-    pub fn aarch64() -> Linker {
-        need("aarch64-linux-gnu-gcc");
-        need("qemu-aarch64");
-        Linker {
-            workshop: Workshop::new("over-time-aarch64"),
-            triple: "aarch64-unknown-linux-gnu",
-            gcc: "aarch64-linux-gnu-gcc",
-            run: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
-        }
+    /// In a directory of its own, which `name` is a part of the name of.
+    pub fn new(tools: Toolchain, name: &str) -> Linker {
+        Linker { workshop: Workshop::new(&format!("linked-{name}")), tools }
     }
 
     /// The differences between the plain and the merged programs, by number.
@@ -58,7 +30,7 @@ impl Linker {
             let prefix = format!("p{number}_");
             let mut made = None;
             let result = checked(program, &mut |program| {
-                made = Some(objects(program, &prefix, self.triple, statistics)?);
+                made = Some(objects(program, &prefix, self.tools.triple, statistics)?);
                 Ok(())
             });
             match (result, made) {
@@ -82,8 +54,11 @@ impl Linker {
         let linked: Vec<(&str, &Program)> =
             numbers.iter().map(|(number, prefix)| (prefix.as_str(), programs[*number])).collect();
         self.workshop.write("main.c", main_of(&linked, image));
-        self.workshop.run(self.gcc, &["-w", "-O0", "-fPIE", "-c", "main.c", "-o", "main.o"]);
-        let printed = [0, 1].map(|which| self.link_and_run(&files[which], kind));
+        self.workshop.run(self.tools.gcc, &["-w", "-O0", "-fPIE", "-c", "main.c", "-o", "main.o"]);
+        let printed = files.map(|files| {
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            self.workshop.link_and_run(&self.tools, (kind, "main"), "main.o", &files, &["-w"])
+        });
         let printed = match &printed {
             [Ok(plain), Ok(merged)] => [plain.as_str(), merged],
             [Err(said), _] => panic!("the plain programs: {said}"),
@@ -103,32 +78,5 @@ impl Linker {
         let differ = compare(&linked, image, printed);
         findings.extend(differ.into_iter().map(|(at, finding)| (numbers[at].0, finding)));
         findings
-    }
-
-    /// The output of the program, or the error of the linker.
-    fn link_and_run(&self, files: &[String], kind: Kind) -> Result<String, String> {
-        let mut link: Vec<&str> = match kind {
-            Kind::Static => vec!["-static", "main.o", "-o", "main"],
-            Kind::Pie => vec!["-pie", "main.o", "-o", "main"],
-            Kind::Shared => vec!["-shared", "-o", "libunit.so"],
-        };
-        link.extend(files.iter().map(String::as_str));
-        self.link(&link)?;
-        if kind == Kind::Shared {
-            let rpath = "-Wl,-rpath,$ORIGIN";
-            self.link(&["-pie", "-rdynamic", "main.o", "libunit.so", rpath, "-o", "main"])?;
-        }
-        let program = self.workshop.path("main");
-        let program = program.to_str().expect("a path that is text");
-        let command: Vec<&str> = self.run.iter().copied().chain([program]).collect();
-        Ok(self.workshop.run(command[0], &command[1..]))
-    }
-
-    fn link(&self, arguments: &[&str]) -> Result<(), String> {
-        let mut command = Command::new(self.gcc);
-        let output = command.args(arguments).current_dir(self.workshop.path("")).output();
-        let output = output.unwrap_or_else(|error| panic!("{}: {error}", self.gcc));
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(said.into_owned()) }
     }
 }

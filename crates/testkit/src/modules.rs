@@ -4,13 +4,12 @@
 //! linkage before the word `function`. Names are those of the module, so a program can refer to what
 //! an earlier one declared.
 
-#![allow(unsafe_code, reason = "compiled code is called through pointers")]
-
+use crate::isa;
+use crate::jit::{self, Run};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, Signature};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
     Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Policy, Similar,
 };
@@ -25,25 +24,29 @@ pub fn host_isa(pic: bool) -> OwnedTargetIsa {
 
 /// The same, with a level of optimisation.
 pub fn host_isa_with(pic: bool, opt_level: &str) -> OwnedTargetIsa {
-    let mut flags = settings::builder();
-    flags.set("is_pic", if pic { "true" } else { "false" }).unwrap();
-    flags.set("opt_level", opt_level).unwrap();
-    let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
-    let triple = format!("{host}-unknown-linux-gnu").parse().unwrap();
-    isa::lookup(triple).unwrap().finish(Flags::new(flags)).unwrap()
+    isa::of(isa::HOST, &[("is_pic", isa::switch(pic)), ("opt_level", opt_level)])
 }
 
 pub fn jit() -> JITModule {
-    let names = cranelift_module::default_libcall_names();
-    JITModule::new(JITBuilder::with_isa(host_isa(false), names))
+    jit::module(host_isa(false), |_| {})
 }
 
 pub fn object() -> ObjectModule {
-    let names = cranelift_module::default_libcall_names();
-    ObjectModule::new(ObjectBuilder::new(host_isa(true), "unit", names).unwrap())
+    object_with(host_isa(true), |_| {})
 }
 
-/// A JIT that merges what is identical, where addresses that nobody takes do not matter.
+/// An empty object for an ISA. `configure` can change how it is made.
+pub fn object_with(
+    isa: OwnedTargetIsa,
+    configure: impl FnOnce(&mut ObjectBuilder),
+) -> ObjectModule {
+    let names = cranelift_module::default_libcall_names();
+    let mut builder = ObjectBuilder::new(isa, "unit", names).expect("an object");
+    configure(&mut builder);
+    ObjectModule::new(builder)
+}
+
+/// A JIT that merges what is identical, where addresses that are not taken do not matter.
 pub fn merging_jit() -> MergingModule<JITModule> {
     let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
     MergingModule::with_options(jit(), options)
@@ -231,6 +234,64 @@ pub fn bytes(
     description
 }
 
+/// Eight bytes of a data object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A number.
+    Number(i64),
+    /// The address of a function, by number.
+    Function(usize),
+    /// The address of an item of a data object, both by number.
+    Data { data: usize, slot: usize },
+}
+
+impl Item {
+    /// The function to which it points.
+    pub fn function(&self) -> Option<usize> {
+        match self {
+            Item::Function(function) => Some(*function),
+            Item::Number(_) | Item::Data { .. } => None,
+        }
+    }
+
+    /// What is in the data object where the linker writes no address.
+    pub fn bytes(&self) -> [u8; 8] {
+        match self {
+            Item::Number(number) => number.to_le_bytes(),
+            Item::Function(_) | Item::Data { .. } => [0; 8],
+        }
+    }
+}
+
+/// What a data object of these items holds, where numbers are those of these identifiers. `zeros`: all are zero, and
+/// take no room in a file.
+pub fn items_description(
+    module: &mut dyn Module,
+    (items, zeros): (&[Item], bool),
+    functions: &dyn Fn(usize) -> FuncId,
+    data: &dyn Fn(usize) -> DataId,
+) -> DataDescription {
+    let mut description = DataDescription::new();
+    match zeros {
+        true => description.define_zeroinit(8 * items.len()),
+        false => description.define(items.iter().flat_map(Item::bytes).collect()),
+    }
+    for (item, offset) in items.iter().zip((0..).step_by(8)) {
+        match *item {
+            Item::Number(_) => {}
+            Item::Function(function) => {
+                let target = module.declare_func_in_data(functions(function), &mut description);
+                description.write_function_addr(offset, target);
+            }
+            Item::Data { data: at, slot } => {
+                let target = module.declare_data_in_data(data(at), &mut description);
+                description.write_data_addr(offset, target, 8 * slot as i64);
+            }
+        }
+    }
+    description
+}
+
 /// Declares and defines a local read-only table of pointers.
 #[track_caller]
 pub fn table(module: &mut dyn Module, name: &str, entries: &[&str]) -> DataId {
@@ -394,7 +455,7 @@ block0(v0: i64):
     )
 }
 
-/// A function that reads through a pointer, with these promises of the load.
+/// A function that reads through a pointer, with these facts of the load.
 pub fn reads(linkage: &str, name: &str, flags: &str) -> String {
     format!(
         "{linkage} function %{name}(i64) -> i64 system_v {{
@@ -415,11 +476,9 @@ pub fn call(module: &MergingModule<JITModule>, name: &str, argument: i64) -> i64
 }
 
 /// Calls a function of one number at an address.
+#[track_caller]
 pub fn call_at(code: *const u8, argument: i64) -> i64 {
-    // SAFETY: all functions of these tests that are called take and return one number, in the
-    // host's convention.
-    let code: extern "C" fn(i64) -> i64 = unsafe { core::mem::transmute(code) };
-    code(argument)
+    jit::run(&[Run::with(code, argument)]).first().expect("a call that returns").result
 }
 
 /// A symbol of an object file: the name of its section and its place in it.

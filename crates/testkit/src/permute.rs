@@ -5,20 +5,17 @@
 //! other numbers; layout, unreachable blocks, unused entities, aliases, `nop`s, source locations,
 //! debug tags, value labels, slot keys and the order of commutative operands vary. Nothing that the
 //! function computes changes, so it must equal the original, whatever the library thinks of either.
-//!
-//! It maps instructions with Cranelift's own `InstructionMapper`, not with a match: the exhaustive
-//! matches are those of the library and of the mutators.
 
+use crate::mutate::{Field, fields};
 use crate::support::Rng;
-use cranelift_codegen::ir::instructions::InstructionMapper;
 use cranelift_codegen::ir::{
-    self, AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, BlockCall, Constant,
-    ConstantData, DebugTag, DynamicStackSlotData, DynamicTypeData, ExceptionTable,
-    ExceptionTableData, ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, Function,
-    GlobalValue, GlobalValueData, Immediate, Inst, InstructionData, JumpTable, JumpTableData,
-    MemFlags, MemFlagsData, Opcode, RelSourceLoc, SigRef, Signature, SourceLoc, StackSlot,
-    StackSlotData, StackSlotKey, TrapCode, UserExternalName, UserExternalNameRef, Value,
-    ValueLabel, ValueLabelAssignments, ValueLabelStart, ValueList, types,
+    AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, BlockCall, Constant, ConstantData,
+    DebugTag, DynamicStackSlotData, DynamicTypeData, ExceptionTableData, ExceptionTableItem,
+    ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, Immediate, Inst,
+    InstructionData, JumpTableData, MemFlags, MemFlagsData, Opcode, RelSourceLoc, SigRef,
+    Signature, SourceLoc, StackSlotData, StackSlotKey, TrapCode, UserExternalName,
+    UserExternalNameRef, Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, ValueList,
+    types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
@@ -328,7 +325,19 @@ impl Copy<'_> {
 
     /// An instruction with its results, but without operands.
     fn instruction(&mut self, old: Inst) {
-        let data = self.old.dfg.insts[old].map(ResultsOnly(self));
+        let mut data = self.old.dfg.insts[old];
+        for field in fields(&mut data) {
+            match field {
+                Field::Callee(callee) => *callee = self.map.callees[callee],
+                Field::Signature(sig) => *sig = self.map.signatures[sig],
+                // Not empty, because an indirect call looks for its callee before its signature.
+                Field::List(list) => {
+                    *list = ValueList::from_slice(&[Value::new(0)], &mut self.new.dfg.value_lists);
+                }
+                // The others do not decide the types of results.
+                _ => {}
+            }
+        }
         let new = self.new.dfg.make_inst(data);
         self.map.insts.insert(old, new);
         let results = self.old.dfg.inst_results(old);
@@ -364,7 +373,8 @@ impl Copy<'_> {
             self.map.insts.iter().map(|(&old, &new)| (old, new)).collect();
         self.rng.shuffle(&mut insts);
         for (old, new) in insts {
-            let mut data = self.old.dfg.insts[old].map(Operands(self));
+            let mut data = self.old.dfg.insts[old];
+            fields(&mut data).into_iter().for_each(|field| self.field(field));
             if can_swap(data.opcode()) && self.rng.one_in(2) {
                 data.arguments_mut(&mut self.new.dfg.value_lists).swap(0, 1);
             }
@@ -382,6 +392,73 @@ impl Copy<'_> {
             let unused = BlockCall::new(Block::new(0), [], &mut self.new.dfg.value_lists);
             self.new.dfg.jump_tables.push(JumpTableData::new(unused, &[]));
         }
+    }
+
+    /// Maps a field of an instruction.
+    fn field(&mut self, field: Field<'_>) {
+        match field {
+            Field::Values(values) => {
+                values.iter_mut().for_each(|value| *value = self.value(*value));
+            }
+            Field::List(list) => {
+                let old: Vec<Value> = list.as_slice(&self.old.dfg.value_lists).to_vec();
+                let new: Vec<Value> = old.into_iter().map(|value| self.value(value)).collect();
+                *list = ValueList::from_slice(&new, &mut self.new.dfg.value_lists);
+            }
+            Field::Flags(flags) => *flags = self.map.flags[flags],
+            Field::Block(block) => *block = self.map.blocks[block],
+            Field::Target(call) => *call = self.block_call(*call),
+            Field::Targets(calls) => *calls = calls.map(|call| self.block_call(call)),
+            Field::JumpTable(table) => {
+                let old = &self.old.dfg.jump_tables[*table];
+                let default = self.block_call(old.default_block());
+                let entries: Vec<BlockCall> =
+                    old.as_slice().iter().map(|&call| self.block_call(call)).collect();
+                let new = JumpTableData::new(default, &entries);
+                *table = self.new.dfg.jump_tables.push(new);
+            }
+            Field::Handlers(table) => {
+                let old = &self.old.dfg.exception_tables[*table];
+                let signature = self.signature(old.signature());
+                let normal_return = self.block_call(*old.normal_return());
+                let items = old.items().map(|item| match item {
+                    ExceptionTableItem::Tag(tag, call) => {
+                        ExceptionTableItem::Tag(tag, self.block_call(call))
+                    }
+                    ExceptionTableItem::Default(call) => {
+                        ExceptionTableItem::Default(self.block_call(call))
+                    }
+                    ExceptionTableItem::Context(value) => {
+                        ExceptionTableItem::Context(self.value(value))
+                    }
+                });
+                let items: Vec<ExceptionTableItem> = items.collect();
+                let new = ExceptionTableData::new(signature, normal_return, items);
+                *table = self.new.dfg.exception_tables.push(new);
+            }
+            Field::Signature(sig) => *sig = self.signature(*sig),
+            // A front end may import a callee at every call.
+            Field::Callee(callee) if self.rng.one_in(3) => *callee = self.callee(*callee),
+            Field::Callee(callee) => *callee = self.map.callees[callee],
+            Field::Global(global) => *global = self.map.globals[global],
+            Field::Mask(mask) => *mask = self.map.immediates[mask],
+            Field::Constant(constant) => *constant = self.map.constants[constant],
+            // Slots keep their numbers, and everything else is no entity.
+            Field::Slot(_) | Field::DynamicSlot(_) => {}
+            Field::Opcode(_) | Field::Offset(_) | Field::Byte(_) | Field::Word(_) => {}
+            Field::F16(_) | Field::F32(_) | Field::F64(_) => {}
+            Field::TrapCode(_) | Field::Operator(_) => {}
+            Field::IntCondition(_) | Field::FloatCondition(_) => {}
+        }
+    }
+
+    fn block_call(&mut self, old: BlockCall) -> BlockCall {
+        let pool = &self.old.dfg.value_lists;
+        let block = self.map.blocks[&old.block(pool)];
+        let args: Vec<BlockArg> = old.args(pool).collect();
+        let args: Vec<BlockArg> =
+            args.into_iter().map(|arg| arg.map_value(|value| self.value(value))).collect();
+        BlockCall::new(block, args, &mut self.new.dfg.value_lists)
     }
 
     /// The same trap code and byte order, other facts.
@@ -509,160 +586,4 @@ fn unused_signature() -> Signature {
     let mut signature = Signature::new(CallConv::SystemV);
     signature.params.push(AbiParam::new(types::F32));
     signature
-}
-
-/// Maps what decides the types of results, and leaves everything else for later.
-struct ResultsOnly<'c, 'a>(&'c mut Copy<'a>);
-
-/// Maps everything.
-struct Operands<'c, 'a>(&'c mut Copy<'a>);
-
-impl InstructionMapper for ResultsOnly<'_, '_> {
-    fn map_value(&mut self, value: Value) -> Value {
-        value
-    }
-
-    fn map_value_list(&mut self, _: ValueList) -> ValueList {
-        // Not empty, because an indirect call looks for its callee before its signature.
-        ValueList::from_slice(&[Value::new(0)], &mut self.0.new.dfg.value_lists)
-    }
-
-    fn map_global_value(&mut self, global_value: GlobalValue) -> GlobalValue {
-        global_value
-    }
-
-    fn map_jump_table(&mut self, jump_table: JumpTable) -> JumpTable {
-        jump_table
-    }
-
-    fn map_exception_table(&mut self, exception_table: ExceptionTable) -> ExceptionTable {
-        exception_table
-    }
-
-    fn map_block_call(&mut self, block_call: BlockCall) -> BlockCall {
-        block_call
-    }
-
-    fn map_block(&mut self, block: Block) -> Block {
-        block
-    }
-
-    fn map_func_ref(&mut self, func_ref: FuncRef) -> FuncRef {
-        self.0.map.callees[&func_ref]
-    }
-
-    fn map_sig_ref(&mut self, sig_ref: SigRef) -> SigRef {
-        self.0.map.signatures[&sig_ref]
-    }
-
-    fn map_stack_slot(&mut self, stack_slot: StackSlot) -> StackSlot {
-        stack_slot
-    }
-
-    fn map_dynamic_stack_slot(&mut self, slot: ir::DynamicStackSlot) -> ir::DynamicStackSlot {
-        slot
-    }
-
-    fn map_constant(&mut self, constant: Constant) -> Constant {
-        constant
-    }
-
-    fn map_immediate(&mut self, immediate: Immediate) -> Immediate {
-        immediate
-    }
-
-    fn map_mem_flags(&mut self, flags: MemFlags) -> MemFlags {
-        flags
-    }
-}
-
-impl InstructionMapper for Operands<'_, '_> {
-    fn map_value(&mut self, value: Value) -> Value {
-        self.0.value(value)
-    }
-
-    fn map_value_list(&mut self, list: ValueList) -> ValueList {
-        let old: Vec<Value> = list.as_slice(&self.0.old.dfg.value_lists).to_vec();
-        let new: Vec<Value> = old.into_iter().map(|value| self.0.value(value)).collect();
-        ValueList::from_slice(&new, &mut self.0.new.dfg.value_lists)
-    }
-
-    fn map_global_value(&mut self, global_value: GlobalValue) -> GlobalValue {
-        self.0.map.globals[&global_value]
-    }
-
-    fn map_jump_table(&mut self, jump_table: JumpTable) -> JumpTable {
-        let old = &self.0.old.dfg.jump_tables[jump_table];
-        let default = self.map_block_call(old.default_block());
-        let entries: Vec<BlockCall> =
-            old.as_slice().iter().map(|&call| self.map_block_call(call)).collect();
-        self.0.new.dfg.jump_tables.push(JumpTableData::new(default, &entries))
-    }
-
-    fn map_exception_table(&mut self, exception_table: ExceptionTable) -> ExceptionTable {
-        let old = &self.0.old.dfg.exception_tables[exception_table];
-        let signature = self.0.signature(old.signature());
-        let normal_return = self.map_block_call(*old.normal_return());
-        let items: Vec<ExceptionTableItem> = old
-            .items()
-            .map(|item| match item {
-                ExceptionTableItem::Tag(tag, call) => {
-                    ExceptionTableItem::Tag(tag, self.map_block_call(call))
-                }
-                ExceptionTableItem::Default(call) => {
-                    ExceptionTableItem::Default(self.map_block_call(call))
-                }
-                ExceptionTableItem::Context(value) => {
-                    ExceptionTableItem::Context(self.0.value(value))
-                }
-            })
-            .collect();
-        let new = ExceptionTableData::new(signature, normal_return, items);
-        self.0.new.dfg.exception_tables.push(new)
-    }
-
-    fn map_block_call(&mut self, block_call: BlockCall) -> BlockCall {
-        let pool = &self.0.old.dfg.value_lists;
-        let block = self.0.map.blocks[&block_call.block(pool)];
-        let args: Vec<BlockArg> = block_call.args(pool).collect();
-        let args: Vec<BlockArg> =
-            args.into_iter().map(|arg| arg.map_value(|value| self.0.value(value))).collect();
-        BlockCall::new(block, args, &mut self.0.new.dfg.value_lists)
-    }
-
-    fn map_block(&mut self, block: Block) -> Block {
-        self.0.map.blocks[&block]
-    }
-
-    fn map_func_ref(&mut self, func_ref: FuncRef) -> FuncRef {
-        // A front end may import a callee at every call.
-        match self.0.rng.one_in(3) {
-            true => self.0.callee(func_ref),
-            false => self.0.map.callees[&func_ref],
-        }
-    }
-
-    fn map_sig_ref(&mut self, sig_ref: SigRef) -> SigRef {
-        self.0.signature(sig_ref)
-    }
-
-    fn map_stack_slot(&mut self, stack_slot: StackSlot) -> StackSlot {
-        stack_slot
-    }
-
-    fn map_dynamic_stack_slot(&mut self, slot: ir::DynamicStackSlot) -> ir::DynamicStackSlot {
-        slot
-    }
-
-    fn map_constant(&mut self, constant: Constant) -> Constant {
-        self.0.map.constants[&constant]
-    }
-
-    fn map_immediate(&mut self, immediate: Immediate) -> Immediate {
-        self.0.map.immediates[&immediate]
-    }
-
-    fn map_mem_flags(&mut self, flags: MemFlags) -> MemFlags {
-        self.0.map.flags[&flags]
-    }
 }

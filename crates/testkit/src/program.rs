@@ -24,9 +24,9 @@ use crate::recipes::{self, Member};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, DataAttributes, DataIndex, DataObject, Disposition, ExtraArgument,
-    FunctionIndex, MergeCache, Merger, Options, Plan, Proof, Refutation, Target, ThunkCode,
-    call_thunk, prove, prove_after,
+    Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject, Disposition,
+    Emit, ExtraArgument, FunctionIndex, Increment, MergeCache, Merger, Options, Plan, Proof,
+    Refutation, Target, ThunkCode, call_thunk, prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -87,27 +87,27 @@ impl Parts<'_> {
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan(&self) -> Plan {
-        self.plan_by(Merger::new(*self.options), 0)
+        self.plan_by(Merger::new(*self.options), 0).0
     }
 
-    /// The plan for the unit after the earlier units of `cache`.
+    /// The plan for the unit after the earlier units of `cache`, and what later units must know of it.
     ///
     /// # Panics
     ///
     /// If two parts have one symbol, or a function has no body.
-    pub fn plan_after(&self, cache: &MergeCache) -> Plan {
+    pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
         // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
         self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
     }
 
-    fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> Plan {
+    fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> (Plan, Increment) {
         for member in self.functions {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }
         for DataMember { symbol, attributes, object } in self.data {
             merger.add_data(symbol.clone(), object, *attributes).expect("is added");
         }
-        merger.plan(&mut Held { added, ..self.held() })
+        merger.plan_increment(&mut Held { added, ..self.held() })
     }
 
     /// What the checker says of a plan for the unit.
@@ -140,28 +140,34 @@ impl Bodies for Held<'_> {
         &self.parts.functions[function.index()].body
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.parts.data[data.index()].object
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.parts.data[data.index()].object)
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.parts.code_size
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        self.parts.code_size.map(|size| size / 2)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        // The size does not matter, as long as a body with more instructions is larger.
-        let insts =
-            candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
-        self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.parts.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.parts.code_size.map(|size| size / 2)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        // The size does not matter, as long as a body with more instructions is larger.
+        let insts =
+            candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
+        self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
     }
 }
 
@@ -249,59 +255,51 @@ impl Program {
     /// If it is not.
     pub fn merged(unit: &Parts<'_>, plan: &Plan) -> Program {
         let mut program = Program::default();
-        for (index, member) in unit.functions.iter().enumerate() {
-            let function = FunctionIndex::new(index);
-            let own = member.symbol();
-            let definition = match plan.entry(function).disposition() {
-                Disposition::Redirect { to: _ } => None,
-                Disposition::Alias { to } => {
-                    Some(Definition::Alias(plan.entry(to).symbol().clone()))
+        for output in plan.outputs() {
+            let function = output.function;
+            let definition = match output.emit {
+                Emit::Nothing => None,
+                Emit::Alias { to } => Some(Definition::Alias(to.clone())),
+                Emit::Thunk { to, extra_arguments, late } => {
+                    let own = unit.functions.get(function.index());
+                    let signature = late.or(own.map(|own| &own.body.signature));
+                    let signature = signature.expect("of the unit, or late");
+                    Some(thunk(output.symbol, signature, extra_arguments, to, unit.options))
                 }
-                Disposition::Thunk { to } => {
-                    let arguments = plan.thunk_arguments(function);
-                    Some(thunk(member, arguments, plan.entry(to).symbol(), unit.options))
+                Emit::Body => {
+                    let own = unit.functions[function.index()].body.clone();
+                    Some(body(unit, plan, function, own))
                 }
-                Disposition::Keep => Some(body(unit, plan, function, member.body.clone())),
+                Emit::NewBody(new) => Some(body(unit, plan, function, new.clone())),
             };
-            program.functions.extend(definition.map(|definition| (own.clone(), definition)));
+            program.functions.extend(definition.map(|code| (output.symbol.clone(), code)));
+            let Some(member) = unit.functions.get(function.index()) else {
+                continue;
+            };
             let left = plan.entry(function);
             program.entries.push(match left.disposition() {
-                Disposition::Redirect { to } if !left.arguments().is_empty() => {
+                Disposition::Redirect { to } if !left.extra_arguments().is_empty() => {
                     // Only callers that pass the extra arguments refer to the body: here, a wrapper.
-                    let wrapper = UserExternalName::new(WRAPPERS, index as u32);
+                    let wrapper = UserExternalName::new(WRAPPERS, function.as_u32());
                     let arguments = plan.thunk_arguments(function);
-                    let wrapper_code =
-                        thunk(member, arguments, plan.entry(to).symbol(), unit.options);
+                    let (signature, to) = (&member.body.signature, plan.entry(to).symbol());
+                    let wrapper_code = thunk(output.symbol, signature, arguments, to, unit.options);
                     program.functions.push((wrapper.clone(), wrapper_code));
                     entry(member, &wrapper)
                 }
-                _ => entry(member, plan.address_symbol(&own)),
+                _ => entry(member, plan.address_symbol(output.symbol)),
             });
         }
-        for copy in plan.private_copies() {
-            let symbol = plan.entry(copy.function).symbol().clone();
-            let mut func = unit.functions[copy.body_of.index()].body.clone();
-            func.name = UserFuncName::User(symbol.clone());
-            program.functions.push((symbol, body(unit, plan, copy.function, func)));
-        }
-        for added in plan.parameterised_bodies() {
-            let symbol = plan.entry(added.function).symbol().clone();
-            program.functions.push((symbol, body(unit, plan, added.function, added.body.clone())));
-        }
-        for (index, member) in unit.data.iter().enumerate() {
-            let left = plan.data_entry(DataIndex::new(index));
-            let definition = match left.disposition() {
-                Disposition::Redirect { to: _ } => continue,
-                Disposition::Alias { to } => {
-                    DataDefinition::Alias(plan.data_entry(to).symbol().clone())
-                }
-                Disposition::Thunk { to: _ } => unreachable!("data has no thunks"),
-                Disposition::Keep => {
+        for (output, member) in plan.data_outputs().zip(unit.data) {
+            let definition = match output.emit {
+                DataEmit::Nothing => continue,
+                DataEmit::Alias { to } => DataDefinition::Alias(to.clone()),
+                DataEmit::Contents => {
                     let mut object = member.object.clone();
                     for reloc in &mut object.relocations {
                         reloc.target = plan.address_symbol(&reloc.target).clone();
                     }
-                    DataDefinition::Object(object, left.alignment())
+                    DataDefinition::Object(object, output.alignment)
                 }
             };
             program.data.push((member.symbol.clone(), definition));
@@ -343,15 +341,16 @@ fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Functi
 
 /// A jump, or a function that calls where the unit's target has none.
 fn thunk(
-    member: &Member,
+    own: &UserExternalName,
+    signature: &Signature,
     arguments: Vec<ExtraArgument>,
     to: &UserExternalName,
     options: &Options<'_>,
 ) -> Definition {
     let call_thunks =
         options.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
-    let signature = &member.body.signature;
-    let call = call_thunk(member.body.name.clone(), signature, &arguments, to, &call_thunks);
+    let name = UserFuncName::User(own.clone());
+    let call = call_thunk(name, signature, &arguments, to, &call_thunks);
     match (options.target.jump_thunk, &options.call_thunks) {
         (None, Some(_)) => Definition::Body(Box::new(call)),
         (_, _) => Definition::Jump(Jump { to: to.clone(), arguments, call: Box::new(call) }),

@@ -5,6 +5,8 @@
 //! depends on the rest of the unit. Every function has the signature `(i64, i64) -> i64 tail`, passes the
 //! verifier, and is named `u0:0`, `u0:1`, …; symbols such as `u1:0` are outside of the unit.
 
+use crate::generate::draw::Draw;
+use crate::generate::unit::attributes;
 use crate::permute::{Facts, permuted};
 pub use crate::program::DataMember;
 use crate::program::Parts;
@@ -12,7 +14,7 @@ use crate::support::{Rng, free, parse_one};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Callees, FunctionIndex, Linkage, MergeCache, Options, Plan,
+    Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, MergeCache, Options, Plan,
     Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
@@ -140,11 +142,7 @@ impl Unit {
             let mut recipe = recipes[kinds[own]];
             recipe.constant += u.int_in_range(0..=constants)?;
             let body = parse_one(&text(recipe, own, &kinds, u)?);
-            let attributes = match style {
-                0 | 1 => free(),
-                2 => Attributes { linkage: Linkage::Preemptible, ..Attributes::default() },
-                _ => random_attributes(u)?,
-            };
+            let attributes = attributes(&mut Draw::new(u), style);
             functions.push(Member { attributes, body });
         }
         let options = Options {
@@ -202,7 +200,12 @@ impl Unit {
 
     /// The plan for the unit after the earlier units of `cache`.
     pub fn plan_after(&self, cache: &MergeCache) -> Plan {
-        Parts::from(self).plan_after(cache)
+        self.plan_increment(cache).0
+    }
+
+    /// The same plan, and what later units must know of it.
+    pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
+        Parts::from(self).plan_increment(cache)
     }
 
     /// What the checker says of a plan for the unit.
@@ -249,8 +252,8 @@ impl Bodies for Held<'_> {
         &self.bodies[function.as_u32() as usize]
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
@@ -259,28 +262,18 @@ impl Bodies for Held<'_> {
     }
 }
 
-fn random_attributes(u: &mut Unstructured<'_>) -> Result<Attributes> {
-    const LINKAGES: [Linkage; 8] = [
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Local,
-        Linkage::Export,
-        Linkage::Export,
-        Linkage::Hidden,
-        Linkage::Preemptible,
-    ];
-    Ok(Attributes {
-        externally_called: u.ratio(1, 8)?,
-        linkage: *u.choose(&LINKAGES)?,
-        addresses: *u.choose(&Addresses::ALL)?,
-        address_taken: u.ratio(1, 6)?,
-        key: u64::from(u.ratio(1, 12)?),
-        alignment: *u.choose(&[1, 1, 16, 64])?,
-        pinned: u.ratio(1, 12)?,
-        no_merge: u.ratio(1, 12)?,
-        hot: u.ratio(1, 8)?,
-    })
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+        None
+    }
 }
 
 /// A symbol to refer to: mostly a function of the recipe `target`, at times any function, the

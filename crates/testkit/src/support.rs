@@ -3,9 +3,9 @@
 //!
 //! Nothing here decides whether two functions are equal.
 
+use crate::isa;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::verify_function;
 use cranelift_mergefunc::internals;
 use cranelift_mergefunc::{
@@ -51,13 +51,7 @@ pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Function {
 pub fn any_isa() -> &'static dyn TargetIsa {
     static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
     let isa = ISA.get_or_init(|| {
-        let mut flags = settings::builder();
-        flags.set("opt_level", "speed").expect("a shared setting");
-        for name in ["enable_pinned_reg", "preserve_frame_pointers"] {
-            flags.enable(name).expect("a shared setting");
-        }
-        let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
-        isa::lookup_by_name(host).unwrap().finish(Flags::new(flags)).unwrap()
+        isa::of(isa::HOST, &[&isa::ANY_INSTRUCTION[..], &[("opt_level", "speed")]].concat())
     });
     &**isa
 }

@@ -206,7 +206,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     if let Err(refutation) = unit.prove(&plan) {
         panic!("{refutation}");
     }
-    if !plan.parameterised_bodies().is_empty() {
+    if plan.new_bodies().iter().any(|new| new.copy_of().is_none()) {
         check_unit(&augmented_with_merged(unit, &plan, rng.word()).0);
     }
     // The same plan, but for one function, which is merged into any other one.
@@ -224,7 +224,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
         to.filter(|&to| to < count).is_some_and(|to| !same(at, to))
     });
     // With extra arguments, values that are unused and computed from constants alone may differ.
-    let strict = wrong.entries().all(|(_, entry)| entry.arguments().is_empty());
+    let strict = wrong.entries().all(|(_, entry)| entry.extra_arguments().is_empty());
     assert!(!is_wrong || !strict || unit.prove(&wrong).is_err(), "{disposition:?} of {function:?}");
     Ok(())
 }
@@ -244,7 +244,7 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
     let mut called = vec![true; unit.functions.len()];
     if seed % 2 == 1 {
         let plan = unit.plan();
-        if !plan.parameterised_bodies().is_empty() {
+        if plan.new_bodies().iter().any(|new| new.copy_of().is_none()) {
             (unit, called) = augmented_with_merged(&unit, &plan, seed);
         }
     }

@@ -7,6 +7,8 @@
 //!
 //! Nothing is compiled, and nothing that Cranelift's verifier accepts is doubted.
 
+use crate::isa;
+use crate::support::clif_files;
 use clif_unit::contain::{contain, intercepted};
 use clif_unit::data::parse::MAX_FILL;
 use clif_unit::emit_text::emit;
@@ -14,13 +16,11 @@ use clif_unit::pass::{self, Merged};
 use clif_unit::unit::{Defaults, Reading, Source, Unit, parse_unit};
 use clif_unit::verify::Verifier;
 use clif_unit::{check, data, text};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable as _, Flags};
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
     Addresses, Attributes, Contents, Linkage, Options, Policy, Prebucket, Similar, Target,
     cranelift_codegen, panic_is_contained,
 };
-use std::path::Path;
 use std::sync::OnceLock;
 
 /// The name of the text, which begins every error.
@@ -205,32 +205,13 @@ fn assert_same(one: &Unit, other: &Unit) {
 /// An ISA with all that instructions ask for.
 fn isa(name: &'static str) -> &'static OwnedTargetIsa {
     static ISAS: [OnceLock<OwnedTargetIsa>; 2] = [OnceLock::new(), OnceLock::new()];
-    ISAS[usize::from(name == "aarch64")].get_or_init(|| {
-        let mut flags = settings::builder();
-        for name in ["enable_pinned_reg", "preserve_frame_pointers"] {
-            flags.enable(name).expect("a shared setting");
-        }
-        isa::lookup_by_name(name).expect("is built in").finish(Flags::new(flags)).expect("an ISA")
-    })
+    ISAS[usize::from(name == "aarch64")].get_or_init(|| isa::of(name, &isa::ANY_INSTRUCTION))
 }
 
 /// The texts of all filetests, in the order of their paths.
 pub fn filetests() -> Vec<String> {
-    let mut all = Vec::new();
-    texts(&crate::root().join("filetests"), &mut all);
-    all
-}
-
-fn texts(directory: &Path, texts: &mut Vec<String>) {
-    let mut paths: Vec<_> =
-        directory.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    for path in paths {
-        match path.is_dir() {
-            true => self::texts(&path, texts),
-            false => texts.push(std::fs::read_to_string(path).unwrap()),
-        }
-    }
+    let paths = clif_files(&crate::root().join("filetests"));
+    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The compilers, linkers and emulators that the tests run. All of them are needed: a test that skips missing
 //! tools shows nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -48,16 +48,103 @@ impl Workshop {
         path
     }
 
-    /// Runs a program here, which must succeed and print no errors, and returns its output.
-    #[track_caller]
-    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
+    /// Runs a program here. What it prints, or, unless it succeeds and prints no errors, those.
+    ///
+    /// # Errors
+    ///
+    /// The command, how it ended, and the errors that it printed.
+    pub fn try_run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.0.path());
         let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command:?}\n{}\n{said}", output.status);
-        assert!(said.is_empty(), "{command:?}\n{said}");
-        String::from_utf8(output.stdout).expect("text")
+        let errors = String::from_utf8_lossy(&output.stderr);
+        match output.status.success() && errors.is_empty() {
+            true => Ok(String::from_utf8(output.stdout).expect("text")),
+            false => Err(format!("{command:?}\n{}\n{errors}", output.status)),
+        }
+    }
+
+    /// Runs a program here, which must succeed and print no errors, and returns its output.
+    #[track_caller]
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
+        self.try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same for a program of a toolchain.
+    #[track_caller]
+    pub fn run_by(&self, tools: &Toolchain, program: &Path, arguments: &[&str]) -> String {
+        let program = program.to_str().expect("a path that is text");
+        let command = [tools.run, &[program], arguments].concat();
+        self.run(command[0], &command[1..])
+    }
+
+    /// Links objects with `main`, the object of a program, or with a shared library of which that has definitions of
+    /// its own, and runs the program. `name` is that of the program, and `flags` are for every link.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be linked: what the linker says.
+    #[track_caller]
+    pub fn link_and_run(
+        &self,
+        tools: &Toolchain,
+        (kind, name): (Kind, &str),
+        main: &str,
+        objects: &[&str],
+        flags: &[&str],
+    ) -> Result<String, String> {
+        let link = |files: [&[&str]; 3], to: &str| {
+            self.try_run(tools.gcc, &[&files.concat()[..], &["-o", to], flags].concat()).map(drop)
+        };
+        match kind {
+            Kind::Static => link([&["-static", main], objects, &[]], name)?,
+            Kind::Pie => link([&["-pie", main], objects, &[]], name)?,
+            Kind::Shared => {
+                let library = format!("lib{name}.so");
+                link([&["-shared"], objects, &[]], &library)?;
+                let rpath = "-Wl,-rpath,$ORIGIN";
+                link([&["-pie", "-rdynamic", main], &[&library], &[rpath]], name)?;
+            }
+        }
+        Ok(self.run_by(tools, &self.path(name), &[]))
+    }
+}
+
+/// How object files become a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Pie,
+    Static,
+    /// The objects become a library.
+    Shared,
+}
+
+/// What makes and runs programs for a target.
+#[derive(Clone, Copy, Debug)]
+pub struct Toolchain {
+    pub triple: &'static str,
+    /// The compiler, which links, too.
+    pub gcc: &'static str,
+    /// What a program is run by.
+    run: &'static [&'static str],
+}
+
+impl Toolchain {
+    #[track_caller]
+    pub fn x86_64() -> Toolchain {
+        need("gcc");
+        Toolchain { triple: "x86_64-unknown-linux-gnu", gcc: "gcc", run: &[] }
+    }
+
+    #[track_caller]
+    pub fn aarch64() -> Toolchain {
+        need("aarch64-linux-gnu-gcc");
+        need("qemu-aarch64");
+        Toolchain {
+            triple: "aarch64-unknown-linux-gnu",
+            gcc: "aarch64-linux-gnu-gcc",
+            run: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+        }
     }
 }
 

@@ -7,7 +7,6 @@
 //! found.
 
 use arbitrary::{Result, Unstructured};
-use testkit::module_host::ThisMachine;
 use testkit::support::Rng;
 use testkit::{module, targets};
 
@@ -42,7 +41,7 @@ fn checker() {
 
 #[test]
 fn module() {
-    run(150, |u| module::check(u, &mut ThisMachine));
+    run(150, module::check);
 }
 
 #[test]

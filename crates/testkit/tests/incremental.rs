@@ -16,10 +16,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use testkit::checked::checked;
 use testkit::incremental::{
-    self, Finding, Host, Program, Statistics, check_facts, check_jit, check_library, print,
+    self, Finding, Program, Statistics, check_facts, check_jit, check_library, print,
 };
-use testkit::link::{Kind, Linker};
+use testkit::link::Linker;
 use testkit::support::Rng;
+use testkit::tools::{Kind, Toolchain};
 
 /// Bytes that a program is drawn from.
 const BYTES: usize = 8192;
@@ -94,12 +95,11 @@ fn finish(statistics: &Statistics, occurs: &[&str]) {
 }
 
 /// A check of one program.
-type Check = fn(&Program, &mut dyn Host, &mut Statistics) -> Result<(), Finding>;
+type Check = fn(&Program, &mut Statistics) -> Result<(), Finding>;
 
 fn here(seeds: Range<u64>, check: Check) -> Statistics {
-    let mut host = testkit::incremental_host::ThisMachine;
     run(seeds, 1, 3000, &mut |programs, statistics| {
-        let mut check = |program: &Program| check(program, &mut host, statistics);
+        let mut check = |program: &Program| check(program, statistics);
         let results = programs.iter().map(|program| checked(program, &mut check));
         results.enumerate().filter_map(|(at, result)| Some((at, result.err()?))).collect()
     })
@@ -168,18 +168,22 @@ fn linked(linker: &Linker, seeds: Range<u64>, kinds: &[Kind]) -> Statistics {
 
 #[test]
 fn object() {
-    let linker = Linker::x86_64("object");
+    let linker = Linker::new(Toolchain::x86_64(), "object");
     finish(&linked(&linker, 300..420, &[Kind::Static, Kind::Pie]), &OCCURS);
 }
 
 #[test]
 fn interposed() {
-    let linker = Linker::x86_64("interposed");
+    let linker = Linker::new(Toolchain::x86_64(), "interposed");
     finish(&linked(&linker, 300..396, &[Kind::Shared]), &OCCURS);
 }
 
 #[test]
 fn aarch64() {
-    let statistics = linked(&Linker::aarch64(), 80..128, &[Kind::Static, Kind::Shared]);
+    let statistics = linked(
+        &Linker::new(Toolchain::aarch64(), "aarch64"),
+        80..128,
+        &[Kind::Static, Kind::Shared],
+    );
     finish(&statistics, &["merged into an earlier flush", "merged with extra arguments"]);
 }

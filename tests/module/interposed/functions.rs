@@ -250,7 +250,7 @@ fn a_private_copy_calls_no_interposed_function() {
                 let caller = |name: &str, callee: &str| mixes_call("preemptible", name, callee);
                 define_all(module, &(caller("d", "f") + &caller("e", "g")));
                 module.flush().unwrap();
-                assert_eq!(module.stats().private_copies, usize::from(merges));
+                assert_eq!(module.stats().new_bodies, usize::from(merges));
             });
         }
     }

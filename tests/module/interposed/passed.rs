@@ -34,7 +34,7 @@ fn a_parameterised_body_calls_no_interposed_function() {
                     );
                     if flushed {
                         module.flush().unwrap();
-                        assert_eq!(module.stats().private_copies, usize::from(merges));
+                        assert_eq!(module.stats().new_bodies, usize::from(merges));
                     }
                 });
             }
@@ -62,7 +62,7 @@ fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
                         + &mixes_call_with("d", 2, "f")),
                 );
                 module.flush().unwrap();
-                assert_eq!(module.stats().private_copies, usize::from(merges));
+                assert_eq!(module.stats().new_bodies, usize::from(merges));
                 let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
                 assert_eq!(is_one, merges);
             });

@@ -26,7 +26,7 @@ use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
-    FunctionIndex, Linkage, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
+    FunctionIndex, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
     extended_signature,
 };
 use std::collections::{BTreeMap, HashSet};
@@ -239,10 +239,7 @@ pub fn expectations(unit: &Unit, merged: &Merged) -> Vec<Vec<String>> {
         expectations.push(lines);
     }
     if let Some(lines) = expectations.last_mut() {
-        let shared = merged.plan.private_copies().iter().map(|shared| shared.function);
-        let new =
-            shared.chain(merged.plan.parameterised_bodies().iter().map(|merged| merged.function));
-        for function in new {
+        for function in merged.plan.new_bodies().iter().map(NewBody::function) {
             let alignment = match merged.plan.entry(function).alignment() {
                 1 => String::new(),
                 bytes => format!(", align={bytes}"),
@@ -348,7 +345,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
             continue;
         };
         if let Emit::Thunk(..) = &merged.emit[to.index()]
-            && !merged.plan.entry(to).arguments().is_empty()
+            && !merged.plan.entry(to).extra_arguments().is_empty()
         {
             // A thunk that passes extra arguments has an address of its own, and may be the representative.
             continue;
@@ -357,7 +354,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
             bail!("{} leads to {}, which has no body", symbol(merged, function), symbol(merged, to))
         };
         let own = &unit.functions[function.index()].signature;
-        let signature = extended_signature(own, entry.arguments());
+        let signature = extended_signature(own, entry.extra_arguments());
         ensure!(
             body.signature == signature,
             "{} leads to {}, which has another signature",
@@ -414,7 +411,7 @@ fn check_order(
             let to = symbol_in(plan, entry.disposition().representative());
             let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
-            let to = format!("{to} with {}", extra::text(entry.arguments(), names));
+            let to = format!("{to} with {}", extra::text(entry.extra_arguments(), names));
             format!("{}{to}: {}, class {class}", entry.disposition().name(), entry.reason())
         };
         let here = outcome(&merged.plan, &merged.names, entry);

@@ -114,7 +114,7 @@ pub fn run(
     let after = after.map(|((function, entry), emit)| {
         let emit = match entry.disposition() {
             // A parameterised body can be called only with its extra arguments: this thunk passes them.
-            Disposition::Redirect { to } if !entry.arguments().is_empty() => {
+            Disposition::Redirect { to } if !entry.extra_arguments().is_empty() => {
                 let to = merged.plan.entry(to).symbol().clone();
                 Emit::Thunk(to, merged.plan.thunk_arguments(function))
             }
@@ -136,7 +136,7 @@ pub fn run(
 /// The function that a caller of `function` reaches after merging.
 fn target(merged: &Merged, function: usize) -> UserExternalName {
     let function = FunctionIndex::new(function);
-    let extra = !merged.plan.entry(function).arguments().is_empty();
+    let extra = !merged.plan.entry(function).extra_arguments().is_empty();
     let target = if extra { function } else { merged.plan.call_target(function) };
     merged.plan.entry(target).symbol().clone()
 }

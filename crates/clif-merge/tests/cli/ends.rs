@@ -1,6 +1,6 @@
 //! How the program ends: by a signal, without memory, with a closed output pipe.
 
-use crate::program::{program, run};
+use crate::program::program;
 
 /// `report --min-saved 50 FILE | head -0` ended with 0.
 #[test]
@@ -114,11 +114,4 @@ mod unix {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert_eq!(names(directory.path()), ["unit.clif"]);
     }
-}
-
-/// `--help` lists the exit codes, that of too little memory included.
-#[test]
-fn help_lists_exit_codes() {
-    let help = run(&["--help"]).expect(0, "");
-    assert!(help.text().contains("too little memory"), "{}", help.text());
 }

@@ -6,17 +6,8 @@ const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return 
 
 /// Editors on Windows write one, and do not show it.
 #[test]
-fn a_byte_order_mark_is_skipped() {
+fn a_byte_order_mark_is_kept_when_expectations_are_rewritten() {
     let marked = |text: &str| format!("\u{feff}{text}");
-    let plain = run_with(&["merge", "-"], FUNCTION.as_bytes()).expect(0, "");
-    let merged = run_with(&["merge", "-"], marked(FUNCTION).as_bytes()).expect(0, "");
-    assert_eq!(merged.text(), plain.text());
-    run_with(&["merge", "-"], marked("").as_bytes()).expect(1, "error: <stdin>: no functions");
-    // Only at the beginning.
-    let twice = marked(&marked(FUNCTION));
-    run_with(&["merge", "-"], twice.as_bytes()).expect(1, "error: <stdin>:1: expected 'function'");
-
-    // It is kept when expectations are rewritten.
     let directory = temporary();
     let file = directory.path().join("marked.clif");
     write(&file, marked(&format!("test merge\n\n{FUNCTION}")));
@@ -26,28 +17,6 @@ fn a_byte_order_mark_is_skipped() {
     assert!(read(&file).starts_with("\u{feff}test merge\n"), "{}", read(&file));
     let text = run(&["test", text_of(&file)]).expect(0, "");
     assert!(text.text().starts_with("1 passed"), "{}", text.text());
-}
-
-/// A name without a letter cannot be written in a directive, on the command line or in a call.
-#[test]
-fn empty_names_are_errors() {
-    let body = "block0:\n    return\n}\n";
-    for (text, message) in [
-        (format!("function %() {{\n{body}"), "error: <stdin>:1:10: an empty name"),
-        (format!("function %f() {{\n    fn0 = %()\n{body}"), "error: <stdin>:2:11: an empty name"),
-        (
-            format!("function %f() {{\n    gv0 = symbol colocated %\n{body}"),
-            "error: <stdin>:2:28: an empty name",
-        ),
-        (
-            format!(";@ thunk=%\nfunction %f() {{\n{body}"),
-            "error: <stdin>:1:4: '%' is not the name",
-        ),
-        (";@ data % = u8 1\n".to_owned(), "error: <stdin>:1:9: '%' is not a name"),
-        (";@ data %t = %\n".to_owned(), "error: <stdin>:1:14: '%' is not a name"),
-    ] {
-        run_with(&["merge", "-"], text.as_bytes()).expect(1, message);
-    }
 }
 
 #[cfg(unix)]

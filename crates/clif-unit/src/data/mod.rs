@@ -6,8 +6,9 @@ pub mod compare;
 pub mod parse;
 mod print;
 
+use crate::error::{Place, bail_at};
 use crate::unit::Names;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::{
     Addresses, Contents, DataAttributes, DataObject, DataReloc, cranelift_codegen,
@@ -34,8 +35,8 @@ pub struct GivenData {
     /// The data object for which the text says that it is another name. Its attributes are those of
     /// that object, but for what concerns the symbol.
     pub alias: Option<UserExternalName>,
-    /// `path:line:column` of its name.
-    pub place: String,
+    /// That of its name.
+    pub place: Place,
 }
 
 impl GivenData {
@@ -92,12 +93,13 @@ pub fn resolve(
     let mut all = Vec::with_capacity(parsed.len());
     for ((source, data), &attributes) in parsed.into_iter().zip(&attributes) {
         let mut relocations = Vec::with_capacity(data.pointers.len());
-        for pointer in data.pointers {
+        for pointer in &data.pointers {
             let (line, column) = pointer.place;
             let target = names.symbol_of(&pointer.target);
             if thread_local(&pointer.target) {
-                bail!(
-                    "{source}:{line}:{column}: {} is thread-local: a pointer cannot hold the \
+                bail_at!(
+                    Place::column(source, line, column),
+                    "{} is thread-local: a pointer cannot hold the \
                      addresses of all threads",
                     names.display(&target),
                 );
@@ -108,10 +110,10 @@ pub fn resolve(
         all.push(GivenData {
             symbol: names.symbol_of(&data.name),
             attributes,
-            used: data.used,
-            object: DataObject { contents: data.contents, relocations, section: data.section },
-            alias: data.alias.map(|(target, _)| names.symbol_of(&target)),
-            place: format!("{source}:{line}:{column}"),
+            used: data.used(),
+            alias: data.said.alias.map(|target| names.symbol_of(&target)),
+            object: DataObject { contents: data.contents, relocations, section: data.said.section },
+            place: Place::column(source, line, column),
         });
     }
     Ok(all)
@@ -134,19 +136,22 @@ fn objects(
                 break object;
             }
             let (source, data) = &parsed[at];
-            let Some((target, (line, column))) = &data.alias else {
+            let Some((target, (line, column))) = data.alias() else {
                 break at;
             };
             if std::mem::replace(&mut met[at], true) {
                 let name = names.display(&names.symbol_of(&data.name));
-                bail!("{source}:{line}:{column}: {name} is an alias of itself");
+                bail_at!(Place::column(source, line, column), "{name} is an alias of itself");
             }
             way.push(at);
             at = match by_name.get(target) {
                 Some(&at) => at,
                 None => {
                     let target = names.display(&names.symbol_of(target));
-                    bail!("{source}:{line}:{column}: {target} is no data object of the unit")
+                    bail_at!(
+                        Place::column(source, line, column),
+                        "{target} is no data object of the unit"
+                    )
                 }
             };
         };

@@ -169,6 +169,7 @@ fn push_digits(items: &mut Vec<String>, bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::data::parse::{MAX_SIZE, Name, Parsed};
+    use crate::error::Place;
     use arbitrary::Unstructured;
     use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
 
@@ -199,10 +200,10 @@ mod tests {
         GivenData {
             symbol: symbol(&data.name),
             attributes: data.attributes(Addresses::Significant),
-            used: data.used,
-            object: DataObject { relocations, contents: data.contents, section: data.section },
-            alias: data.alias.map(|(target, _)| symbol(&target)),
-            place: String::new(),
+            used: data.used(),
+            alias: data.said.alias.as_ref().map(symbol),
+            object: DataObject { relocations, contents: data.contents, section: data.said.section },
+            place: Place::default(),
         }
     }
 
@@ -257,13 +258,13 @@ mod tests {
             used,
             object: DataObject { contents, relocations, section },
             alias: None,
-            place: String::new(),
+            place: Place::default(),
         })
     }
 
     #[test]
     fn what_is_printed_is_read_back() {
-        arbtest::arbtest(|u| {
+        crate::random::check(|u| {
             let data = some_data(u)?;
             let text = print(&data, &display);
             assert_eq!(read_back(&text), data, "{text}");

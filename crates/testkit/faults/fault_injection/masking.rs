@@ -4,8 +4,8 @@
 //! Entities keep their numbers. A masked field has the same value everywhere.
 
 use super::{Fault, PLANTED};
-use crate::apply::rebuild_flags;
-use crate::data::{Contents, DataObject};
+use crate::apply::weaken::rebuild_flags;
+use crate::unit::{Contents, DataObject};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Imm64, Offset32};
 use cranelift_codegen::ir::{

@@ -9,23 +9,21 @@
 
 mod masking;
 
-use crate::data::DataIndex;
-use crate::encoding::Encoding;
+use crate::canon::{Encoding, Fact};
 use crate::extra_argument::ExtraArgument;
-use crate::facts::Fact;
 use crate::incremental::ExternalNode;
-use crate::options::{Addresses, Attributes, Linkage, Options};
+use crate::options::Options;
+use crate::parameterise::body::Parameter;
 use crate::plan::{Disposition, Plan};
-use crate::similar::body::Parameter;
 use crate::target::Target;
-use crate::unit::{FunctionIndex, Unit};
+use crate::unit::{Addresses, Attributes, DataIndex, FunctionIndex, Linkage, Unit};
 use cranelift_codegen::ir::{
     AbiParam, Function, Inst, Opcode, Signature, UserExternalName, UserStackMapEntry, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub(crate) use masking::{masked, masked_data};
@@ -449,12 +447,17 @@ pub(crate) fn by_class(attributes: &Attributes, call: bool, address: bool) -> (b
     }
 }
 
-/// The attributes that the plan uses, and the right ones.
-pub(crate) fn overlooked<'a>(
-    mut unit: Unit,
-    options: Options<'a>,
-) -> (Vec<Attributes>, Unit, Options<'a>) {
-    let given = unit.functions.values().map(|summary| summary.attributes).collect();
+std::thread_local! {
+    /// The right attributes of the unit that is planned, until the plan is made.
+    static GIVEN: RefCell<Option<Vec<Attributes>>> = const { RefCell::new(None) };
+}
+
+/// A unit with the attributes that the plan uses.
+pub(crate) fn overlooked(mut unit: Unit) -> Unit {
+    GIVEN.with_borrow_mut(|given| {
+        let attributes = || unit.functions.values().map(|summary| summary.attributes).collect();
+        given.get_or_insert_with(attributes);
+    });
     for summary in unit.functions.values_mut() {
         let attributes = &mut summary.attributes;
         let Attributes { linkage, addresses, address_taken, alignment, .. } = attributes;
@@ -472,67 +475,77 @@ pub(crate) fn overlooked<'a>(
             _ => break,
         }
     }
-    let options = match PLANTED.get() {
+    unit
+}
+
+/// The options that the plan uses.
+pub(crate) fn unsupported(options: Options<'_>) -> Options<'_> {
+    GIVEN.set(None);
+    match PLANTED.get() {
         Some(Fault::AliasUnsupported) => Options { aliases: true, ..options },
         Some(Fault::ThunkUnsupported) if options.target.jump_thunk.is_none() => {
             Options { target: Target::x86_64(), ..options }
         }
         _ => options,
-    };
-    (given, unit, options)
+    }
 }
 
 /// The plan with the injected fault.
-pub(crate) fn planned(mut plan: Plan, given: Vec<Attributes>) -> Plan {
-    for (entry, given) in plan.entries.values_mut().zip(given) {
-        entry.attributes = given;
+pub(crate) fn planned(mut plan: Plan) -> Plan {
+    let given = GIVEN.take().expect("the unit was planned");
+    for (function, given) in (0..).map(FunctionIndex::from_u32).zip(given) {
+        plan.set_attributes(function, given);
     }
     misplanned(&mut plan);
     plan
 }
 
 fn misplanned(plan: &mut Plan) {
-    let functions: Vec<FunctionIndex> = plan.entries.keys().collect();
+    let functions: Vec<FunctionIndex> = plan.entries().map(|(function, _)| function).collect();
+    let set = |plan: &mut Plan, function, disposition| {
+        let reason = plan.entry(function).reason();
+        plan.set(function, disposition, reason);
+    };
     match PLANTED.get() {
         Some(Fault::AliasForThunk) => {
-            for entry in plan.entries.values_mut() {
-                if let Disposition::Thunk { to } = entry.disposition {
-                    entry.disposition = Disposition::Alias { to };
+            for &function in &functions {
+                if let Disposition::Thunk { to } = plan.entry(function).disposition() {
+                    set(plan, function, Disposition::Alias { to });
                 }
             }
         }
         Some(Fault::OtherClass) => {
             for &function in &functions {
-                let class = plan.entries[function].class;
+                let class = plan.entry(function).class();
                 let other = functions.iter().copied().find(|&other| {
-                    let entry = &plan.entries[other];
-                    entry.disposition == Disposition::Keep && entry.class != class
+                    let entry = plan.entry(other);
+                    entry.disposition() == Disposition::Keep && entry.class() != class
                 });
                 if let (Disposition::Redirect { to: _ }, Some(to)) =
-                    (plan.entries[function].disposition, other)
+                    (plan.entry(function).disposition(), other)
                 {
-                    plan.entries[function].disposition = Disposition::Redirect { to };
+                    set(plan, function, Disposition::Redirect { to });
                     return;
                 }
             }
         }
         Some(Fault::ThunkCycle) => {
             for &function in &functions {
-                if let Disposition::Thunk { to } = plan.entries[function].disposition {
-                    plan.entries[to].disposition = Disposition::Thunk { to: function };
+                if let Disposition::Thunk { to } = plan.entry(function).disposition() {
+                    set(plan, to, Disposition::Thunk { to: function });
                     return;
                 }
             }
         }
         Some(Fault::FactsKept) => {
-            for entry in plan.entries.values_mut() {
-                entry.weakened = None;
+            for &function in &functions {
+                plan.set_weakened(function, None);
             }
         }
         Some(Fault::FactsKeptIfRedirected) => {
             for &function in &functions {
-                if let Disposition::Redirect { to } = plan.entries[function].disposition {
-                    plan.entries[to].weakened = None;
+                if let Disposition::Redirect { to } = plan.entry(function).disposition() {
+                    plan.set_weakened(to, None);
                 }
             }
         }

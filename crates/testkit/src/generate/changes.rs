@@ -7,14 +7,14 @@
 use crate::generate::conventions::{self, FUNCTIONS, THROWER_COUNT};
 use crate::generate::draw::Draw;
 use crate::generate::function::{Access, ROOM, Seed};
-use crate::mutate::retyped;
+use crate::mutate::{Field, fields, retyped, rivals};
 use crate::permute::can_swap;
 use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Imm64, Offset32};
 use cranelift_codegen::ir::{
     ArgumentExtension, AtomicRmwOp, Block, BlockArg, BlockCall, ConstantData, ConstantPool,
-    ExceptionTableData, ExceptionTableItem, ExceptionTag, ExtFuncData, ExternalName, Function,
-    GlobalValueData, Inst, InstructionData, Opcode, SigRef, StackSlot, StackSlotData,
+    ExceptionTableData, ExceptionTableItem, ExceptionTag, ExtFuncData, ExternalName, FuncRef,
+    Function, GlobalValueData, Inst, InstructionData, Opcode, SigRef, StackSlot, StackSlotData,
     StackSlotKind, TrapCode, Type, UserExternalName, Value, types,
 };
 
@@ -46,6 +46,16 @@ macro_rules! kinds {
                     self,
                     Operand | Integer | Pool | AccessOffset | Opcode | BranchTargets | SymbolOffset
                         | Extension | Slot | TrapCode | Removal
+                )
+            }
+
+            /// Whether it is of an instruction whose operands and results can be anything of the same type.
+            fn is_of_values(self) -> bool {
+                use Kind::*;
+                matches!(
+                    self,
+                    IntCondition | FloatCondition | Integer | Float | FloatBits | ShuffleMask | Lane
+                        | Opcode | OperandOrder
                 )
             }
         }
@@ -188,20 +198,9 @@ pub(super) fn change(
             change.local = matches!(kind, Kind::AccessTrapCode | Kind::AccessOffset);
             access(draw, seed, kind, inst, &mut change.func)?
         }
-        Kind::BranchTargets
-        | Kind::BranchArguments
-        | Kind::JumpTable
-        | Kind::ExceptionTag
-        | Kind::ExceptionDefault => {
-            // What is exchanged may be equal.
-            change.certain =
-                matches!(kind, Kind::BranchArguments | Kind::ExceptionTag | Kind::ExceptionDefault);
-            branch(draw, kind, inst, &mut change.func)?
-        }
-        Kind::Pool | Kind::Callee | Kind::SymbolOffset | Kind::Extension | Kind::Slot => {
-            change.certain = kind != Kind::Callee;
+        Kind::Extension | Kind::Slot => {
             change.local = false;
-            entry(draw, kind, inst, &mut change.func)?
+            header(draw, kind, data.opcode(), &mut change.func)?
         }
         Kind::ResultType => {
             change.local = false;
@@ -209,8 +208,13 @@ pub(super) fn change(
             "type"
         }
         _ => {
+            // What is exchanged may be equal.
+            let exchanges = [Kind::BranchTargets, Kind::JumpTable, Kind::Callee];
+            change.certain = !exchanges.contains(&kind);
+            // Other instructions may refer to the same entry of a table.
+            change.local = !matches!(kind, Kind::Pool | Kind::Callee | Kind::SymbolOffset);
             let free = seed.free.contains(&inst);
-            let (what, data) = immediate(draw, kind, free, &mut change.func, data)?;
+            let (what, data) = field(draw, kind, free, &mut change.func, data)?;
             change.func.dfg.insts[inst] = data;
             what
         }
@@ -223,124 +227,240 @@ fn other_code(code: TrapCode) -> TrapCode {
     if code == others[0] { others[1] } else { others[0] }
 }
 
-/// Another instruction, or another mask of this one.
-fn immediate(
+/// The instruction with another field, or with another entry of the table that a field refers to.
+fn field(
     draw: &mut Draw<'_, '_>,
     kind: Kind,
     free: bool,
     func: &mut Function,
-    data: InstructionData,
+    mut data: InstructionData,
 ) -> Option<(&'static str, InstructionData)> {
-    use InstructionData as I;
-    let fuel = conventions::out_of_fuel();
-    if !free && !matches!(kind, Kind::TrapCode | Kind::AtomicOperator | Kind::Signedness) {
+    if kind.is_of_values() && !free {
         return None;
     }
-    Some(match (kind, data) {
-        (Kind::TrapCode, I::Trap { opcode, code }) => {
-            ("trap code", I::Trap { opcode, code: other_code(code) })
-        }
-        (Kind::TrapCode, I::CondTrap { opcode, arg, code }) if code != fuel => {
-            ("trap code", I::CondTrap { opcode, arg, code: other_code(code) })
-        }
-        (Kind::TrapCode, I::IntAddTrap { opcode, args, code }) => {
-            ("trap code", I::IntAddTrap { opcode, args, code: other_code(code) })
-        }
-        (Kind::IntCondition, I::IntCompare { opcode, args, cond }) => {
-            // The opposite most of the time.
-            let other = draw.choose(IntCC::all());
-            let other = if other == cond || draw.but_one_in(4) { cond.complement() } else { other };
-            ("condition", I::IntCompare { opcode, args, cond: other })
-        }
-        (Kind::FloatCondition, I::FloatCompare { opcode, args, cond }) => {
-            let other = draw.choose(FloatCC::all());
-            let other = if other == cond || draw.but_one_in(4) { cond.complement() } else { other };
-            ("condition", I::FloatCompare { opcode, args, cond: other })
-        }
-        (Kind::Integer, I::UnaryImm { opcode, imm }) => {
-            let imm = Imm64::new(imm.bits() ^ 1 << draw.below(8));
-            ("immediate", I::UnaryImm { opcode, imm })
-        }
-        (Kind::Float, I::UnaryIeee16 { opcode, imm }) => {
-            let imm = Ieee16::with_bits(imm.bits() ^ 1 << draw.below(16));
-            ("immediate", I::UnaryIeee16 { opcode, imm })
-        }
-        (Kind::Float, I::UnaryIeee32 { opcode, imm }) => {
-            let imm = Ieee32::with_bits(imm.bits() ^ 1 << draw.below(32));
-            ("immediate", I::UnaryIeee32 { opcode, imm })
-        }
-        (Kind::Float, I::UnaryIeee64 { opcode, imm }) => {
-            let imm = Ieee64::with_bits(imm.bits() ^ 1 << draw.below(64));
-            ("immediate", I::UnaryIeee64 { opcode, imm })
-        }
-        (Kind::FloatBits, I::UnaryIeee16 { opcode, imm }) => {
-            let bits = same_number(draw, imm.bits().into(), 16, 10)?;
-            ("sign or payload", I::UnaryIeee16 { opcode, imm: Ieee16::with_bits(bits as u16) })
-        }
-        (Kind::FloatBits, I::UnaryIeee32 { opcode, imm }) => {
-            let bits = same_number(draw, imm.bits().into(), 32, 23)?;
-            ("sign or payload", I::UnaryIeee32 { opcode, imm: Ieee32::with_bits(bits as u32) })
-        }
-        (Kind::FloatBits, I::UnaryIeee64 { opcode, imm }) => {
-            let bits = same_number(draw, imm.bits(), 64, 52)?;
-            ("sign or payload", I::UnaryIeee64 { opcode, imm: Ieee64::with_bits(bits) })
-        }
-        (Kind::ShuffleMask, I::Shuffle { imm, .. }) => {
-            let mut mask = func.dfg.immediates[imm].as_slice().to_vec();
-            let lane = &mut mask[draw.below(16)];
-            *lane = (*lane + 1 + draw.below(31) as u8) % 32;
-            func.dfg.immediates[imm] = ConstantData::from(mask);
-            ("mask", data)
-        }
-        (Kind::AtomicOperator, I::AtomicRmw { opcode, args, flags, op }) => {
-            let other = draw.choose(AtomicRmwOp::all());
-            let others = [AtomicRmwOp::Xchg, AtomicRmwOp::Sub];
-            let op = if other == op { others[usize::from(op == others[0])] } else { other };
-            ("operation", I::AtomicRmw { opcode, args, flags, op })
-        }
-        (Kind::Lane, I::BinaryImm8 { opcode, arg, imm }) => {
-            ("lane", I::BinaryImm8 { opcode, arg, imm: imm ^ 1 })
-        }
-        (Kind::Lane, I::TernaryImm8 { opcode, args, imm }) => {
-            ("lane", I::TernaryImm8 { opcode, args, imm: imm ^ 1 })
-        }
-        (Kind::Opcode, I::Binary { opcode, args }) => {
-            ("opcode", I::Binary { opcode: other_opcode(opcode)?, args })
-        }
-        (Kind::Opcode, I::Unary { opcode, arg }) => {
-            ("opcode", I::Unary { opcode: other_opcode(opcode)?, arg })
-        }
-        (Kind::Signedness, I::Binary { opcode, args }) if free => {
-            ("sign", I::Binary { opcode: signed_counterpart(opcode)?, args })
-        }
-        (Kind::Signedness, I::Unary { opcode, arg }) if free => {
-            ("sign", I::Unary { opcode: signed_counterpart(opcode)?, arg })
-        }
-        (Kind::Signedness, I::Load { opcode, arg, flags, offset }) => {
-            ("sign", I::Load { opcode: signed_counterpart(opcode)?, arg, flags, offset })
-        }
-        (Kind::OperandOrder, I::Binary { opcode, args }) if !can_swap(opcode) => {
-            // A division by what was divided traps too often.
-            let divides =
-                matches!(opcode, Opcode::Udiv | Opcode::Urem | Opcode::Sdiv | Opcode::Srem);
-            let args = exchanged(func, args).filter(|_| !divides)?;
-            ("order", I::Binary { opcode, args })
-        }
-        (Kind::OperandOrder, I::IntCompare { opcode, args, cond }) if cond != cond.swap_args() => {
-            ("order", I::IntCompare { opcode, args: exchanged(func, args)?, cond })
-        }
-        (Kind::OperandOrder, I::FloatCompare { opcode, args, cond })
-            if cond != cond.swap_args() =>
-        {
-            ("order", I::FloatCompare { opcode, args: exchanged(func, args)?, cond })
-        }
-        _ => return None,
-    })
+    let opcode = data.opcode();
+    let order_matters = match data {
+        InstructionData::Binary { .. } => !can_swap(opcode),
+        InstructionData::IntCompare { cond, .. } => cond != cond.swap_args(),
+        InstructionData::FloatCompare { cond, .. } => cond != cond.swap_args(),
+        _ => false,
+    };
+    let mut what = "";
+    for field in fields(&mut data) {
+        what = match (kind, field) {
+            (Kind::TrapCode, Field::TrapCode(code)) if *code != conventions::out_of_fuel() => {
+                *code = other_code(*code);
+                "trap code"
+            }
+            (Kind::IntCondition, Field::IntCondition(cond)) => {
+                // The opposite most of the time.
+                let other = draw.choose(IntCC::all());
+                let opposite = other == *cond || draw.but_one_in(4);
+                *cond = if opposite { cond.complement() } else { other };
+                "condition"
+            }
+            (Kind::FloatCondition, Field::FloatCondition(cond)) => {
+                let other = draw.choose(FloatCC::all());
+                let opposite = other == *cond || draw.but_one_in(4);
+                *cond = if opposite { cond.complement() } else { other };
+                "condition"
+            }
+            (Kind::Integer, Field::Word(imm)) => {
+                *imm = Imm64::new(imm.bits() ^ 1 << draw.below(8));
+                "immediate"
+            }
+            (Kind::Float, Field::F16(imm)) => {
+                *imm = Ieee16::with_bits(imm.bits() ^ 1 << draw.below(16));
+                "immediate"
+            }
+            (Kind::Float, Field::F32(imm)) => {
+                *imm = Ieee32::with_bits(imm.bits() ^ 1 << draw.below(32));
+                "immediate"
+            }
+            (Kind::Float, Field::F64(imm)) => {
+                *imm = Ieee64::with_bits(imm.bits() ^ 1 << draw.below(64));
+                "immediate"
+            }
+            (Kind::FloatBits, Field::F16(imm)) => {
+                *imm = Ieee16::with_bits(same_number(draw, imm.bits().into(), 16, 10)? as u16);
+                "sign or payload"
+            }
+            (Kind::FloatBits, Field::F32(imm)) => {
+                *imm = Ieee32::with_bits(same_number(draw, imm.bits().into(), 32, 23)? as u32);
+                "sign or payload"
+            }
+            (Kind::FloatBits, Field::F64(imm)) => {
+                *imm = Ieee64::with_bits(same_number(draw, imm.bits(), 64, 52)?);
+                "sign or payload"
+            }
+            (Kind::ShuffleMask, Field::Mask(imm)) => {
+                let mut mask = func.dfg.immediates[*imm].as_slice().to_vec();
+                let lane = &mut mask[draw.below(16)];
+                *lane = (*lane + 1 + draw.below(31) as u8) % 32;
+                func.dfg.immediates[*imm] = ConstantData::from(mask);
+                "mask"
+            }
+            (Kind::AtomicOperator, Field::Operator(op)) => {
+                let other = draw.choose(AtomicRmwOp::all());
+                let others = [AtomicRmwOp::Xchg, AtomicRmwOp::Sub];
+                *op = if other == *op { others[usize::from(*op == others[0])] } else { other };
+                "operation"
+            }
+            (Kind::Lane, Field::Byte(imm)) => {
+                *imm ^= 1;
+                "lane"
+            }
+            (Kind::Opcode, Field::Opcode(opcode)) => {
+                *opcode = other_opcode(*opcode)?;
+                "opcode"
+            }
+            (Kind::Signedness, Field::Opcode(opcode)) if free || opcode.can_load() => {
+                *opcode = signed_counterpart(*opcode)?;
+                "sign"
+            }
+            (Kind::OperandOrder, Field::Values(args)) if order_matters => {
+                // A division by what was divided traps too often.
+                let divides =
+                    matches!(opcode, Opcode::Udiv | Opcode::Urem | Opcode::Sdiv | Opcode::Srem);
+                let ty = |value: Value| func.dfg.value_type(value);
+                if divides || args[0] == args[1] || ty(args[0]) != ty(args[1]) {
+                    return None;
+                }
+                args.swap(0, 1);
+                "order"
+            }
+            (Kind::BranchTargets, Field::Targets(calls)) => {
+                if parts(func, &calls[0]) == parts(func, &calls[1]) {
+                    return None;
+                }
+                calls.swap(0, 1);
+                "targets"
+            }
+            (Kind::BranchArguments, Field::Target(call)) => {
+                *call = other_arguments(func, call)?;
+                "arguments"
+            }
+            (Kind::BranchArguments, Field::Targets(calls)) => {
+                let first = draw.below(2);
+                let mut both = [first, 1 - first].into_iter();
+                let other = both.find_map(|at| Some((at, other_arguments(func, &calls[at])?)));
+                let (at, call) = other?;
+                calls[at] = call;
+                "arguments"
+            }
+            (Kind::JumpTable, Field::JumpTable(table)) => {
+                let branches = func.dfg.jump_tables[*table].all_branches().to_vec();
+                let at =
+                    (branches.len() > 1).then(|| 1 + draw.below((branches.len() - 1).min(4)))?;
+                let own = parts(func, &branches[at]);
+                let mut others: Vec<_> = branches.iter().map(|call| parts(func, call)).collect();
+                others.retain(|other| *other != own);
+                let other = (!others.is_empty()).then(|| draw.below(others.len()))?;
+                let (block, args) = others.swap_remove(other);
+                let call = BlockCall::new(block, args, &mut func.dfg.value_lists);
+                func.dfg.jump_tables[*table].as_mut_slice()[at - 1] = call;
+                "entry"
+            }
+            (Kind::ExceptionTag | Kind::ExceptionDefault, Field::Handlers(exception)) => {
+                let data = &func.dfg.exception_tables[*exception];
+                let mut items: Vec<ExceptionTableItem> = data.items().collect();
+                handlers(draw, kind, func, &mut items)?;
+                let data = ExceptionTableData::new(data.signature(), *data.normal_return(), items);
+                func.dfg.exception_tables[*exception] = data;
+                "handlers"
+            }
+            (Kind::Pool, Field::Constant(constant)) => {
+                let mut pool = ConstantPool::new();
+                for (&handle, data) in func.dfg.constants.iter() {
+                    let mut bytes = data.as_slice().to_vec();
+                    if handle == *constant {
+                        bytes[draw.below(data.len())] ^= 1 << draw.below(8);
+                    }
+                    pool.set(handle, bytes.into());
+                }
+                func.dfg.constants = pool;
+                "constant"
+            }
+            (Kind::Callee, Field::Callee(callee)) => other_callee(draw, func, *callee)?,
+            (Kind::SymbolOffset, Field::Global(global)) => {
+                let memory = conventions::memory_symbol();
+                let names = func.params.user_named_funcs();
+                match &mut func.stencil.global_values[*global] {
+                    GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. }
+                        if names[*name] == memory && offset.bits() != 0 =>
+                    {
+                        *offset = Imm64::new(offset.bits() + i64::from(ROOM));
+                    }
+                    _ => return None,
+                }
+                "offset"
+            }
+            _ => continue,
+        };
+        break;
+    }
+    (!what.is_empty()).then_some((what, data))
 }
 
-fn exchanged(func: &Function, args: [Value; 2]) -> Option<[Value; 2]> {
-    let ty = |value: Value| func.dfg.value_type(value);
-    (args[0] != args[1] && ty(args[0]) == ty(args[1])).then_some([args[1], args[0]])
+/// Another tag, or no handler for all other exceptions.
+fn handlers(
+    draw: &mut Draw<'_, '_>,
+    kind: Kind,
+    func: &Function,
+    items: &mut Vec<ExceptionTableItem>,
+) -> Option<()> {
+    if kind == Kind::ExceptionDefault {
+        let before = items.len();
+        items.retain(|item| !matches!(item, ExceptionTableItem::Default(_)));
+        // An address of a handler needs one.
+        return (items.len() < before && !(items.is_empty() && has_handler_address(func)))
+            .then_some(());
+    }
+    let mut tags: Vec<&mut ExceptionTag> = Vec::new();
+    for item in items {
+        if let ExceptionTableItem::Tag(tag, _) = item {
+            tags.push(tag);
+        }
+    }
+    let mut others: Vec<u32> = (0..THROWER_COUNT).collect();
+    others.retain(|other| tags.iter().all(|tag| tag.as_u32() != *other));
+    if tags.is_empty() || others.is_empty() {
+        return None;
+    }
+    let at = draw.below(tags.len());
+    *tags[at] = ExceptionTag::from_u32(draw.choose(&others));
+    Some(())
+}
+
+/// Another callee of the same signature.
+fn other_callee(
+    draw: &mut Draw<'_, '_>,
+    func: &mut Function,
+    callee: FuncRef,
+) -> Option<&'static str> {
+    let own = func.dfg.ext_funcs[callee].clone();
+    let symbol = |name: &ExternalName| match name {
+        ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
+        _ => None,
+    };
+    let UserExternalName { namespace, index } = symbol(&own.name)?;
+    let signature = |at: SigRef| &func.dfg.signatures[at];
+    let fits = |other: &&ExtFuncData| {
+        // Not where there would be a cycle without an end.
+        let ends = |other: UserExternalName| other.namespace != FUNCTIONS || other.index < index;
+        let same = signature(other.signature) == signature(own.signature);
+        same && !other.patchable && symbol(&other.name).is_some_and(ends)
+    };
+    let others: Vec<&ExtFuncData> = func.dfg.ext_funcs.values().filter(fits).collect();
+    if namespace != FUNCTIONS || own.patchable || others.is_empty() {
+        return None;
+    }
+    let other = draw.below(others.len());
+    let (name, colocated) = (others[other].name.clone(), others[other].colocated);
+    let callee = &mut func.dfg.ext_funcs[callee];
+    callee.name = name;
+    callee.colocated &= colocated;
+    Some("callee")
 }
 
 /// Other bits of a zero or of a NaN.
@@ -374,35 +494,22 @@ fn operand(
     }
     let args = func.dfg.inst_args(inst).to_vec();
     let at = (!args.is_empty()).then(|| draw.below(args.len()))?;
-    let rivals = rivals(seed, block, inst, args[at]);
+    let own = args[at];
+    let mut rivals = rivals(&seed.func, (block, inst), own);
+    let entry = func.layout.entry_block().filter(|&entry| entry != block);
+    for first in entry.into_iter().flat_map(|entry| func.layout.block_insts(entry)) {
+        if seed.free.contains(&first) {
+            rivals.extend(func.dfg.inst_results(first));
+        }
+    }
+    let ty = |value: Value| func.dfg.value_type(value);
+    rivals
+        .retain(|&rival| rival != own && ty(rival) == ty(own) && !seed.addresses.contains(&rival));
     if rivals.is_empty() {
         return None;
     }
     func.dfg.inst_args_mut(inst)[at] = draw.choose(&rivals);
     Some("operand")
-}
-
-/// Values of the type of `value` that are known at `inst`, itself and addresses left out.
-fn rivals(seed: &Seed, block: Block, inst: Inst, value: Value) -> Vec<Value> {
-    let Seed { func, addresses, .. } = seed;
-    let dfg = &func.dfg;
-    let entry = func.layout.entry_block().expect("has a body");
-    let mut rivals = dfg.block_params(entry).to_vec();
-    if block != entry {
-        rivals.extend(dfg.block_params(block));
-        let first = func.layout.block_insts(entry).filter(|inst| seed.free.contains(inst));
-        rivals.extend(first.flat_map(|inst| dfg.inst_results(inst)));
-    }
-    for before in func.layout.block_insts(block).take_while(|&before| before != inst) {
-        rivals.extend(dfg.inst_results(before));
-    }
-    let fits = |other: &Value| {
-        *other != value
-            && dfg.value_type(*other) == dfg.value_type(value)
-            && !addresses.contains(other)
-    };
-    rivals.retain(fits);
-    rivals
 }
 
 /// Where an access goes, or how it traps.
@@ -486,84 +593,6 @@ fn slot_of(func: &Function, address: Inst) -> Option<StackSlot> {
     }
 }
 
-/// Where control flow goes, and with what.
-fn branch(
-    draw: &mut Draw<'_, '_>,
-    kind: Kind,
-    inst: Inst,
-    func: &mut Function,
-) -> Option<&'static str> {
-    use InstructionData as I;
-    match (kind, func.dfg.insts[inst]) {
-        (Kind::BranchTargets, I::Brif { opcode, arg, blocks: [then, other] }) => {
-            if parts(func, &then) == parts(func, &other) {
-                return None;
-            }
-            func.dfg.insts[inst] = I::Brif { opcode, arg, blocks: [other, then] };
-            Some("targets")
-        }
-        (Kind::BranchArguments, I::Jump { opcode, destination }) => {
-            let destination = other_arguments(func, &destination)?;
-            func.dfg.insts[inst] = I::Jump { opcode, destination };
-            Some("arguments")
-        }
-        (Kind::BranchArguments, I::Brif { opcode, arg, mut blocks }) => {
-            let first = draw.below(2);
-            let at = [first, 1 - first];
-            let (at, call) =
-                at.into_iter().find_map(|at| Some((at, other_arguments(func, &blocks[at])?)))?;
-            blocks[at] = call;
-            func.dfg.insts[inst] = I::Brif { opcode, arg, blocks };
-            Some("arguments")
-        }
-        (Kind::JumpTable, I::BranchTable { opcode: _, arg: _, table }) => {
-            let branches = func.dfg.jump_tables[table].all_branches().to_vec();
-            let at = (branches.len() > 1).then(|| 1 + draw.below((branches.len() - 1).min(4)))?;
-            let own = parts(func, &branches[at]);
-            let mut others: Vec<_> = branches.iter().map(|call| parts(func, call)).collect();
-            others.retain(|other| *other != own);
-            let other = (!others.is_empty()).then(|| draw.below(others.len()))?;
-            let (block, args) = others.swap_remove(other);
-            let call = BlockCall::new(block, args, &mut func.dfg.value_lists);
-            func.dfg.jump_tables[table].as_mut_slice()[at - 1] = call;
-            Some("entry")
-        }
-        (
-            Kind::ExceptionTag | Kind::ExceptionDefault,
-            I::TryCall { exception, .. } | I::TryCallIndirect { exception, .. },
-        ) => {
-            let data = &func.dfg.exception_tables[exception];
-            let mut items: Vec<ExceptionTableItem> = data.items().collect();
-            if kind == Kind::ExceptionDefault {
-                let before = items.len();
-                items.retain(|item| !matches!(item, ExceptionTableItem::Default(_)));
-                // An address of a handler needs one.
-                if items.len() == before || items.is_empty() && has_handler_address(func) {
-                    return None;
-                }
-            } else {
-                let mut tags: Vec<&mut ExceptionTag> = Vec::new();
-                for item in &mut items {
-                    if let ExceptionTableItem::Tag(tag, _) = item {
-                        tags.push(tag);
-                    }
-                }
-                let mut others: Vec<u32> = (0..THROWER_COUNT).collect();
-                others.retain(|other| tags.iter().all(|tag| tag.as_u32() != *other));
-                if tags.is_empty() || others.is_empty() {
-                    return None;
-                }
-                let at = draw.below(tags.len());
-                *tags[at] = ExceptionTag::from_u32(draw.choose(&others));
-            }
-            let data = ExceptionTableData::new(data.signature(), *data.normal_return(), items);
-            func.dfg.exception_tables[exception] = data;
-            Some("handlers")
-        }
-        _ => None,
-    }
-}
-
 fn has_handler_address(func: &Function) -> bool {
     let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     insts.any(|inst| func.dfg.insts[inst].opcode() == Opcode::GetExceptionHandlerAddress)
@@ -588,95 +617,37 @@ fn other_arguments(func: &mut Function, call: &BlockCall) -> Option<BlockCall> {
     Some(BlockCall::new(block, args, &mut func.dfg.value_lists))
 }
 
-/// An entry of a table that the instruction refers to, and that other instructions may refer to as well; or a
-/// property of the function itself.
-fn entry(
+/// A property of the function itself, changed once, at its return.
+fn header(
     draw: &mut Draw<'_, '_>,
     kind: Kind,
-    inst: Inst,
+    opcode: Opcode,
     func: &mut Function,
 ) -> Option<&'static str> {
-    use InstructionData as I;
-    match (kind, func.dfg.insts[inst]) {
-        (Kind::Pool, I::UnaryConst { opcode: _, constant_handle }) => {
-            let mut pool = ConstantPool::new();
-            for (&handle, data) in func.dfg.constants.iter() {
-                let mut bytes = data.as_slice().to_vec();
-                if handle == constant_handle {
-                    bytes[draw.below(data.len())] ^= 1 << draw.below(8);
-                }
-                pool.set(handle, bytes.into());
-            }
-            func.dfg.constants = pool;
-            Some("constant")
-        }
-        (
-            Kind::Callee,
-            I::Call { func_ref, .. } | I::TryCall { func_ref, .. } | I::FuncAddr { func_ref, .. },
-        ) => {
-            let own = func.dfg.ext_funcs[func_ref].clone();
-            let symbol = |name: &ExternalName| match name {
-                ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
-                _ => None,
-            };
-            let UserExternalName { namespace, index } = symbol(&own.name)?;
-            let signature = |at: SigRef| &func.dfg.signatures[at];
-            let fits = |other: &&ExtFuncData| {
-                // Not where there would be a cycle without an end.
-                let ends =
-                    |other: UserExternalName| other.namespace != FUNCTIONS || other.index < index;
-                let same = signature(other.signature) == signature(own.signature);
-                same && !other.patchable && symbol(&other.name).is_some_and(ends)
-            };
-            let others: Vec<&ExtFuncData> = func.dfg.ext_funcs.values().filter(fits).collect();
-            if namespace != FUNCTIONS || own.patchable || others.is_empty() {
-                return None;
-            }
-            let other = draw.below(others.len());
-            let (name, colocated) = (others[other].name.clone(), others[other].colocated);
-            let callee = &mut func.dfg.ext_funcs[func_ref];
-            callee.name = name;
-            callee.colocated &= colocated;
-            Some("callee")
-        }
-        (Kind::SymbolOffset, I::UnaryGlobalValue { opcode: _, global_value }) => {
-            let memory = conventions::memory_symbol();
-            let names = func.params.user_named_funcs();
-            match &mut func.stencil.global_values[global_value] {
-                GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. }
-                    if names[*name] == memory && offset.bits() != 0 =>
-                {
-                    *offset = Imm64::new(offset.bits() + i64::from(ROOM));
-                    Some("offset")
-                }
-                _ => None,
-            }
-        }
-        (Kind::Extension, I::MultiAry { opcode: Opcode::Return, .. }) => {
-            let signature = &mut func.signature;
-            let both = signature.params.iter_mut().chain(&mut signature.returns);
-            let narrow = |ty: Type| ty.is_int() && ty.bits() < 64;
-            let mut all: Vec<_> = both.filter(|param| narrow(param.value_type)).collect();
-            let at = (!all.is_empty()).then(|| draw.below(all.len()))?;
-            all[at].extension = match all[at].extension {
-                ArgumentExtension::None => ArgumentExtension::Uext,
-                ArgumentExtension::Uext => ArgumentExtension::Sext,
-                ArgumentExtension::Sext => ArgumentExtension::None,
-            };
-            Some("extension of the signature, at the end")
-        }
-        (Kind::Slot, I::MultiAry { opcode: Opcode::Return, .. }) => {
-            match func.sized_stack_slots.values_mut().next() {
-                Some(slot) if draw.one_in(2) => slot.size += 8,
-                _ => {
-                    let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3);
-                    func.create_sized_stack_slot(data);
-                }
-            }
-            Some("slots, at the end")
-        }
-        _ => None,
+    if opcode != Opcode::Return {
+        return None;
     }
+    if kind == Kind::Slot {
+        match func.sized_stack_slots.values_mut().next() {
+            Some(slot) if draw.one_in(2) => slot.size += 8,
+            _ => {
+                let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3);
+                func.create_sized_stack_slot(data);
+            }
+        }
+        return Some("slots, at the end");
+    }
+    let signature = &mut func.signature;
+    let both = signature.params.iter_mut().chain(&mut signature.returns);
+    let narrow = |ty: Type| ty.is_int() && ty.bits() < 64;
+    let mut all: Vec<_> = both.filter(|param| narrow(param.value_type)).collect();
+    let at = (!all.is_empty()).then(|| draw.below(all.len()))?;
+    all[at].extension = match all[at].extension {
+        ArgumentExtension::None => ArgumentExtension::Uext,
+        ArgumentExtension::Uext => ArgumentExtension::Sext,
+        ArgumentExtension::Sext => ArgumentExtension::None,
+    };
+    Some("extension of the signature, at the end")
 }
 
 /// A narrower integer from a load or a conversion, where the instructions that use it accept any width.

@@ -7,6 +7,7 @@
 //!
 //! This module draws nothing: `function` does.
 
+use crate::isa::{ANY_INSTRUCTION, built};
 use crate::support::Rng;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Imm64, Offset32};
@@ -16,7 +17,7 @@ use cranelift_codegen::ir::{
     MemFlagsData, Opcode, Signature, TrapCode, Type, UserFuncName, Value, ValueList, types,
 };
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_codegen::settings::Configurable;
 use cranelift_codegen::{Context, verify_function};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -144,11 +145,6 @@ impl Machine {
     ///
     /// If `cranelift-codegen` was built without the back end.
     pub fn isa(self, opt_level: &str) -> OwnedTargetIsa {
-        let mut flags = settings::builder();
-        flags.set("opt_level", opt_level).expect("a shared setting");
-        for name in ["enable_pinned_reg", "preserve_frame_pointers"] {
-            flags.enable(name).expect("a shared setting");
-        }
         let (name, features): (&str, &[&str]) = match self {
             Machine::X86_64 => ("x86_64", &[]),
             Machine::X86_64V3 => ("x86_64", &X86_64_V3),
@@ -158,7 +154,7 @@ impl Machine {
         for feature in features {
             builder.enable(feature).expect("a feature of the machine");
         }
-        builder.finish(Flags::new(flags)).expect("settings that go together")
+        built(builder, &[&ANY_INSTRUCTION[..], &[("opt_level", opt_level)]].concat())
     }
 
     /// An ISA for the verifier, made once.

@@ -477,7 +477,8 @@ impl Place {
     }
 }
 
-fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
+/// The attributes of a function: of one of six styles, which are the same for all functions of a unit.
+pub fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
     const LINKAGES: [Linkage; 6] = [
         Linkage::Local,
         Linkage::Local,

@@ -3,7 +3,7 @@
 //! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]). Nothing is looked
 //! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
 
-use super::fail;
+use super::{Level, fail};
 use crate::program::{DataDefinition, Definition, Jump, MEMORY, Program};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{
@@ -11,7 +11,6 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::isa::unwind::UnwindInst;
-use cranelift_codegen::settings::{self, Configurable as _, Flags};
 use cranelift_codegen::{
     Context, ExceptionContextLoc, FinalizedMachExceptionHandler, FinalizedRelocTarget, RegClass,
 };
@@ -371,34 +370,17 @@ fn patch(bytes: &mut [u8], offset: u32, with: &[u8]) {
     bytes[offset..offset + with.len()].copy_from_slice(with);
 }
 
-/// The settings with which the runtime is compiled: its callees may clobber any register that a function of C must
-/// restore.
-pub fn runtime_flags() -> Flags {
-    Flags::new(builder("none"))
-}
-
-/// The settings with which programs are compiled.
-pub fn flags(level: &str) -> Flags {
-    let mut flags = builder(level);
-    flags.enable("enable_pinned_reg").expect("a shared setting");
-    Flags::new(flags)
-}
-
-fn builder(level: &str) -> settings::Builder {
-    let mut flags = settings::builder();
-    flags.set("opt_level", level).expect("a shared setting");
-    flags.set("use_colocated_libcalls", "false").expect("a shared setting");
-    flags.set("is_pic", "false").expect("a shared setting");
-    let on = [
-        "enable_pinned_reg",
-        "preserve_frame_pointers",
-        "enable_multi_ret_implicit_sret",
-        "enable_llvm_abi_extensions",
-        "enable_verifier",
-        "unwind_info",
-    ];
-    for name in on {
-        flags.enable(name).expect("a shared setting");
-    }
-    flags
+/// The settings with which programs and the runtime are compiled.
+pub fn settings(level: Level) -> [(&'static str, &'static str); 9] {
+    [
+        ("opt_level", level.name()),
+        ("use_colocated_libcalls", "false"),
+        ("is_pic", "false"),
+        ("enable_pinned_reg", "true"),
+        ("preserve_frame_pointers", "true"),
+        ("enable_multi_ret_implicit_sret", "true"),
+        ("enable_llvm_abi_extensions", "true"),
+        ("enable_verifier", "true"),
+        ("unwind_info", "true"),
+    ]
 }

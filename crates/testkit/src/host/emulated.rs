@@ -5,22 +5,21 @@
 //! them go into one run. There are no library functions and no surroundings.
 
 use super::Level;
-use super::code::{ALIGNMENT, Compiled, Ground, Handler, Placed, Tables, flags, runtime_flags};
+use super::code::{ALIGNMENT, Compiled, Ground, Handler, Placed, Tables, settings};
 use super::stubs::{self, Imported};
 use crate::differential::{Argument, Call, End, Invocation, Outcome};
+use crate::isa;
 use crate::program::{MEMORY_BYTES, Program, THROWING};
+use crate::tools::{Toolchain, Workshop};
 use cranelift_codegen::ir::{
     ArgumentPurpose, Function, Signature, TrapCode, Type, UserExternalName, types,
 };
-use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
-use cranelift_codegen::settings::Flags;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::cranelift_codegen;
 use std::collections::HashMap;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The memory layout. The first word holds the address of the outer trampoline, the second that of the driver's
 /// function for imports; then come the runtime, the program, and its data.
@@ -168,25 +167,14 @@ impl Batch {
 
     /// Runs everything: for each program one outcome for each invocation.
     pub fn run(self) -> Vec<Vec<Outcome>> {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let driver = driver();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let process = std::process::id();
-        let files =
-            ["in", "out"].map(|kind| driver.with_file_name(format!("{process}-{number}.{kind}")));
+        let (driver, workshop) = (driver(), Workshop::new("emulated"));
         let memory = [MEMORY, MEMORY_BYTES as u64];
         let header = [BASE, BASE_BYTES].into_iter().chain(memory);
         let words = header.chain([self.shapes.len() as u64]).chain(self.words);
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        std::fs::write(&files[0], bytes).expect("a file that can be written");
-        let mut command = Command::new("qemu-aarch64");
-        command.arg(driver).args(&files);
-        let output = command.output().expect("qemu-aarch64 (package qemu-user)");
-        assert!(output.status.success(), "{command:?} {output:?}");
-        let bytes = std::fs::read(&files[1]).expect("what came of it");
-        for file in files {
-            std::fs::remove_file(file).expect("a file that can be removed");
-        }
+        workshop.write("in", bytes);
+        workshop.run_by(&Toolchain::aarch64(), driver, &["in", "out"]);
+        let bytes = std::fs::read(workshop.path("out")).expect("what came of it");
         let words = bytes.chunks_exact(8);
         let mut words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
         let shapes = self.shapes.into_iter();
@@ -244,7 +232,7 @@ impl Runtime {
     }
 
     fn place(&mut self, func: Function) -> Result<u64, String> {
-        let compiled = Compiled::of(runtime_isa(), func)?;
+        let compiled = Compiled::of(isa(Level::None), func)?;
         assert!(compiled.is_closed(), "the runtime refers to nothing by name");
         let address = self.next(ALIGNMENT);
         self.bytes.extend(&compiled.code);
@@ -269,18 +257,8 @@ impl Runtime {
 
 fn isa(level: Level) -> &'static dyn TargetIsa {
     static ISAS: [OnceLock<OwnedTargetIsa>; 2] = [const { OnceLock::new() }; 2];
-    &**ISAS[level as usize].get_or_init(|| with(flags(level.name())))
-}
-
-fn runtime_isa() -> &'static dyn TargetIsa {
-    static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
-    &**ISA.get_or_init(|| with(runtime_flags()))
-}
-
-fn with(flags: Flags) -> OwnedTargetIsa {
-    let triple = "aarch64-unknown-linux-gnu".parse().expect("a target triple");
-    let builder = isa::lookup(triple).expect("built with this back end");
-    builder.finish(flags).expect("settings that fit")
+    let isa = || isa::of("aarch64-unknown-linux-gnu", &settings(level));
+    &**ISAS[level as usize].get_or_init(isa)
 }
 
 /// The driver, compiled unless one of the same source is left from an earlier run.
@@ -300,17 +278,13 @@ fn driver() -> &'static Path {
             return driver;
         }
         // Another process may be compiling the driver, too.
+        let workshop = Workshop::new("driver");
+        workshop.write("driver.c", text);
+        let warnings = ["-Wall", "-Wno-implicit-fallthrough"];
+        let files = ["-O1", "-static", "driver.c", "-o", "driver"];
+        workshop.run(Toolchain::aarch64().gcc, &[&warnings[..], &files].concat());
         let own = directory.join(format!("driver-{}", std::process::id()));
-        let source = own.with_extension("c");
-        std::fs::write(&source, text).expect("a file that can be written");
-        let mut command = Command::new("aarch64-linux-gnu-gcc");
-        command.args(["-O1", "-static", "-Wall", "-Wno-implicit-fallthrough", "-o"]);
-        command.arg(&own).arg(&source);
-        let package = "aarch64-linux-gnu-gcc (gcc-aarch64-linux-gnu libc6-dev-arm64-cross)";
-        let output = command.output().expect(package);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{command:?}\n{said}");
-        std::fs::remove_file(source).expect("a file that can be removed");
+        std::fs::copy(workshop.path("driver"), &own).expect("a file that can be copied");
         std::fs::rename(own, &driver).expect("a file that can be renamed");
         driver
     })

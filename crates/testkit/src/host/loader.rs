@@ -4,10 +4,11 @@
 //! stubs, kept from program to program), the program's code, its read-only data, and the memory that units share
 //! with their inputs, between inaccessible pages.
 
-use super::code::{ALIGNMENT, Compiled, Ground, Placed, Tables, flags, runtime_flags};
+use super::code::{ALIGNMENT, Compiled, Ground, Placed, Tables, settings};
 use super::stubs::{self, Imported};
 use super::{Level, signals};
 use crate::differential::{Invocation, SURROUNDINGS_BYTES};
+use crate::isa;
 use crate::program::{MEMORY_BYTES, Program};
 use cranelift_codegen::ir::{Function, LibCall, Signature, UserExternalName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -188,7 +189,7 @@ impl Arena {
 
     /// Compiles a function of the runtime, which refers to nothing by name.
     fn place_runtime(&mut self, func: Function) -> u64 {
-        let compiled = Compiled::of(runtime_isa(), func).expect("compiles");
+        let compiled = Compiled::of(isa(Level::None), func).expect("compiles");
         assert!(compiled.is_closed(), "the runtime refers to nothing by name");
         let at = self.runtime_used.next_multiple_of(ALIGNMENT);
         self.runtime_used = at + compiled.code.len();
@@ -259,23 +260,10 @@ impl Image {
     }
 }
 
-fn runtime_isa() -> &'static dyn TargetIsa {
-    static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
-    let isa = ISA.get_or_init(|| {
-        let builder = cranelift_native::builder().expect("this machine");
-        builder.finish(runtime_flags()).expect("settings that fit")
-    });
-    &**isa
-}
-
 /// The ISA of this machine.
 fn isa(level: Level) -> &'static dyn TargetIsa {
     static ISAS: [OnceLock<OwnedTargetIsa>; 2] = [const { OnceLock::new() }; 2];
-    let isa = ISAS[level as usize].get_or_init(|| {
-        let builder = cranelift_native::builder().expect("this machine");
-        builder.finish(flags(level.name())).expect("settings that fit")
-    });
-    &**isa
+    &**ISAS[level as usize].get_or_init(|| isa::native(&settings(level)))
 }
 
 /// What compiled code may call in the runtime library.

@@ -1,12 +1,13 @@
 //! Defines a program in a module, flush by flush.
 
-use super::program::{Attributes, Data, Function, Item, Part, Program};
+use super::program::{Data, Function, Part, Program};
 use super::text::{self, DATA, FUNCTION};
+use crate::modules::items_description;
 use crate::support::parse_one;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
-use cranelift_mergefunc::{DataAttributes, MergingModule};
+use cranelift_mergefunc::{Attributes, DataAttributes, MergingModule};
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleResult,
 };
@@ -24,29 +25,9 @@ pub fn say<M: Module>(module: &mut MergingModule<M>, program: &Program, part: Pa
 }
 
 /// The attributes that merging gets of a function. The linkage in them is that of its definition.
-pub fn function_attributes(program: &Program, function: usize) -> cranelift_mergefunc::Attributes {
+pub fn function_attributes(program: &Program, function: usize) -> Attributes {
     let Function { attributes, linkage, .. } = &program.functions[function];
-    let Attributes {
-        addresses,
-        pinned,
-        no_merge,
-        externally_called,
-        address_taken,
-        hot,
-        key,
-        alignment,
-    } = *attributes;
-    cranelift_mergefunc::Attributes {
-        linkage: own_linkage(*linkage),
-        addresses,
-        address_taken,
-        key,
-        alignment,
-        externally_called,
-        pinned,
-        no_merge,
-        hot,
-    }
+    Attributes { linkage: own_linkage(*linkage), ..*attributes }
 }
 
 /// The attributes that merging gets of a data object.
@@ -156,7 +137,7 @@ pub struct Definer<'a, M> {
     pub module: M,
     /// What is declared by now.
     pub ids: Ids,
-    program: &'a Program,
+    pub program: &'a Program,
     bodies: &'a [ir::Function],
     prefix: &'a str,
     /// Whether functions are aligned here, because the module cannot be asked to.
@@ -274,27 +255,9 @@ impl<'a, M: Module> Definer<'a, M> {
 
     fn description(&mut self, data: usize) -> DataDescription {
         let Data { items, attributes, .. } = &self.program.data[data];
-        let mut description = DataDescription::new();
-        let bytes = |item: &Item| match item {
-            Item::Number(number) => number.to_le_bytes(),
-            Item::Function(_) | Item::Data { .. } => [0; 8],
-        };
-        description.define(items.iter().flat_map(bytes).collect());
-        for (item, offset) in items.iter().zip((0..).step_by(8)) {
-            match *item {
-                Item::Number(_) => {}
-                Item::Function(function) => {
-                    let id = self.ids.function(function);
-                    let target = self.module.declare_func_in_data(id, &mut description);
-                    description.write_function_addr(offset, target);
-                }
-                Item::Data { data, slot } => {
-                    let target =
-                        self.module.declare_data_in_data(self.ids.data(data), &mut description);
-                    description.write_data_addr(offset, target, 8 * slot as i64);
-                }
-            }
-        }
+        let Definer { module, ids, .. } = self;
+        let (function, data) = (|at: usize| ids.function(at), |at: usize| ids.data(at));
+        let mut description = items_description(module, (items, false), &function, &data);
         description.set_align(u64::from(attributes.alignment).max(8));
         description
     }

@@ -1,7 +1,8 @@
 //! Repeats much of one flush in a later one, with more or fewer facts.
 
 use super::generate::Drawn;
-use super::program::{FROZEN, Facts, Hole, Item, Part};
+use super::program::{FROZEN, Facts, Hole, Part};
+use crate::modules::Item;
 use arbitrary::{Result, Unstructured};
 
 impl Drawn {

@@ -9,12 +9,12 @@
 use super::calls::{call, order};
 use super::contract::settle;
 use super::program::{
-    AREA, Attributes, Callee, Data, End, Facts, Flush, Function, Hole, Item, Part, Pointer,
-    Program, Shape, Statement,
+    AREA, Callee, Data, End, Facts, Flush, Function, Hole, Part, Pointer, Program, Shape, Statement,
 };
+use crate::modules::Item;
 use crate::recipes::similar;
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::{Addresses, Callees, Mode, ModuleOptions, Policy, Similar};
+use cranelift_mergefunc::{Addresses, Attributes, Callees, Mode, ModuleOptions, Policy, Similar};
 use cranelift_module::Linkage;
 
 /// Draws a program.
@@ -183,16 +183,7 @@ fn frozen() -> Data {
         items: (0..AREA / 8).map(|number| Item::Number(number * 0x0101 + 7)).collect(),
         writable: false,
         linkage: Linkage::Local,
-        attributes: Attributes {
-            addresses: Addresses::Significant,
-            pinned: false,
-            no_merge: false,
-            externally_called: false,
-            address_taken: false,
-            hot: false,
-            key: 0,
-            alignment: 16,
-        },
+        attributes: Attributes { alignment: 16, ..Attributes::default() },
     }
 }
 
@@ -241,16 +232,7 @@ impl Drawn {
     pub(super) fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
         let ModuleOptions { functions, data: objects, .. } = &self.program.options;
         let addresses = if data { *objects } else { *functions };
-        let mut attributes = Attributes {
-            addresses,
-            pinned: false,
-            no_merge: false,
-            externally_called: false,
-            address_taken: false,
-            hot: false,
-            key: 0,
-            alignment: 1,
-        };
+        let mut attributes = Attributes { addresses, ..Attributes::default() };
         if self.style.attributes {
             if u.ratio(1, 3)? {
                 attributes.addresses = *u.choose(&Addresses::ALL)?;

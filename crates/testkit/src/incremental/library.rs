@@ -6,10 +6,17 @@
 //! unit must handle without such attributes: every symbol that it can still refer to must be defined.
 
 use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
-use super::program::{Address, Callee, Data, Item, Part, Program, Statement};
+use super::jit::{Merged, run};
+use super::program::{Address, Callee, Data, Part, Program, Statement};
 use super::statistics::{Statistics, word};
 use super::text::{DATA, FUNCTION};
-use super::{Finding, Host, Run, check_alignment};
+use super::{Finding, jit_isa};
+use crate::jit;
+use crate::modules::Item;
+use crate::program::{
+    ADDED, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
+};
+use crate::recipes::Member;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -17,17 +24,14 @@ use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc, Disposition,
-    ExtraArgument, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
+    Bodies, CallThunks, Canonicalize, CodeSizes, Contents, DataIndex, DataObject, DataReloc,
+    Disposition, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
     call_thunk,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
 };
 use std::collections::BTreeMap;
-
-/// The namespace of bodies that plans add.
-const ADDED: u32 = 9;
 
 /// Plans and emits the program unit by unit, runs it and the plain one whenever they are ready, and compares.
 ///
@@ -38,16 +42,14 @@ const ADDED: u32 = 9;
 /// # Panics
 ///
 /// If the program is wrong, or the pass panics.
-pub fn check(
-    program: &Program,
-    host: &mut dyn Host,
-    statistics: &mut Statistics,
-) -> Result<(), Finding> {
+pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
     let bodies = parse(program);
-    let mut plain = Definer::plain(host.jit(program.speed), program, &bodies, "");
-    let isa = host.isa(program.speed);
+    let isa = jit_isa(program.speed);
+    let module = || jit::module(isa.clone(), |_| {});
+    let mut plain = Definer::plain(module(), program, &bodies, "");
     let mut embedder = Embedder {
-        module: host.jit(program.speed),
+        module: module(),
+        isa: &isa,
         program,
         bodies: &bodies,
         emitted: MergeCache::new(),
@@ -56,81 +58,19 @@ pub fn check(
         defined: Vec::new(),
         units: Vec::new(),
         added: 0,
+        statistics,
     };
-    let result = run(program, host, &isa, &mut plain, &mut embedder, statistics);
-    host.free(plain.module);
-    host.free(embedder.module);
+    embedder.statistics.add_program(program);
+    let result = run(program, &mut plain, &mut embedder);
+    jit::free(plain.module);
+    jit::free(embedder.module);
     result
-}
-
-fn run(
-    program: &Program,
-    host: &mut dyn Host,
-    isa: &OwnedTargetIsa,
-    plain: &mut Definer<'_, JITModule>,
-    embedder: &mut Embedder<'_>,
-    statistics: &mut Statistics,
-) -> Result<(), Finding> {
-    let options = Options {
-        target: Target::of(&**isa),
-        aliases: program.options.aliases,
-        similar: program.options.similar,
-        // Without colocated calls, compiled code does not depend on the option, and functions that differ in
-        // unused entities merge, too.
-        prebucket: if program.colocated { Prebucket::Counts } else { Prebucket::WalkAll },
-        canonicalize: match program.options.optimize {
-            true => Canonicalize::Optimize(&**isa),
-            false => Canonicalize::None,
-        },
-        ..Options::default()
-    };
-    statistics.add_program(program);
-    for (flush, moment) in program.flushes.iter().enumerate() {
-        plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
-        embedder.unit(flush, &options, isa, statistics)?;
-        if !moment.ready || !program.is_complete(flush) {
-            continue;
-        }
-        plain.module.finalize_definitions().expect("memory can be protected");
-        embedder.check_references(flush)?;
-        embedder.module.finalize_definitions().expect("memory can be protected");
-        let calls = program.calls.iter().filter_map(|call| {
-            let known = program.flush_of(Part::Function(call.function)) <= flush;
-            let id = embedder.functions.get(&symbol(Part::Function(call.function)))?;
-            Some((call, id)).filter(|_| known)
-        });
-        let calls: Vec<_> = calls.collect();
-        let runs = |merged: bool| -> Vec<Run> {
-            let runs = calls.iter().map(|(call, id)| Run {
-                code: match merged {
-                    true => embedder.module.get_finalized_function(*id),
-                    false => plain.module.get_finalized_function(plain.ids.function(call.function)),
-                },
-                call: (*call).clone(),
-            });
-            runs.collect()
-        };
-        for (call, id) in &calls {
-            let code = embedder.module.get_finalized_function(*id);
-            check_alignment(program, Part::Function(call.function), code)?;
-        }
-        let (expected, results) = (host.run(&runs(false)), host.run(&runs(true)));
-        assert_eq!(expected.len(), calls.len(), "the plain program does not end");
-        for (at, (call, _)) in calls.iter().enumerate() {
-            if results.get(at) != expected.get(at) {
-                let (result, expected) = (results.get(at), expected[at]);
-                return Err(Finding::new(format!(
-                    "after unit {flush}, {call:?} gives {result:?} instead of {expected:?}"
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Code and data, and what their names mean.
 struct Embedder<'a> {
     module: JITModule,
+    isa: &'a OwnedTargetIsa,
     program: &'a Program,
     bodies: &'a [Function],
     emitted: MergeCache,
@@ -143,6 +83,7 @@ struct Embedder<'a> {
     /// The units that were planned.
     units: Vec<usize>,
     added: u32,
+    statistics: &'a mut Statistics,
 }
 
 /// Definitions of symbols, in the order of the symbols.
@@ -199,23 +140,28 @@ fn takes(program: &Program, part: Part) -> Vec<usize> {
     taken
 }
 
-impl Embedder<'_> {
+impl Merged for Embedder<'_> {
     /// Plans a unit and emits it.
-    fn unit(
-        &mut self,
-        flush: usize,
-        options: &Options<'_>,
-        isa: &OwnedTargetIsa,
-        statistics: &mut Statistics,
-    ) -> Result<(), Finding> {
+    fn define(&mut self, flush: usize) -> Result<(), Finding> {
         let program = self.program;
-        let flushes = || program.flushes.iter().enumerate();
+        let options = Options {
+            target: Target::of(&**self.isa),
+            aliases: program.options.aliases,
+            similar: program.options.similar,
+            // Without colocated calls, compiled code does not depend on the option, and functions that differ in
+            // unused entities merge, too.
+            prebucket: if program.colocated { Prebucket::Counts } else { Prebucket::WalkAll },
+            canonicalize: match program.options.optimize {
+                true => Canonicalize::Optimize(&**self.isa),
+                false => Canonicalize::None,
+            },
+            ..Options::default()
+        };
         let others = || {
-            let others = flushes().filter(|(other, _)| *other != flush);
+            let others = program.flushes.iter().enumerate().filter(|(other, _)| *other != flush);
             others.flat_map(|(other, flush)| flush.defined.iter().map(move |part| (other, *part)))
         };
-        let (mut functions, mut objects) = (Vec::new(), Vec::new());
-        let mut merger = Merger::after(&self.emitted, *options);
+        let (mut functions, mut data) = (Vec::new(), Vec::new());
         for &part in &program.flushes[flush].defined {
             let named_before =
                 others().any(|(other, of)| other < flush && program.references(of).contains(&part));
@@ -225,130 +171,121 @@ impl Embedder<'_> {
                     attributes.address_taken |=
                         others().any(|(_, of)| takes(program, of).contains(&function));
                     attributes.externally_called |= named_before;
-                    let body = &self.bodies[function];
-                    merger.add(symbol(part), body, attributes).expect("is added");
-                    functions.push(function);
+                    functions.push(Member { attributes, body: self.bodies[function].clone() });
                 }
-                Part::Data(data) => {
-                    let mut attributes = data_attributes(program, data);
+                Part::Data(number) => {
+                    let mut attributes = data_attributes(program, number);
                     attributes.externally_used |= named_before;
-                    let object = object(&program.data[data]);
-                    merger.add_data(symbol(part), &object, attributes).expect("is added");
-                    objects.push((data, object));
+                    let (symbol, object) = (symbol(part), object(&program.data[number]));
+                    data.push(DataMember { symbol, attributes, object });
                 }
             }
         }
-        let mut held = Held {
-            bodies: self.bodies,
-            functions: &functions,
-            objects: &objects,
-            isa: &**isa,
-            context: Context::new(),
-            added: &mut self.added,
-        };
-        let plan = merger.plan(&mut held);
+        let unit = Parts { functions: &functions, data: &data, options: &options, code_size: None };
+        let mut merger = Merger::after(&self.emitted, options);
+        for Member { attributes, body } in unit.functions {
+            let symbol = body.name.get_user().expect("named by number").clone();
+            merger.add(symbol, body, *attributes).expect("is added");
+        }
+        for DataMember { symbol, attributes, object } in unit.data {
+            merger.add_data(symbol.clone(), object, *attributes).expect("is added");
+        }
+        let (isa, context, added) = (&**self.isa, Context::new(), &mut self.added);
+        let (plan, increment) = merger.plan_increment(&mut Held { unit, isa, context, added });
         self.units.push(flush);
-        self.emit(&plan, options, &functions, &objects, statistics)?;
-        self.emitted.extend(&plan);
+        self.emit(&unit, &plan)?;
+        self.emitted.extend(&increment);
         Ok(())
     }
 
-    fn emit(
-        &mut self,
-        plan: &Plan,
-        options: &Options<'_>,
-        functions: &[usize],
-        objects: &[(usize, DataObject)],
-        statistics: &mut Statistics,
-    ) -> Result<(), Finding> {
+    fn finalize(&mut self, flush: usize) -> Result<(), Finding> {
+        self.check_references(flush)?;
+        self.module.finalize_definitions().expect("memory can be protected");
+        Ok(())
+    }
+
+    fn place(&self, part: Part) -> Option<*const u8> {
+        let symbol = symbol(part);
+        match part {
+            Part::Function(_) => {
+                let id = self.functions.get(&symbol)?;
+                Some(self.module.get_finalized_function(id))
+            }
+            Part::Data(_) => Some(self.module.get_finalized_data(self.data.get(&symbol)?).0),
+        }
+    }
+}
+
+impl Embedder<'_> {
+    fn count(&mut self, plan: &Plan) {
+        for (_, entry) in plan.entries().take(plan.added()) {
+            let disposition = entry.disposition();
+            let later = disposition.representative().is_some_and(|to| plan.is_cached(to));
+            let is_thunk = matches!(disposition, Disposition::Thunk { .. });
+            let passes = !entry.extra_arguments().is_empty();
+            self.statistics.add(word(disposition.name()), 1);
+            self.statistics.add("merged into an earlier flush", usize::from(later));
+            self.statistics.add("thunks to an earlier flush", usize::from(later && is_thunk));
+            self.statistics.add("merged with extra arguments", usize::from(passes));
+        }
+        let bodies = plan.new_bodies().len();
+        self.statistics.add("parameterised or private bodies", bodies);
+    }
+
+    fn emit(&mut self, unit: &Parts<'_>, plan: &Plan) -> Result<(), Finding> {
+        self.count(plan);
+        let mut emitted = Emitted::merged(unit, plan);
+        // Wrappers are for callers from outside that know no extra arguments. Here there are none.
+        emitted.functions.retain(|(symbol, _)| symbol.namespace != WRAPPERS);
         // Names first: definitions that replace another one, and only then the functions that refer to them.
-        let mut other_names = Vec::new();
-        for (index, &number) in functions.iter().enumerate() {
-            let entry = plan.entry(FunctionIndex::new(index));
-            let (own, to) = (entry.symbol().clone(), entry.disposition().representative());
-            let later = to.is_some_and(|to| plan.is_cached(to));
-            statistics.add(word(entry.disposition().name()), 1);
-            statistics.add("merged into an earlier flush", usize::from(later));
-            let is_thunk = matches!(entry.disposition(), Disposition::Thunk { .. });
-            statistics.add("thunks to an earlier flush", usize::from(later && is_thunk));
-            let passes = usize::from(!entry.arguments().is_empty());
-            statistics.add("merged with extra arguments", passes);
-            let body = &self.bodies[number];
-            match entry.disposition() {
-                Disposition::Keep | Disposition::Thunk { .. } => {
-                    let signature = body.signature.clone();
-                    self.function(&own, &signature);
-                }
-                Disposition::Alias { to } | Disposition::Redirect { to }
-                    if entry.arguments().is_empty() =>
-                {
-                    other_names.push((own, plan.entry(to).symbol().clone(), index));
-                }
-                Disposition::Alias { .. } => unreachable!("nothing is passed to an alias"),
-                // Only callers that pass the extra arguments can call it.
-                Disposition::Redirect { .. } => {
-                    if self.functions.get(&own).is_some() {
-                        return Err(Finding::new(format!("{own} has a user and is redirected")));
-                    }
-                }
+        for (symbol, definition) in &emitted.functions {
+            match definition {
+                Definition::Body(func) => _ = self.function(symbol, &func.signature),
+                Definition::Jump(jump) => _ = self.function(symbol, &jump.call.signature),
+                Definition::Alias(_) => {}
             }
         }
-        for shared in plan.private_copies() {
-            let signature = self.bodies[functions[shared.body_of.index()]].signature.clone();
-            self.function(plan.entry(shared.function).symbol(), &signature);
-        }
-        for merged in plan.parameterised_bodies() {
-            self.function(plan.entry(merged.function).symbol(), &merged.body.signature);
-        }
-        for (own, to, index) in other_names {
-            match self.functions.get(&own).is_some() {
+        let mut thunks = Vec::new();
+        for (at, Entry { function: own, symbol: to, signature }) in
+            emitted.entries.iter().enumerate()
+        {
+            let to = match emitted.definition(own) {
+                Some(Definition::Body(_) | Definition::Jump(_)) => continue,
+                Some(Definition::Alias(to)) => to,
+                None => to,
+            };
+            let is_used = self.functions.get(own).is_some();
+            if to.namespace == WRAPPERS {
+                if is_used {
+                    return Err(Finding::new(format!("{own} has a user and is redirected")));
+                }
+            } else if is_used {
                 // Emitted code uses its symbol, which the module cannot move.
-                true => {
-                    let function = FunctionIndex::new(index);
-                    self.thunk(plan, options, function, functions[index], &to)?;
-                }
-                false => {
-                    let to = self.functions.get(&to);
-                    let to = to.ok_or_else(|| {
-                        Finding::new(format!("{own} is merged into an undefined function"))
-                    })?;
-                    self.functions.insert(&own, to);
-                }
+                let call_thunks = CallThunks { tail_calls: true, colocated: true };
+                let name = unit.functions[at].body.name.clone();
+                let call = Box::new(call_thunk(name, signature, &[], to, &call_thunks));
+                thunks.push((own.clone(), Jump { to: to.clone(), arguments: Vec::new(), call }));
+            } else {
+                let to = self.functions.get(to).ok_or_else(|| {
+                    Finding::new(format!("{own} is merged into an undefined function"))
+                })?;
+                self.functions.insert(own, to);
             }
         }
-        for (index, (number, object)) in objects.iter().enumerate() {
-            self.emit_data(plan, DataIndex::new(index), *number, object, statistics)?;
+        for (index, member) in unit.data.iter().enumerate() {
+            self.emit_data(plan, DataIndex::new(index), member)?;
         }
-        for (index, &number) in functions.iter().enumerate() {
-            let function = FunctionIndex::new(index);
-            let entry = plan.entry(function);
-            match entry.disposition() {
-                Disposition::Keep => {
-                    let mut func = self.bodies[number].clone();
-                    plan.apply(function, &mut func, options);
-                    self.define(entry.symbol(), func, entry.alignment())?;
-                }
-                Disposition::Thunk { to } => {
-                    let to = plan.entry(to).symbol().clone();
-                    self.thunk(plan, options, function, number, &to)?;
-                }
-                Disposition::Alias { .. } | Disposition::Redirect { .. } => {}
+        let alignments: Vec<_> =
+            plan.entries().map(|(_, entry)| (entry.symbol(), entry.alignment())).collect();
+        let thunks = thunks.into_iter().map(|(own, jump)| (own, Definition::Jump(jump)));
+        for (symbol, definition) in emitted.functions.into_iter().chain(thunks) {
+            let alignment = alignments.iter().find(|(own, _)| **own == symbol);
+            let alignment = alignment.expect("is in the plan").1;
+            match definition {
+                Definition::Body(func) => self.define_function(&symbol, *func, alignment)?,
+                Definition::Jump(jump) => self.thunk(&symbol, jump, alignment)?,
+                Definition::Alias(_) => {}
             }
-        }
-        for shared in plan.private_copies() {
-            statistics.add("parameterised or private bodies", 1);
-            let mut func = self.bodies[functions[shared.body_of.index()]].clone();
-            func.name = UserFuncName::User(plan.entry(shared.function).symbol().clone());
-            plan.apply(shared.function, &mut func, options);
-            let entry = plan.entry(shared.function);
-            self.define(entry.symbol(), func, entry.alignment())?;
-        }
-        for merged in plan.parameterised_bodies() {
-            statistics.add("parameterised or private bodies", 1);
-            let mut func = merged.body.clone();
-            plan.apply(merged.function, &mut func, options);
-            let entry = plan.entry(merged.function);
-            self.define(entry.symbol(), func, entry.alignment())?;
         }
         Ok(())
     }
@@ -396,7 +333,7 @@ impl Embedder<'_> {
         Ok(self.function(symbol, &signature).into())
     }
 
-    fn define(
+    fn define_function(
         &mut self,
         own: &UserExternalName,
         mut func: Function,
@@ -433,37 +370,24 @@ impl Embedder<'_> {
         Ok(())
     }
 
-    fn thunk(
-        &mut self,
-        plan: &Plan,
-        options: &Options<'_>,
-        function: FunctionIndex,
-        number: usize,
-        to: &UserExternalName,
-    ) -> Result<(), Finding> {
-        let own = plan.entry(function).symbol().clone();
-        // It was meant to become an alias, so its own alignment counts.
-        let alignment = plan.entry(function).alignment();
-        let alignment = alignment.max(self.program.alignment(Part::Function(number)));
-        let signature = &self.bodies[number].signature;
-        let arguments: Vec<ExtraArgument> = plan.thunk_arguments(function);
-        let Some(code) = options.target.thunk_code(signature, &arguments, to) else {
-            let call_thunks = CallThunks { tail_calls: true, colocated: true };
-            let name = UserFuncName::User(own.clone());
-            let func = call_thunk(name, signature, &arguments, to, &call_thunks);
-            return self.define(&own, func, alignment);
+    fn thunk(&mut self, own: &UserExternalName, jump: Jump, alignment: u32) -> Result<(), Finding> {
+        // Some were meant to become aliases, so their own alignment counts.
+        let part = Part::Function(own.index as usize);
+        let alignment = alignment.max(self.program.alignment(part));
+        let Some(code) = jump.code(&Target::of(&**self.isa)) else {
+            return self.define_function(own, *jump.call, alignment);
         };
         let mut relocs = Vec::new();
         for ThunkReloc { offset, kind, symbol, addend } in code.relocations {
             let name = self.reference(&symbol)?;
             relocs.push(ModuleReloc { offset, kind, name, addend });
         }
-        let id = self.functions.get(&own).expect("has a name");
+        let id = self.functions.get(own).expect("has a name");
         let alignment = u64::from(alignment.max(16));
         self.module
             .define_function_bytes(id, alignment, &code.bytes, &relocs)
             .expect("is defined once");
-        self.defined.push(own);
+        self.defined.push(own.clone());
         Ok(())
     }
 
@@ -471,36 +395,30 @@ impl Embedder<'_> {
         &mut self,
         plan: &Plan,
         data: DataIndex,
-        number: usize,
-        object: &DataObject,
-        statistics: &mut Statistics,
+        DataMember { symbol: own, attributes, object }: &DataMember,
     ) -> Result<(), Finding> {
         let entry = plan.data_entry(data);
-        let own = entry.symbol().clone();
         if let Some(to) = entry.disposition().representative() {
-            statistics.add("merged data objects", 1);
-            let to = plan.data_entry(to).symbol().clone();
-            if self.data.get(&own).is_none() {
-                let to = self.data(&to);
-                self.data.insert(&own, to);
+            self.statistics.add("merged data objects", 1);
+            if self.data.get(own).is_none() {
+                let to = self.data(plan.data_entry(to).symbol());
+                self.data.insert(own, to);
                 return Ok(());
             }
             // Emitted code uses its symbol, which the module cannot move, and no code compares it.
         }
-        let id = self.data(&own);
+        let id = self.data(own);
         let Contents::Bytes(bytes) = &object.contents else { unreachable!("they have bytes") };
         let mut description = DataDescription::new();
         description.define(bytes.clone().into());
         for reloc in &object.relocations {
-            let target = plan.address_symbol(&reloc.target).clone();
-            let target = self.reference(&target)?;
+            let target = self.reference(plan.address_symbol(&reloc.target))?;
             let target = description.import_global_value(target);
             description.write_data_addr(reloc.offset, target, reloc.addend);
         }
-        let alignment = u64::from(self.program.data[number].attributes.alignment).max(8);
-        description.set_align(entry.alignment().max(alignment));
+        description.set_align(entry.alignment().max(attributes.alignment));
         self.module.define_data(id, &description).expect("is defined once");
-        self.defined.push(own);
+        self.defined.push(own.clone());
         Ok(())
     }
 
@@ -520,10 +438,6 @@ impl Embedder<'_> {
 }
 
 fn object(data: &Data) -> DataObject {
-    let bytes = |item: &Item| match item {
-        Item::Number(number) => number.to_le_bytes(),
-        Item::Function(_) | Item::Data { .. } => [0; 8],
-    };
     let mut relocations = Vec::new();
     for (item, offset) in data.items.iter().zip((0..).step_by(8)) {
         let (target, addend) = match *item {
@@ -533,15 +447,13 @@ fn object(data: &Data) -> DataObject {
         };
         relocations.push(DataReloc { offset, target, addend });
     }
-    let contents = Contents::Bytes(data.items.iter().flat_map(bytes).collect());
+    let contents = Contents::Bytes(data.items.iter().flat_map(Item::bytes).collect());
     DataObject { contents, relocations, section: None }
 }
 
 /// A unit as the pass reads it.
 struct Held<'a> {
-    bodies: &'a [Function],
-    functions: &'a [usize],
-    objects: &'a [(usize, DataObject)],
+    unit: Parts<'a>,
     isa: &'a dyn TargetIsa,
     context: Context,
     added: &'a mut u32,
@@ -558,28 +470,34 @@ impl Held<'_> {
 
 impl Bodies for Held<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        &self.bodies[self.functions[function.index()]]
+        &self.unit.functions[function.index()].body
     }
 
-    fn data(&mut self, data: DataIndex) -> &DataObject {
-        &self.objects[data.index()].1
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.unit.data[data.index()].object)
     }
 
-    fn code_size(&mut self, function: FunctionIndex) -> Option<u32> {
-        let bodies = self.bodies;
-        self.size_of(&bodies[self.functions[function.index()]])
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size_of(thunk)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.size_of(candidate)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         *self.added += 1;
         Some(UserExternalName::new(ADDED, *self.added - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        let functions = self.unit.functions;
+        self.size_of(&functions[function.index()].body)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.size_of(thunk)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        self.size_of(candidate)
     }
 }

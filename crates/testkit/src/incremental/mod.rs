@@ -12,8 +12,6 @@
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
-//!
-//! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe.
 
 mod calls;
 mod contract;
@@ -29,56 +27,18 @@ mod statements;
 mod statistics;
 mod text;
 
+use crate::isa;
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_jit::JITModule;
 pub use generate::program;
 pub use jit::{check as check_jit, check_facts};
 pub use library::check as check_library;
 pub use object::{Image, compare, main_of, objects};
 use program::Part;
-pub use program::{BUFFER, Call, MOST_EXTRAS, Program};
+pub use program::Program;
 pub use reduce::reduce;
 pub use statistics::Statistics;
 use std::fmt::{self, Write};
-
-/// A call of compiled code.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The address of the function.
-    pub code: *const u8,
-    /// How it is called.
-    pub call: Call,
-}
-
-/// The result and the memory after a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// What was returned.
-    pub result: i64,
-    /// A hash of the buffer: [`hash`].
-    pub memory: u64,
-}
-
-/// What only unsafe code can do.
-pub trait Host {
-    /// The ISA of this machine, by which code is optimised or not. Its frames have frame pointers, as tail
-    /// calls need.
-    fn isa(&mut self, speed: bool) -> OwnedTargetIsa;
-    /// An empty module for that ISA.
-    fn jit(&mut self, speed: bool) -> JITModule;
-    /// Makes these calls, each with a [`buffer`] of its own at a multiple of 64. What the calls write elsewhere
-    /// may be lost in the end. For calls that do not end, by a signal or in time, and for all calls behind them,
-    /// there is no result.
-    fn run(&mut self, runs: &[Run]) -> Vec<Left>;
-    /// Frees a module none of whose code will be called again.
-    fn free(&mut self, jit: JITModule);
-}
-
-/// The memory that a call from outside gets.
-pub fn buffer() -> [u8; BUFFER] {
-    core::array::from_fn(|at| (at * 37 + 11) as u8)
-}
 
 /// Nothing, or the finding that a part of a program is not at a multiple of its alignment.
 fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {
@@ -91,21 +51,15 @@ fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<()
     }
 }
 
-/// A hash of what is left in memory (FNV-1a).
-pub fn hash(buffer: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    buffer.iter().fold(0xcbf2_9ce4_8422_2325, step)
+/// The settings of an ISA by which code is optimised or not. Its frames have frame pointers, as tail calls need.
+fn settings(speed: bool) -> [(&'static str, &'static str); 2] {
+    [("preserve_frame_pointers", "true"), ("opt_level", isa::opt_level(speed))]
 }
 
-/// The arguments of a call, where its buffer is at this address: as many as the largest function takes.
-pub fn arguments(call: &Call, buffer: i64) -> [i64; 4 + MOST_EXTRAS] {
-    let mut arguments = [0; 4 + MOST_EXTRAS];
-    arguments[..2].copy_from_slice(&call.numbers);
-    for (argument, pointer) in arguments[2..4].iter_mut().zip(call.pointers) {
-        *argument = pointer.map_or(0, |offset| buffer + offset);
-    }
-    arguments[4..][..call.extras.len()].copy_from_slice(&call.extras);
-    arguments
+/// The ISA of JITs.
+fn jit_isa(speed: bool) -> OwnedTargetIsa {
+    let absolute = [("is_pic", "false"), ("use_colocated_libcalls", "false")];
+    isa::native(&[&settings(speed)[..], &absolute].concat())
 }
 
 /// A difference between the merged program and the plain one.
@@ -133,13 +87,13 @@ impl fmt::Display for Finding {
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
-pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> arbitrary::Result<()> {
+pub fn check(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let is_jit = u.arbitrary()?;
     let program = program(u)?;
     let mut statistics = Statistics::default();
     let result = match is_jit {
-        true => check_jit(&program, host, &mut statistics),
-        false => check_library(&program, host, &mut statistics),
+        true => check_jit(&program, &mut statistics),
+        false => check_library(&program, &mut statistics),
     };
     if let Err(finding) = result {
         panic!("{finding}\n{}", print(&program));

@@ -4,15 +4,15 @@
 //! some functions and data objects. Then the result of a function that reaches one of those is only compared if
 //! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
 
-use super::Finding;
 use super::define::{Definer, name, parse, say};
-use super::program::{AREA, BUFFER, Call, Data, Item, MOST_EXTRAS, Part, Program};
+use super::program::{AREA, Call, Data, MOST_EXTRAS, Part, Program};
 use super::statistics::Statistics;
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
+use super::{Finding, settings};
+use crate::jit::BUFFER;
+use crate::modules::Item;
+use crate::{isa, modules};
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
-use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::fmt::Write;
 
 /// What an object becomes a part of.
@@ -22,19 +22,6 @@ pub enum Image {
     Program,
     /// A shared library, with another definition of some functions in the program.
     Shared,
-}
-
-fn isa(triple: &str, speed: bool) -> OwnedTargetIsa {
-    let mut flags = settings::builder();
-    for (name, value) in [
-        ("is_pic", "true"),
-        ("preserve_frame_pointers", "true"),
-        ("opt_level", if speed { "speed" } else { "none" }),
-    ] {
-        flags.set(name, value).expect("a shared setting");
-    }
-    let triple = triple.parse().expect("a triple");
-    isa::lookup(triple).expect("is built in").finish(Flags::new(flags)).expect("an ISA")
 }
 
 /// The plain object file and the merged one, whose symbols begin with `prefix`.
@@ -54,9 +41,8 @@ pub fn objects(
 ) -> Result<[Vec<u8>; 2], Finding> {
     let bodies = parse(program);
     let module = || {
-        let names = cranelift_module::default_libcall_names();
-        let isa = isa(triple, program.speed);
-        ObjectModule::new(ObjectBuilder::new(isa, "unit", names).expect("an object"))
+        let settings = [&settings(program.speed)[..], &[("is_pic", "true")]].concat();
+        modules::object_with(isa::of(triple, &settings), |_| {})
     };
     let mut plain = Definer::plain(module(), program, &bodies, prefix);
     let back_end = if program.any_back_end { BackEnd::Any } else { BackEnd::Object };

@@ -10,16 +10,17 @@
 //! | `a`, `b` | pointers to [`AREA`] bytes or to what is left of them |
 //! | … | up to [`MOST_EXTRAS`] further numbers of 8, 32 or 64 bits |
 
-use cranelift_mergefunc::{Addresses, ModuleOptions};
+use crate::jit::{ARGUMENTS, Argument as Number, BUFFER, Run};
+use crate::modules::Item;
+use cranelift_mergefunc::{Addresses, Attributes, ModuleOptions};
 use cranelift_module::Linkage;
 
 /// Bytes that a function may reach behind a pointer, however deep the calls.
 pub const AREA: i64 = 256;
-/// Bytes of the buffer that a function called from outside gets: two areas, and one that is never
-/// written to.
-pub const BUFFER: usize = 3 * AREA as usize;
+/// The buffer that a function called from outside gets has two areas, and one that is never written to.
+const _: () = assert!(BUFFER == 3 * AREA as usize);
 /// How many numbers a function takes at most behind its pointers.
-pub const MOST_EXTRAS: usize = 5;
+pub const MOST_EXTRAS: usize = ARGUMENTS - 4;
 /// How many bytes further the pointer of [`Pointer::Next`] is. As large as the largest alignment.
 pub const NEXT: i64 = 16;
 /// The data object that is never written to, for pointers to such memory.
@@ -137,31 +138,10 @@ pub struct Function {
     pub declared: Linkage,
     /// How it is declared when it is defined.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it.
+    /// The attributes that merging gets of it, but for the linkage.
     pub attributes: Attributes,
     /// Whether a module gets its code, in place of its IR.
     pub bytes: bool,
-}
-
-/// The attributes that merging gets of a function or a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub addresses: Addresses,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub pinned: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub no_merge: bool,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub externally_called: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub address_taken: bool,
-    /// See [`cranelift_mergefunc::Attributes`]. Of functions only.
-    pub hot: bool,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub key: u64,
-    /// See [`cranelift_mergefunc::Attributes`].
-    pub alignment: u32,
 }
 
 /// An operation with a constant.
@@ -296,19 +276,8 @@ pub struct Data {
     pub writable: bool,
     /// How it is declared.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it.
+    /// The attributes that merging gets of it, as far as data objects have them, but for the linkage.
     pub attributes: Attributes,
-}
-
-/// Eight bytes of a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A number.
-    Number(i64),
-    /// The address of a function.
-    Function(usize),
-    /// The address of a number of a data object.
-    Data { data: usize, slot: usize },
 }
 
 /// A call from outside.
@@ -322,6 +291,20 @@ pub struct Call {
     pub pointers: [Option<i64>; 2],
     /// The others.
     pub extras: Vec<i64>,
+}
+
+impl Call {
+    /// The call of the code of the function.
+    pub fn run(&self, code: *const u8) -> Run {
+        let mut arguments = [Number::Number(0); ARGUMENTS];
+        let pointers = self.pointers.map(|at| at.map_or(Number::Number(0), Number::Buffer));
+        let numbers = |numbers: &[i64]| -> Vec<Number> {
+            numbers.iter().map(|number| Number::Number(*number)).collect()
+        };
+        let all = [numbers(&self.numbers), pointers.to_vec(), numbers(&self.extras)].concat();
+        arguments[..all.len()].copy_from_slice(&all);
+        Run { code, arguments }
+    }
 }
 
 /// Something in a function that may be another one in its copy.

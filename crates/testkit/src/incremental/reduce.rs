@@ -1,8 +1,8 @@
 //! Makes a program smaller while it still shows some property.
 
 use super::contract::settle;
-use super::program::{Address, Attributes, Callee, End, FROZEN, Part, Program, Statement};
-use cranelift_mergefunc::{Mode, ModuleOptions, Similar};
+use super::program::{Address, Callee, End, FROZEN, Part, Program, Statement};
+use cranelift_mergefunc::{Attributes, Mode, ModuleOptions, Similar};
 use std::collections::BTreeMap;
 
 /// A way to make a program smaller: that of a number. The outer `None` says that there is none of that
@@ -163,8 +163,7 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
         _ => {
             let at = at - 12;
             let plain = |own: &mut Attributes| {
-                (own.pinned, own.no_merge, own.externally_called) = (false, false, false);
-                (own.address_taken, own.hot, own.key, own.alignment) = (false, false, 0, 1);
+                *own = Attributes { addresses: own.addresses, ..Attributes::default() };
             };
             let functions = smaller.functions.len();
             let part = match at.checked_sub(functions) {

@@ -3,9 +3,10 @@
 use super::contract::fits;
 use super::generate::{Choice, Drawn};
 use super::program::{
-    Address, Argument, Callee, End, Extra, Facts, Function, Item, MOST_EXTRAS, Operation, Passes,
-    Place, Pointer, Shape, Statement,
+    Address, Argument, Callee, End, Extra, Facts, Function, MOST_EXTRAS, Operation, Passes, Place,
+    Pointer, Shape, Statement,
 };
+use crate::modules::Item;
 use arbitrary::{Result, Unstructured};
 use cranelift_module::Linkage;
 

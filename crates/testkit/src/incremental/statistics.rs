@@ -115,7 +115,7 @@ impl Statistics {
     ) {
         self.add_program(program);
         let stats = module.stats();
-        self.add("parameterised or private bodies", stats.private_copies);
+        self.add("parameterised or private bodies", stats.new_bodies);
         self.add("merged data objects", stats.merged_data_objects);
         self.add("plans that were refuted", stats.refuted);
         let map = module.merge_map();

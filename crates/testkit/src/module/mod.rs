@@ -11,49 +11,34 @@
 //! * `object` compares two object files;
 //! * `jit` runs both modules.
 //!
-//! Code runs and memory is freed only through a [`Host`], since nothing here is unsafe. What functions compute
-//! does not matter here; they only have to refer to each other. The other generators vary the code.
+//! What functions compute does not matter here; they only have to refer to each other. The other generators vary the
+//! code.
 
 mod handles;
 mod jit;
 mod object;
 mod shapes;
 
+use crate::modules::{self, Item};
 use arbitrary::{Result, Unstructured};
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
     Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove,
 };
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
-use cranelift_object::{ObjectBuilder, ObjectModule};
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};
-use shapes::{Contents, Item, Shape};
+use shapes::{Contents, Shape};
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
-
-/// What only unsafe code can do with a JIT.
-pub trait Host {
-    /// An empty module for this machine. Every function that it does not have itself is one that is
-    /// always the same, takes an `i64` and returns an `i64`; every data object is 64 bytes of zeros.
-    fn jit(&mut self) -> JITModule;
-    /// Calls code of such a module that takes an `i64` and returns an `i64`.
-    fn call(&mut self, code: *const u8, argument: i64) -> i64;
-    /// Frees a module none of whose code will be called again.
-    fn free(&mut self, jit: JITModule);
-}
 
 /// Makes random calls on two modules, and panics if their observable behaviour differs.
 ///
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
-pub fn check(u: &mut Unstructured<'_>, host: &mut dyn Host) -> Result<()> {
+pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let options = options(u)?;
     match u.arbitrary()? {
         true => check_object(u, options),
-        false => jit::check(u, options, host),
+        false => jit::check(u, options),
     }
 }
 
@@ -75,29 +60,15 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     })
 }
 
-/// The ISA of this machine, for objects of ELF.
-fn elf_isa() -> OwnedTargetIsa {
-    static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
-    let isa = ISA.get_or_init(|| {
-        let mut flags = settings::builder();
-        flags.set("is_pic", "true").expect("a shared setting");
-        let host = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
-        let triple = format!("{host}-unknown-linux-gnu").parse().expect("a triple");
-        isa::lookup(triple).expect("is built in").finish(Flags::new(flags)).expect("an ISA")
-    });
-    isa.clone()
-}
-
 fn check_object(u: &mut Unstructured<'_>, mut options: ModuleOptions) -> Result<()> {
     options.back_end = *u.choose(&[BackEnd::Object, BackEnd::Object, BackEnd::Any])?;
     // Here code is compared by its bytes. In a JIT it is run.
     options.similar = cranelift_mergefunc::Similar::OFF;
     let (sections, unwind, near) = (u.ratio(1, 4)?, u.ratio(1, 4)?, u.arbitrary()?);
     let module = || {
-        let names = cranelift_module::default_libcall_names();
-        let mut builder = ObjectBuilder::new(elf_isa(), "unit", names).expect("an object");
-        builder.per_function_section(sections).unwind_info(unwind);
-        ObjectModule::new(builder)
+        modules::object_with(modules::host_isa(true), |builder| {
+            builder.per_function_section(sections).unwind_info(unwind);
+        })
     };
     let mut pair = Pair::new(module(), module(), options, true, near);
     for _ in 0..u.int_in_range(4..=40)? {

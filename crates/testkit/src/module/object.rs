@@ -6,7 +6,8 @@
 //! out whether a merge was right without knowing what was merged.
 
 use super::handles::{DataHandle, FunctionHandle, Names};
-use super::shapes::{Item, Shape};
+use super::shapes::Shape;
+use crate::modules::Item;
 use cranelift_object::object::elf::FileHeader64;
 use cranelift_object::object::endian::LittleEndian;
 use cranelift_object::object::read::elf::ElfFile;

@@ -3,6 +3,7 @@
 //! Functions take a number and return one. A function that refers to others passes them a smaller number, and all
 //! of them end at zero, so that every call ends. Few shapes and few constants, so that many functions are equal.
 
+use crate::modules::{Item, items_description};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -284,24 +285,6 @@ pub fn bytes(jumps_to: Option<FuncId>, inside: Option<FuncId>) -> (Vec<u8>, Vec<
     (bytes, relocs)
 }
 
-/// Eight bytes of a data object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    Number(u64),
-    Function(usize),
-    Data { data: usize, addend: i64 },
-}
-
-impl Item {
-    /// The function to which it points.
-    pub fn function(&self) -> Option<usize> {
-        match self {
-            Item::Function(function) => Some(*function),
-            Item::Number(_) | Item::Data { .. } => None,
-        }
-    }
-}
-
 /// What a data object holds.
 #[derive(Clone, Debug)]
 pub struct Contents {
@@ -326,7 +309,7 @@ impl Contents {
             items.push(match u.int_in_range(0..=5)? {
                 0..=2 if !functions.is_empty() => Item::Function(*u.choose(functions)?),
                 3 if !data.is_empty() => {
-                    Item::Data { data: *u.choose(data)?, addend: *u.choose(&[0, 0, 8])? }
+                    Item::Data { data: *u.choose(data)?, slot: *u.choose(&[0, 0, 1])? }
                 }
                 _ => Item::Number(u.int_in_range(0..=1)?),
             });
@@ -349,28 +332,9 @@ impl Contents {
         functions: &[FuncId],
         data: &[DataId],
     ) -> DataDescription {
-        let mut description = DataDescription::new();
-        let bytes = |item: &Item| match item {
-            Item::Number(number) => number.to_le_bytes(),
-            Item::Function(_) | Item::Data { .. } => [0; 8],
-        };
-        match self.zeros {
-            true => description.define_zeroinit(8 * self.items.len()),
-            false => description.define(self.items.iter().flat_map(bytes).collect()),
-        }
-        for (item, offset) in self.items.iter().zip((0..).step_by(8)) {
-            match item {
-                Item::Number(_) => {}
-                Item::Function(at) => {
-                    let target = module.declare_func_in_data(functions[*at], &mut description);
-                    description.write_function_addr(offset, target);
-                }
-                Item::Data { data: at, addend } => {
-                    let target = module.declare_data_in_data(data[*at], &mut description);
-                    description.write_data_addr(offset, target, *addend);
-                }
-            }
-        }
+        let (function, object) = (|at: usize| functions[at], |at: usize| data[at]);
+        let mut description =
+            items_description(module, (&self.items, self.zeros), &function, &object);
         if let Some(align) = self.align {
             description.set_align(align);
         }

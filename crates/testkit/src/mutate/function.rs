@@ -136,7 +136,8 @@ impl Mutants<'_> {
             for &param in self.func.dfg.block_params(block) {
                 let ty = other_type(self.func.dfg.value_type(param));
                 let func = retyped(self.func, param, ty);
-                self.list.push(Mutant { what: format!("type of {param} of {block}"), func });
+                let what = format!("type of {param} of {block}");
+                self.list.push(Mutant { what, func });
             }
             self.put(&format!("one more parameter of {block}"), |func| {
                 func.dfg.append_block_param(block, types::I64);

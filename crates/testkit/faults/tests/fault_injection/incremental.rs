@@ -9,17 +9,16 @@ use testkit::program::ADDED;
 use testkit::recipes::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
+    Addresses, BackEnd, Bodies, CodeSizes, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
     Options, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use testkit::checked::checked;
-use testkit::incremental_host::ThisMachine;
-use testkit::link::{Kind, Linker};
+use testkit::link::Linker;
 use testkit::modules::{calls, declare, define_all, insignificant, object, plus};
-use testkit::tools::Workshop;
+use testkit::tools::{Kind, Toolchain, Workshop};
 
 /// How many programs are linked at once.
 const AT_ONCE: u64 = 12;
@@ -33,8 +32,7 @@ fn draw(seed: u64) -> Program {
 
 /// Whether a program behaves differently in a JIT when it is merged.
 pub fn runs_otherwise(case: u64) -> bool {
-    let mut check =
-        |program: &Program| check_jit(program, &mut ThisMachine, &mut Statistics::default());
+    let mut check = |program: &Program| check_jit(program, &mut Statistics::default());
     checked(&draw(case), &mut check).is_err()
 }
 
@@ -116,11 +114,11 @@ fn prints(program: &[String], is_merged: bool) -> String {
     let workshop = Workshop::new(&format!("fault-injection-{is_merged}"));
     workshop.write("unit.o", object);
     workshop.write("main.c", INTERPOSES);
-    workshop.run("gcc", &["-shared", "-o", "libunit.so", "unit.o"]);
-    let rpath = "-Wl,-rpath,$ORIGIN";
-    workshop.run("gcc", &["-w", "-rdynamic", "-o", "main", "main.c", "libunit.so", rpath]);
-    let program = workshop.path("main");
-    workshop.run(program.to_str().expect("a path that is text"), &[])
+    let tools = Toolchain::x86_64();
+    workshop.run(tools.gcc, &["-w", "-fPIE", "-c", "main.c", "-o", "main.o"]);
+    let printed =
+        workshop.link_and_run(&tools, (Kind::Shared, "main"), "main.o", &["unit.o"], &["-w"]);
+    printed.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether some program behaves differently as a part of an executable, or of a shared library of which another
@@ -128,7 +126,7 @@ fn prints(program: &[String], is_merged: bool) -> String {
 pub fn is_linked_otherwise(case: u64) -> bool {
     // One at a time, in directories of their own.
     static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
-    let linker = LINKER.get_or_init(|| Mutex::new(Linker::x86_64("fault-injection")));
+    let linker = LINKER.get_or_init(|| Mutex::new(Linker::new(Toolchain::x86_64(), "fault-injection")));
     let linker = linker.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(case) = case.checked_sub(1) else {
         let differs = || {
@@ -168,23 +166,29 @@ impl Bodies for Held<'_> {
         &self.members[function.as_u32() as usize].body
     }
 
-    fn code_size(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
-    }
-
-    fn thunk_size(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        self.code_size.map(|size| size / 2)
-    }
-
-    fn candidate_size(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        let blocks = candidate.layout.blocks();
-        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
-        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
     }
 
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(ADDED, self.fresh - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        self.code_size.map(|size| size / 2)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        let blocks = candidate.layout.blocks();
+        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
+        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
     }
 }
 
@@ -205,11 +209,11 @@ pub fn is_refused_incrementally(unit: &Unit, seed: u64) -> bool {
         for member in held.members {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }
-        let plan = merger.plan(&mut held);
+        let (plan, increment) = merger.plan_increment(&mut held);
         if plan.proof().is_some_and(|proof| proof.is_err()) {
             return true;
         }
-        cache.extend(&plan);
+        cache.extend(&increment);
         rest = after;
     }
     false

@@ -6,8 +6,7 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::{
     AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
 };
-use cranelift_codegen::isa::{self, CallConv};
-use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::isa::CallConv;
 use testkit::check::check_plan;
 use testkit::classes::classes;
 use testkit::differential::{Comparison, Effort, End, Outcome, invocations};
@@ -28,7 +27,7 @@ use cranelift_mergefunc::{
     ExtraArgument, Linkage, Merger, Options, Plan, Prove, Target, cranelift_codegen, prove,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use testkit::{host, module_host};
+use testkit::host;
 
 /// An oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -315,7 +314,7 @@ fn is_another_module(case: u64) -> bool {
     let bytes = Rng::new(case).bytes(1024);
     // Too few bytes are no failure.
     panics(|| {
-        let _ = module::check(&mut Unstructured::new(&bytes), &mut module_host::ThisMachine);
+        let _ = module::check(&mut Unstructured::new(&bytes));
     })
 }
 
@@ -324,10 +323,7 @@ fn has_other_thunks(case: u64) -> bool {
     let mut rng = Rng::new(case);
     let pic = if rng.one_in(2) { "true" } else { "false" };
     let name = if rng.one_in(2) { "x86_64" } else { "aarch64" };
-    let mut flags = settings::builder();
-    flags.set("is_pic", pic).expect("a shared setting");
-    let isa = isa::lookup_by_name(name).expect("is built in");
-    let isa = isa.finish(settings::Flags::new(flags)).expect("an ISA");
+    let isa = testkit::isa::of(name, &[("is_pic", pic)]);
     let mut own = Signature::new(CallConv::SystemV);
     own.params = vec![AbiParam::new(types::I64); rng.below(5)];
     let arguments = (0..1 + rng.below(3)).map(|number| ExtraArgument::Address {

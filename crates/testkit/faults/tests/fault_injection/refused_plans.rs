@@ -134,13 +134,13 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
             continue;
         };
         refused += 1;
-        copied += wrong.private_copies().len();
+        copied += wrong.new_bodies().iter().filter(|new| new.copy_of().is_some()).count();
         merged_data += wrong.stats().plan_merged_data_objects;
         weakened += wrong.stats().plan_weakened;
 
         assert_eq!(plan.entries().count(), unit.functions.len());
         assert_eq!(plan.data_entries().count(), unit.data.len());
-        assert!(plan.private_copies().is_empty() && plan.parameterised_bodies().is_empty());
+        assert!(plan.new_bodies().is_empty());
         let mut classes = BTreeSet::new();
         for ((index, entry), member) in plan.entries().zip(&unit.functions) {
             assert_eq!(entry.disposition(), Disposition::Keep);
@@ -161,8 +161,8 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
         }
         let all = classes.len() as u32;
         assert_eq!(classes.last(), Some(&(all - 1)));
-        for body in wrong.private_copies() {
-            assert_eq!(plan.function(wrong.entry(body.function).symbol()), None);
+        for new in wrong.new_bodies() {
+            assert_eq!(plan.function(wrong.entry(new.function()).symbol()), None);
         }
         let mut stats = *wrong.stats();
         stats.plan_members = 0;

@@ -1,0 +1,282 @@
+//! Carrying out a plan, function by function.
+//!
+//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to their
+//! representatives, and a representative loses the facts that do not hold for all functions that it replaces. It
+//! cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be rewritten in
+//! any order and by several threads.
+//!
+//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back end, with
+//! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
+
+mod thunk;
+mod weaken;
+
+pub use thunk::call_thunk;
+pub(crate) use weaken::weaken;
+
+use crate::canonicalize::canonicalized;
+use crate::checker::Code;
+use crate::extra_argument::{Appended, ExtraArgument, append, extended_signature};
+use crate::ir::{address_uses, user_name, user_symbol};
+use crate::options::{Canonicalize, Options};
+use crate::plan::Plan;
+use crate::unit::{Bodies, DataIndex, DataObject, FunctionIndex};
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use cranelift_codegen::ir::{
+    ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, UserExternalName,
+    UserFuncName,
+};
+use cranelift_entity::EntityRef;
+
+impl Plan {
+    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
+    /// of the unit. Returns whether anything changed.
+    ///
+    /// `options` are those of the run. `func` must be the function that was added, or, for a private copy, a clone
+    /// of it under its new name.
+    ///
+    /// A redirected reference stays `colocated` if it was: the representative is defined in the same unit and
+    /// cannot be preempted, so the flag of the old callee holds for it. It never becomes `colocated`, because the
+    /// embedder may not support that.
+    ///
+    /// Linear in the number of imports; for a representative that loses facts, and for a function that takes the
+    /// address of a function it also calls, in its size.
+    pub fn apply(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
+        let changed = self.canonicalize(function, func, options);
+        self.rewrite(function, func, options) || changed
+    }
+
+    /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without
+    /// the canonicalisation.
+    pub(crate) fn rewrite(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
+        let changed = self.weaken(function, func, options);
+        let call = |symbol: &UserExternalName| {
+            let to = other(symbol, self.call_symbol(symbol))?;
+            let passed =
+                self.function(symbol).map(|function| self.entry(function).shared_arguments());
+            Some(CallTarget { symbol: to, arguments: passed.unwrap_or_default() })
+        };
+        let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
+        redirect(func, &call, &address) || changed
+    }
+
+    /// Gives `func` the body that represents its class, without redirecting references.
+    #[cfg(feature = "module")]
+    pub(crate) fn settle(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) {
+        self.canonicalize(function, func, options);
+        self.weaken(function, func, options);
+    }
+
+    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and so
+    /// were the facts that all members share.
+    fn canonicalize(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        options: &Options<'_>,
+    ) -> bool {
+        if !self.entry(function).gets_compared_body() {
+            return false;
+        }
+        match canonicalized(func, options.canonicalize) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(canonical) => {
+                *func = canonical;
+                true
+            }
+        }
+    }
+
+    /// Weakens `func` to the facts that hold for all functions that it replaces.
+    fn weaken(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
+        let entry = self.entry(function);
+        match entry.weakened() {
+            None => false,
+            Some(facts) => {
+                weaken(func, entry.attributes().key, facts, options);
+                true
+            }
+        }
+    }
+
+    /// The symbol that a direct call to `symbol` should use.
+    pub fn call_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
+        match self.function(symbol) {
+            None => symbol,
+            Some(function) => self.entry(self.call_target(function)).symbol(),
+        }
+    }
+}
+
+fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExternalName> {
+    (target != symbol).then(|| target.clone())
+}
+
+/// The target to which a call is redirected.
+pub(crate) struct CallTarget {
+    pub symbol: UserExternalName,
+    /// The extra arguments, behind the present arguments.
+    pub arguments: Arc<[ExtraArgument]>,
+}
+
+/// Redirects calls, and uses of addresses, to the symbols that should be used instead, if any.
+pub(crate) fn redirect(
+    func: &mut Function,
+    call: &dyn Fn(&UserExternalName) -> Option<CallTarget>,
+    address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
+) -> bool {
+    let mut changed = false;
+    for index in 0..func.global_values.len() {
+        let gv = cranelift_codegen::ir::GlobalValue::new(index);
+        let GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else {
+            continue;
+        };
+        if let Some(to) = user_symbol(func, name).and_then(address) {
+            let new = user_name(func, to);
+            if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                *name = new;
+                changed = true;
+            }
+        }
+    }
+    let mut appended = Appended::default();
+    for index in 0..func.dfg.ext_funcs.len() {
+        let func_ref = FuncRef::new(index);
+        let callee = &func.dfg.ext_funcs[func_ref];
+        // Code that patches a call finds it under the symbol that the front end gave.
+        if callee.patchable {
+            continue;
+        }
+        let Some(symbol) = user_symbol(func, &callee.name).cloned() else {
+            continue;
+        };
+        let (call, to_address) = (call(&symbol), address(&symbol));
+        let (call, arguments) = match call {
+            None => (None, None),
+            Some(CallTarget { symbol, arguments }) => (Some(symbol), Some(arguments)),
+        };
+        let arguments = arguments.filter(|arguments| !arguments.is_empty());
+        // The address is that of a function with the same signature.
+        let own = match call == to_address && arguments.is_none() {
+            true => None,
+            false => keep_address_uses(func, func_ref),
+        };
+        for (func_ref, to) in [(Some(func_ref), call), (own, to_address)] {
+            if let (Some(func_ref), Some(to)) = (func_ref, to) {
+                func.dfg.ext_funcs[func_ref].name = user_name(func, to);
+                changed = true;
+            }
+        }
+        if let Some(arguments) = arguments {
+            let signature = func.dfg.ext_funcs[func_ref].signature;
+            let signature = extended_signature(&func.dfg.signatures[signature], &arguments);
+            func.dfg.ext_funcs[func_ref].signature = func.import_signature(signature);
+            let arguments = arguments.iter().map(|argument| argument.redirected(address));
+            appended.insert(func_ref, arguments.collect());
+        }
+    }
+    append(func, &appended);
+    changed
+}
+
+/// Gives the instructions that take the address of `func_ref` a reference of their own, so that
+/// the calls can be redirected without them. `None` if there are no such instructions.
+fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> {
+    address_uses(func).find(|&used| used == func_ref)?;
+    let ExtFuncData { name, signature, colocated, patchable } =
+        func.dfg.ext_funcs[func_ref].clone();
+    let own = func.import_function(ExtFuncData { name, signature, colocated, patchable });
+    for index in 0..func.dfg.num_insts() {
+        if let InstructionData::FuncAddr { opcode: _, func_ref: used } =
+            &mut func.dfg.insts[Inst::new(index)]
+            && *used == func_ref
+        {
+            *used = own;
+        }
+    }
+    Some(own)
+}
+
+/// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the plan, applied.
+pub(crate) fn emitted(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    options: &Options<'_>,
+) -> Function {
+    let mut func = match plan.new_body(function) {
+        Some(new) => new.body().clone(),
+        None => bodies.body(function).clone(),
+    };
+    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    plan.apply(function, &mut func, options);
+    func
+}
+
+/// A function that a plan keeps in the form in which functions are compared: its canonical body, rewritten. The
+/// result is not canonicalised a second time: it is emitted in this form, and the checker proves the emitted form
+/// against its own canonical body.
+pub(crate) fn compared(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    options: &Options<'_>,
+) -> Function {
+    let mut func = match plan.new_body(function) {
+        Some(new) => new.body().clone(),
+        None => canonicalized(bodies.body(function), options.canonicalize).into_owned(),
+    };
+    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    plan.rewrite(function, &mut func, options);
+    func
+}
+
+/// A unit after a plan, as the checker sees it.
+pub(crate) struct Applied<'a> {
+    pub plan: &'a Plan,
+    pub bodies: &'a mut dyn Bodies,
+    pub options: &'a Options<'a>,
+}
+
+impl Code for Applied<'_> {
+    fn original(&mut self, function: FunctionIndex) -> &Function {
+        self.bodies.body(function)
+    }
+
+    fn canonical(&mut self, function: FunctionIndex) -> Cow<'_, Function> {
+        canonicalized(self.bodies.body(function), self.options.canonicalize)
+    }
+
+    fn emitted(&mut self, function: FunctionIndex) -> Function {
+        emitted(self.plan, self.bodies, function, self.options)
+    }
+
+    fn emitted_canonical(&mut self, function: FunctionIndex) -> Option<Function> {
+        match (self.options.canonicalize, self.plan.body_of(function)) {
+            (Canonicalize::Optimize(_), Some(_)) => {
+                Some(compared(self.plan, self.bodies, function, self.options))
+            }
+            (Canonicalize::None, _) | (_, None) => None,
+        }
+    }
+
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        self.bodies.data(data)
+    }
+}

@@ -1,0 +1,140 @@
+//! The encoding of a function: what equality, order, hash and "first difference" are views of.
+//!
+//! An encoding is four byte streams (see [`Encoding`]). Two functions are equal if their `shape`,
+//! `constants` and `references` are equal and the functions of the unit that they refer to are, at
+//! the same places, equal in turn; `classes` settles the second half. `facts` are never compared:
+//! the kept body gets those that hold for all.
+//!
+//! **Laws**, each tested by name in `tests/laws.rs`:
+//! * the order of encodings is total: reflexive, antisymmetric, transitive (it is the order of
+//!   byte strings, so there is nothing to argue);
+//! * equal encodings have equal hashes;
+//! * unequal encodings may have equal hashes: that costs time, never correctness.
+//!
+//! This module knows bytes, not IR: what they mean is said in `canon`, the only writer.
+
+use super::Fact;
+use crate::unit::Node;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use cranelift_codegen::ir::UserExternalName;
+
+/// A function as four streams. All numbers are little-endian, whatever the host.
+///
+/// | stream | holds | identical merging |
+/// |---|---|---|
+/// | `shape` | signature, control flow, opcodes, types, operand numbers, slots, tables, trap codes | must be equal |
+/// | `constants` | immediates, offsets, constant-pool bytes | must be equal |
+/// | `references` | every symbol used, in order, with the kind of its use | must be equal, functions of the unit as classes |
+/// | `facts` | facts that only enable optimisation | not compared, the kept body gets the meet |
+#[derive(Clone, Debug, Default)]
+pub struct Encoding {
+    pub(crate) shape: Vec<u8>,
+    pub(crate) constants: Vec<u8>,
+    pub(crate) references: Vec<u8>,
+    /// The nodes of the references that are compared by class, in order. The `references` stream only holds that
+    /// there is one.
+    pub(crate) callees: Vec<Node>,
+    /// One fact per block and per memory access, in the order of the walk.
+    pub(crate) facts: Vec<Fact>,
+    /// Instructions written, `nop` and unreachable ones left out.
+    pub(crate) instructions: u32,
+}
+
+impl Encoding {
+    /// Makes the encoding empty and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        let Encoding { shape, constants, references, callees, facts, instructions } = self;
+        shape.clear();
+        constants.clear();
+        references.clear();
+        callees.clear();
+        facts.clear();
+        *instructions = 0;
+    }
+
+    /// The streams that identical merging compares, most significant first.
+    pub fn key(&self) -> [&[u8]; 3] {
+        [&self.shape, &self.constants, &self.references]
+    }
+
+    /// The stream that functions share which differ in constants and references only.
+    pub(crate) fn shape(&self) -> &[u8] {
+        &self.shape
+    }
+
+    /// The size of the streams in bytes.
+    pub fn size(&self) -> usize {
+        let Encoding { shape, constants, references, callees, facts, instructions: _ } = self;
+        shape.len()
+            + constants.len()
+            + references.len()
+            + size_of::<Node>() * callees.len()
+            + size_of::<Fact>() * facts.len()
+    }
+
+    /// The number of instructions, `nop` and unreachable ones left out.
+    pub fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    #[inline]
+    pub(crate) fn shape_word(&mut self, word: u32) {
+        self.shape.extend_from_slice(&word.to_le_bytes());
+    }
+
+    pub(crate) fn constant_i32(&mut self, value: i32) {
+        self.constants.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn constant_i64(&mut self, value: i64) {
+        self.constants.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A reference to a symbol: by the class of `node`, or by name if there is none.
+    pub(crate) fn reference(&mut self, symbol: &UserExternalName, node: Option<Node>) {
+        match node {
+            Some(node) => {
+                self.references.push(BY_CLASS);
+                self.callees.push(node);
+            }
+            None => {
+                let UserExternalName { namespace, index } = symbol;
+                self.references.push(USER_SYMBOL);
+                self.references.extend_from_slice(&namespace.to_le_bytes());
+                self.references.extend_from_slice(&index.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// How a reference begins in the stream.
+pub(crate) const BY_CLASS: u8 = 0;
+/// Eight bytes follow.
+pub(crate) const USER_SYMBOL: u8 = 1;
+/// Its length follows, in four bytes, and the name.
+pub(crate) const TEST_CASE: u8 = 2;
+/// A number follows in one byte, as for a known symbol.
+pub(crate) const LIBCALL: u8 = 3;
+pub(crate) const KNOWN_SYMBOL: u8 = 4;
+
+impl PartialEq for Encoding {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Encoding {}
+
+impl PartialOrd for Encoding {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Lexicographic over the three compared streams, in their order.
+impl Ord for Encoding {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}

@@ -1,0 +1,20 @@
+//! Congruence: which functions and data objects of a unit are equal.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `summarise` | keeps a summary of each function, before the unit is complete |
+//! | `bucket` | groups items with equal encodings, references to each other ignored |
+//! | `refine` | refines that partition to the coarsest congruence |
+//! | `components` | strongly connected components, callees first |
+//!
+//! It decides nothing about what is merged, only what is equal.
+
+mod bucket;
+mod components;
+mod refine;
+mod summarise;
+
+pub(crate) use bucket::{Bucketed, Bucketer, Walk, Walked, bucket};
+pub(crate) use components::components;
+pub(crate) use refine::{Partition, References, refine};
+pub(crate) use summarise::Summaries;

@@ -1,0 +1,108 @@
+//! Summaries: what is kept of each function and data object between [`Merger::add`](crate::Merger::add) and the
+//! first look at a second one.
+//!
+//! 64 bytes for each function, its symbol in a map, and the symbols of which more than the behaviour is observed. It
+//! keeps no IR.
+
+use super::Bucketer;
+use crate::canon::{counts, data};
+use crate::canonicalize::canonicalized;
+use crate::options::{Canonicalize, Options, Prebucket};
+use crate::stats::Stats;
+use crate::unit::{
+    AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
+    FunctionIndex, Item, Linkage, Observed, Summary, Unit,
+};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, UserExternalName};
+
+/// The summaries of a unit, to which functions and data objects are added one after the other.
+#[derive(Default)]
+pub(crate) struct Summaries {
+    pub unit: Unit,
+    pub observed: Observed,
+    /// Whether there is a local function with a significant address. What must be kept of all other functions does
+    /// not depend on uses of their addresses.
+    addresses_matter: bool,
+    /// Functions that were added before the first such function.
+    unscanned: Vec<FunctionIndex>,
+    pub bucketer: Bucketer,
+    pub stats: Stats,
+}
+
+impl Summaries {
+    /// Adds a function: see [`Merger::add`](crate::Merger::add).
+    pub fn add(
+        &mut self,
+        symbol: UserExternalName,
+        func: &Function,
+        attributes: Attributes,
+        options: &Options<'_>,
+    ) -> Result<FunctionIndex, AddError> {
+        self.unit.check(&symbol, u64::from(attributes.alignment))?;
+        if func.layout.entry_block().is_none() {
+            return Err(AddError::NoBody(symbol));
+        }
+        self.observed.add_tables(func);
+        self.addresses_matter |=
+            attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
+        let scanned = self.addresses_matter;
+        if scanned {
+            self.observed.add_address_uses(func);
+        }
+        let body = canonicalized(func, options.canonicalize);
+        let bucket = match options.walks() {
+            Prebucket::Counts => u128::from(counts(&body, attributes.key)),
+            Prebucket::WalkAll => {
+                self.stats.walk_add_functions += 1;
+                self.bucketer.hash_alone(&body, attributes.key, options)
+            }
+        };
+        self.stats.add_functions += 1;
+        let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
+        let summary = Summary { symbol: symbol.clone(), attributes, bucket, instructions };
+        let index = self.unit.functions.push(summary);
+        if !scanned {
+            self.unscanned.push(index);
+        }
+        self.unit.by_symbol.insert(symbol, Item::Function(index));
+        Ok(index)
+    }
+
+    /// Adds a data object: see [`Merger::add_data`](crate::Merger::add_data).
+    pub fn add_data(
+        &mut self,
+        symbol: UserExternalName,
+        data: &DataObject,
+        attributes: DataAttributes,
+    ) -> Result<DataIndex, AddError> {
+        self.unit.check(&symbol, attributes.alignment)?;
+        for reloc in &data.relocations {
+            self.observed.add_address(&reloc.target, reloc.addend);
+        }
+        self.stats.add_data_objects += 1;
+        let bucket = data::bucket(data, attributes.key);
+        let size = data.contents.size();
+        let summary = DataSummary { symbol: symbol.clone(), attributes, bucket, size };
+        let index = self.unit.data.push(summary);
+        self.unit.by_symbol.insert(symbol, Item::Data(index));
+        Ok(index)
+    }
+
+    /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
+    /// were added, and keeps apart those that do not get the body that is compared.
+    pub fn complete(&mut self, bodies: &mut dyn Bodies, options: &Options<'_>) {
+        if self.addresses_matter {
+            for function in core::mem::take(&mut self.unscanned) {
+                self.observed.add_address_uses(bodies.body(function));
+            }
+        }
+        if let Canonicalize::Optimize(_) = options.canonicalize {
+            // A function that keeps its own code does not get the body that is compared: it equals only itself.
+            for summary in self.unit.functions.values_mut() {
+                let Summary { symbol, attributes, .. } = summary;
+                attributes.no_merge |= attributes.pinned || self.observed.points_inside(symbol);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How often merging with parameters is tried, and how much a parameterised body must save each time.
+//!
+//! What it costs to pass extra arguments depends on all else that each caller does, so the sum over a unit is known
+//! only when it is compiled. With [`Policy::Size`] an attempt that makes the unit larger is repeated with a greater
+//! demand on each body, and given up if that does not help.
+
+use super::{Found, smaller};
+use crate::options::{Options, Policy};
+use crate::plan::Plan;
+use crate::unit::Bodies;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::UserExternalName;
+
+/// How much a parameterised body must save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// One byte.
+    Anything,
+    /// An eighth of what its functions take.
+    Eighth,
+}
+
+/// What one attempt demands, and the symbols for new bodies that earlier attempts did not use.
+pub(crate) struct Demand {
+    pub(super) share: Share,
+    pub(super) unused: Vec<UserExternalName>,
+}
+
+/// The attempts of a run.
+pub(crate) struct Attempts<'a> {
+    options: &'a Options<'a>,
+    left: &'static [Share],
+    /// Symbols that the attempts before requested and that the next one may use, in reverse order.
+    unused: Vec<UserExternalName>,
+}
+
+impl<'a> Attempts<'a> {
+    /// As many as the policy allows.
+    pub fn new(options: &'a Options<'a>) -> Attempts<'a> {
+        let left: &[Share] = match options.similar.policy {
+            Policy::Off => &[],
+            Policy::Balanced => &[Share::Eighth],
+            Policy::Size => &[Share::Anything, Share::Eighth],
+        };
+        Attempts { options, left, unused: Vec::new() }
+    }
+
+    /// The demand of the next attempt, if there is one.
+    pub fn next(&mut self) -> Option<Demand> {
+        let (&share, left) = self.left.split_first()?;
+        self.left = left;
+        Some(Demand { share, unused: core::mem::take(&mut self.unused) })
+    }
+
+    /// Whether `plan`, the result of an attempt, is to be taken instead of the plan `before` it. With
+    /// [`Policy::Size`], where it is in doubt whether the unit becomes smaller, compiles all functions that differ.
+    pub fn accept(
+        &mut self,
+        before: &Plan,
+        plan: &mut Plan,
+        found: Found,
+        bodies: &mut dyn Bodies,
+    ) -> bool {
+        plan.count();
+        let accepted = match self.options.similar.policy {
+            Policy::Off => false,
+            Policy::Balanced => true,
+            Policy::Size => {
+                found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options)
+            }
+        };
+        if !accepted {
+            let bodies = plan.new_bodies().iter().rev();
+            let bodies = bodies.filter(|new| new.copy_of().is_none());
+            self.unused = bodies.map(|new| plan.entry(new.function()).symbol().clone()).collect();
+        }
+        accepted
+    }
+}

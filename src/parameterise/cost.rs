@@ -1,0 +1,64 @@
+//! Every constant of the cost model, with where it comes from.
+//!
+//! Sizes of bodies, thunks and calls are compiled (`probe`) wherever a merge depends on them. These constants only
+//! choose what is compiled, or bound what is not. An error costs bytes or time, never correctness.
+
+/// Bytes that one more case of a callee dispatch takes in the body. From the encodings of x86-64: a comparison of
+/// 3–4 bytes, a branch of 6, a call of 5 and a jump of 5; on aarch64 four instructions of 4 bytes.
+pub(super) const CASE: i64 = 20;
+
+/// Bytes that a call site takes to pass the address of a callee. From the encodings: `lea reg, [rip + callee]` on
+/// x86-64; `adrp` and `add`, 8 bytes, on aarch64.
+pub(super) const ADDRESS: i64 = 7;
+
+/// Bytes that a call site takes to pass a case number. From the encodings: `mov reg, imm32` on x86-64; `movz`, 4
+/// bytes, on aarch64.
+pub(super) const CASE_NUMBER: i64 = 5;
+
+/// Bytes that a callee that is passed takes in the body: the indirect call needs a register that lives until the
+/// call. From the difference of bodies of two functions that differ in one callee.
+pub(super) const CALLEE_PARAMETER: i64 = 6;
+
+/// Bytes that any other parameter takes in the body: a move from its register. From the encodings.
+pub(super) const PARAMETER: i64 = 2;
+
+/// Bytes of a call thunk without extra arguments, for dividing sets on targets without a jump: call thunks take
+/// 14–46 bytes on x86-64 and 16–52 on aarch64 ([`call_thunk`](crate::call_thunk)).
+pub(super) const CALL_THUNK: i64 = 16;
+
+/// The bytes by which the estimate for one more argument at one call can be wrong, at most: which values a caller
+/// must keep elsewhere, and for how long, depends on that caller. A spill and a reload of 8 bytes each on both
+/// targets.
+pub(super) const CALL_ERROR: i64 = 16;
+
+/// Bytes that a function can save at each use of a value that it knows, at most: `movabs` of a constant takes 10
+/// bytes on x86-64, and the operation itself can go into an addressing mode.
+pub(super) const BYTES_PER_USE: i64 = 12;
+
+/// Bytes and instructions of what was compiled, before anything was: 6 bytes for each instruction of the IR, as
+/// heavy as the first hundred instructions. Real units have 4–7.
+pub(super) const FIRST_SIZES: [i64; 2] = [600, 100];
+
+/// A body is assumed to take at least a quarter of its predicted size. No body of the real units of the README took
+/// less.
+pub(super) const MAX_SIZE_ERROR: i64 = 4;
+
+/// The part of the bytes of its functions that a parameterised body must save where it must save more than one byte:
+/// one in this many.
+pub(super) const DEMANDED_SHARE: i64 = 8;
+
+/// The most cases of one callee dispatch. The dispatch is a chain of comparisons, which costs time as well.
+pub(super) const MAX_DISPATCH_CASES: usize = 8;
+
+/// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
+/// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
+pub(super) const MAX_PARAMETERS: usize = 1000;
+
+/// How many parameters are compared as divisors of a set, in order to choose one.
+pub(super) const MAX_DIVISORS: usize = 6;
+
+/// How many parameters are tried until that many are found that divide a set.
+pub(super) const MAX_TRIED_COLUMNS: usize = 64;
+
+/// How often the unit is planned before the second pass gives up.
+pub(super) const MAX_ROUNDS: usize = 3;

@@ -1,0 +1,357 @@
+//! Similar functions: those that differ only in constants and references.
+//!
+//! After identical merging, [`search`] looks at the functions that a plan keeps. It reads as the list of the phases:
+//!
+//! * group functions of one shape, by the shape stream of the one canonical walk;
+//! * go through the shapes from callees to callers, so that callers of merged functions differ in a constant where
+//!   they differed in a callee;
+//! * write functions of one shape as a table of the places where they can differ (`table`, `value`);
+//! * divide them into sets that pay (`split`);
+//! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
+//!   `dispatch`), compile it, and accept it if it really pays (`cost`).
+//!
+//! Functions that are identical after that are merged by a second identical pass (`second_pass`), which the driver
+//! makes; `attempts` says how often all of that is tried.
+//!
+//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
+//! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
+//! pay as a whole.
+//!
+//! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align code.
+
+mod argument_plan;
+mod attempts;
+mod body;
+mod cost;
+mod dispatch;
+mod fold;
+mod loops;
+mod probe;
+mod second_pass;
+mod set;
+mod signatures;
+mod smaller;
+mod split;
+mod table;
+mod uses;
+mod value;
+
+pub(crate) use attempts::{Attempts, Demand};
+pub(crate) use second_pass::SecondPass;
+
+use crate::apply::compared;
+use crate::canon::{self, Context, Encoding, Scratch, counts};
+use crate::canonicalize::canonicalized;
+use crate::congruence::components;
+use crate::incremental::MergeCache;
+use crate::options::{Options, Policy, Prebucket};
+use crate::plan::{Disposition, Plan, Reason};
+use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use probe::Costs;
+use set::Candidate;
+use table::{Set, Table};
+use uses::{Uses, callees};
+use value::Symbols;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// What a search leaves besides the plan.
+pub(crate) struct Found {
+    uses: Uses,
+    /// How many more functions may be merged.
+    limit: usize,
+    /// Whether the result is smaller, even if all calls take more bytes than is assumed.
+    surely_smaller: bool,
+}
+
+/// Merges functions that differ in constants and callees, as `options` and `demand` say, and writes the result into
+/// `plan`.
+///
+/// The sizes of candidate code are requested from `bodies`. Walks every kept function that may share its shape with
+/// another twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where
+/// it is in doubt whether the result makes the unit smaller, it compiles all functions of a set.
+pub(crate) fn search(
+    plan: &mut Plan,
+    observed: &Observed,
+    earlier: Option<&MergeCache>,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    demand: Demand,
+) -> Found {
+    let Demand { share, unused } = demand;
+    let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
+    let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
+    for (function, entry) in plan.entries() {
+        if let Some(to) = entry.disposition().representative() {
+            merged_into[to].push(function);
+        }
+    }
+    let keeps_candidates = bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates());
+    let mut search = Search {
+        uses,
+        merged_into,
+        earlier,
+        next_class: plan.classes(),
+        limit: merges_left(plan, options),
+        plan,
+        bodies,
+        options,
+        costs: Costs::new(options),
+        scratch: Scratch::recording(),
+        encoding: Encoding::default(),
+        sizes: SecondaryMap::new(),
+        compiled: cost::FIRST_SIZES,
+        unused,
+        share,
+        keeps_candidates,
+        saved: 0,
+        rewritten_calls: 0,
+        cycles: SecondaryMap::new(),
+    };
+    let shapes = search.shapes(observed);
+    let calls = search.calls(&shapes);
+    if options.similar.policy == Policy::Balanced {
+        search.find_call_graph_cycles(&calls);
+    }
+    for component in bottom_up(&shapes, &calls) {
+        loop {
+            let before = search.plan.new_bodies().len();
+            for &shape in &component {
+                search.shape(&shapes[shape as usize]);
+            }
+            // In a cycle of the call graph, merged callees may give more functions the same shape.
+            if component.len() == 1 || search.plan.new_bodies().len() == before {
+                break;
+            }
+        }
+    }
+    let Search { plan, costs, saved, rewritten_calls, uses, limit, .. } = search;
+    plan.stats_mut().similar_probes = costs.probes;
+    let surely_smaller = saved >= cost::CALL_ERROR * rewritten_calls;
+    Found { uses, limit, surely_smaller }
+}
+
+struct Search<'a> {
+    plan: &'a mut Plan,
+    uses: Uses,
+    bodies: &'a mut dyn Bodies,
+    options: &'a Options<'a>,
+    costs: Costs<'a>,
+    scratch: Scratch,
+    encoding: Encoding,
+    /// What identical merging merged into each function.
+    merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    /// The merge cache of earlier units.
+    earlier: Option<&'a MergeCache>,
+    /// The number of the next class.
+    next_class: u32,
+    /// How many more functions may be merged.
+    limit: usize,
+    /// Sizes in bytes of functions, as the plan leaves them so far.
+    sizes: SecondaryMap<FunctionIndex, Option<i64>>,
+    /// Bytes and instructions of what was compiled so far, with a small initial value.
+    compiled: [i64; 2],
+    /// Symbols that were requested and are not used yet.
+    unused: Vec<UserExternalName>,
+    share: attempts::Share,
+    /// See [`CodeSizes::keeps_candidates`](crate::CodeSizes::keeps_candidates).
+    keeps_candidates: bool,
+    /// Bytes that the accepted bodies save, as far as they were compiled.
+    saved: i64,
+    /// The calls that pass extra arguments, counted once for each argument.
+    rewritten_calls: i64,
+    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
+    /// indirect.
+    cycles: SecondaryMap<FunctionIndex, Option<u32>>,
+}
+
+impl Search<'_> {
+    /// Whether a function could share a parameterised body with another one.
+    fn is_candidate(&self, function: FunctionIndex) -> bool {
+        let entry = self.plan.entry(function);
+        let Attributes { pinned, no_merge, hot, .. } = *entry.attributes();
+        let hot = hot && self.options.similar.policy == Policy::Balanced;
+        let malformed = entry.reason() == Reason::Malformed;
+        entry.disposition() == Disposition::Keep && !(pinned || no_merge || hot || malformed)
+    }
+
+    fn order(&self, function: FunctionIndex) -> (u32, u32) {
+        let symbol = self.plan.entry(function).symbol();
+        (symbol.namespace, symbol.index)
+    }
+
+    /// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order of their
+    /// symbols; groups are ordered by their first functions.
+    fn shapes(&mut self, observed: &Observed) -> Vec<Vec<FunctionIndex>> {
+        let mut buckets: BTreeMap<u64, Vec<FunctionIndex>> = BTreeMap::new();
+        for index in 0..self.plan.added() {
+            let function = FunctionIndex::new(index);
+            let points_inside = observed.points_inside(self.plan.entry(function).symbol());
+            if self.is_candidate(function) && !points_inside {
+                let bucket = match self.options.walks() {
+                    Prebucket::Counts => {
+                        let key = self.plan.entry(function).attributes().key;
+                        counts(self.bodies.body(function), key)
+                    }
+                    Prebucket::WalkAll => 0,
+                };
+                buckets.entry(bucket).or_default().push(function);
+            }
+        }
+        let mut shapes: BTreeMap<u128, Vec<FunctionIndex>> = BTreeMap::new();
+        for function in buckets.into_values().filter(|bucket| bucket.len() > 1).flatten() {
+            let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
+            let context = Context {
+                policy: self.options.compare,
+                target: self.options.target,
+                key: self.plan.entry(function).attributes().key,
+                symbols: &NoUnit,
+            };
+            self.plan.stats_mut().similar_walks += 1;
+            if canon::encode(&body, &context, &mut self.scratch, &mut self.encoding).is_ok() {
+                let shape = xxh3_128(self.encoding.shape());
+                shapes.entry(shape).or_default().push(function);
+            }
+        }
+        let mut shapes: Vec<_> = shapes.into_values().filter(|shape| shape.len() > 1).collect();
+        for shape in &mut shapes {
+            shape.sort_unstable_by_key(|&function| self.order(function));
+        }
+        shapes.sort_unstable_by_key(|shape| self.order(shape[0]));
+        shapes
+    }
+
+    /// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
+    fn calls(&mut self, shapes: &[Vec<FunctionIndex>]) -> Calls {
+        let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
+        let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        for (at, &function) in (0..).zip(&functions) {
+            number[function] = Some(at);
+        }
+        let mut callees_of: Vec<Vec<u32>> = Vec::with_capacity(functions.len());
+        for &function in &functions {
+            let callees = callees(self.plan, self.bodies.body(function));
+            callees_of.push(callees.iter().filter_map(|&callee| number[callee]).collect());
+        }
+        Calls { functions, callees: callees_of }
+    }
+
+    /// Finds the cycles of the call graph: a cycle counts as a loop.
+    fn find_call_graph_cycles(&mut self, calls: &Calls) {
+        let Calls { functions, callees } = calls;
+        let components = components(functions.len(), |at| callees[at].iter().copied());
+        for (cycle, component) in (0..).zip(components) {
+            if component.len() > 1 {
+                for at in component {
+                    self.cycles[functions[at as usize]] = Some(cycle);
+                }
+            }
+        }
+    }
+
+    /// A function as the plan leaves it so far.
+    fn current(&mut self, function: FunctionIndex) -> Function {
+        compared(self.plan, self.bodies, function, self.options)
+    }
+
+    /// Walks a function as the plan leaves it so far, and returns whether that succeeded.
+    fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
+        let context = Context {
+            policy: self.options.compare,
+            target: self.options.target,
+            key: self.plan.entry(function).attributes().key,
+            // By name: see `Table`.
+            symbols: &NoUnit,
+        };
+        let walked = canon::encode(body, &context, &mut self.scratch, &mut self.encoding);
+        self.plan.stats_mut().similar_walks += 1;
+        walked.is_ok()
+    }
+
+    /// Merges functions that had one shape before their callees were merged.
+    fn shape(&mut self, functions: &[FunctionIndex]) {
+        let mut tables: Vec<Table> = Vec::new();
+        let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for &function in functions {
+            if self.plan.entry(function).disposition() != Disposition::Keep {
+                continue;
+            }
+            let body = self.current(function);
+            if !self.walk(function, &body) {
+                continue;
+            }
+            let table = match number.get(&self.encoding.shape) {
+                Some(&table) => &mut tables[table],
+                None => {
+                    number.insert(self.encoding.shape.clone(), tables.len());
+                    tables.push(Table::new());
+                    tables.last_mut().expect("just pushed")
+                }
+            };
+            let (marks, encoding) = (&self.scratch.marks, &self.encoding);
+            let symbols = Symbols { plan: self.plan, earlier: self.earlier, options: self.options };
+            table.push(function, &body, marks, encoding, &symbols);
+        }
+        let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
+        // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
+        // taken.
+        for symbol in sets.iter().flat_map(Set::symbols) {
+            let key = (symbol.namespace, symbol.index);
+            if functions.binary_search_by_key(&key, |&function| self.order(function)).is_ok() {
+                self.uses.add_address(self.plan, symbol);
+            }
+        }
+        let mut paying: Vec<(&Table, Vec<u32>, Candidate)> = Vec::new();
+        for set in &sets {
+            let found = self.set(set);
+            paying.extend(found.into_iter().map(|(rows, candidate)| (set.table, rows, candidate)));
+        }
+        // Accept the sets only now: some may call others, and the places of constants were found in the functions
+        // as they were.
+        for (table, rows, candidate) in paying {
+            self.accept(table, &rows, candidate);
+        }
+    }
+}
+
+/// Direct calls among functions.
+struct Calls {
+    functions: Vec<FunctionIndex>,
+    /// The callees of each function, by number.
+    callees: Vec<Vec<u32>>,
+}
+
+/// The shapes by the strongly connected components of the call graph, callees first.
+fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
+    let numbers = (0..).zip(shapes);
+    let shape_of: Vec<u32> =
+        numbers.flat_map(|(number, shape)| core::iter::repeat_n(number, shape.len())).collect();
+    let mut edges: Vec<Vec<u32>> = alloc::vec![Vec::new(); shapes.len()];
+    for (&shape, callees) in shape_of.iter().zip(&calls.callees) {
+        edges[shape as usize].extend(callees.iter().map(|&callee| shape_of[callee as usize]));
+    }
+    for targets in &mut edges {
+        targets.sort_unstable();
+        targets.dedup();
+    }
+    let mut components = components(shapes.len(), |shape| edges[shape].iter().copied());
+    for component in &mut components {
+        component.sort_unstable();
+    }
+    components
+}
+
+/// How many merges the limit leaves after identical merging.
+fn merges_left(plan: &Plan, options: &Options<'_>) -> usize {
+    let Some(limit) = options.merge_limit else {
+        return usize::MAX;
+    };
+    let functions = plan.entries().take(plan.added());
+    let functions = functions.filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    let data = plan.data_entries().take(plan.added_data());
+    let data = data.filter(|(_, entry)| entry.disposition() != Disposition::Keep);
+    (limit as usize).saturating_sub(functions.count() + data.count())
+}

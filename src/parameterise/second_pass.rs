@@ -1,0 +1,261 @@
+//! The second identical pass: identical merging once more, after similar functions were merged.
+//!
+//! A parameterised body can be equal to another one, or to a function that already took as parameters what the body
+//! takes as extra arguments. Then the callers of the two can be equal, too. So the unit as the plan leaves it is
+//! planned once more by identical merging, and the result is written into the plan.
+//!
+//! What it does *not* do: a function of the unit is not weakened a second time. A function that would have to be
+//! weakened equals only itself here. So does a parameterised body whose address is an extra argument, if it equals
+//! a function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
+//! rewrites them.
+
+use super::{Found, cost};
+use crate::apply::{compared, weaken};
+use crate::canon::Fact;
+use crate::congruence::Summaries;
+use crate::extra_argument::ExtraArgument;
+use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
+use crate::plan::{Disposition, Entry, Plan, Reason};
+use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, Observed};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+
+/// The kept functions of a unit as a plan leaves it, so far.
+pub(crate) struct Rewritten<'a> {
+    plan: &'a Plan,
+    bodies: &'a mut dyn Bodies,
+    options: &'a Options<'a>,
+    functions: &'a [FunctionIndex],
+    body: Function,
+}
+
+impl Bodies for Rewritten<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        let function = self.functions[function.index()];
+        self.body = compared(self.plan, self.bodies, function, self.options);
+        &self.body
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+}
+
+impl CodeSizes for Rewritten<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        let function = self.functions[function.index()];
+        let body = compared(self.plan, self.bodies, function, self.options);
+        self.of_candidate(&body, false)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.of_candidate(thunk, false)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
+        self.bodies.code_sizes()?.of_candidate(candidate, keep)
+    }
+}
+
+/// The second identical pass after one attempt to merge with parameters: at most [`cost::MAX_ROUNDS`] rounds.
+pub(crate) struct SecondPass<'a> {
+    options: &'a Options<'a>,
+    /// The options of identical merging.
+    identical: Options<'a>,
+    /// The functions of the round, by number.
+    functions: Vec<FunctionIndex>,
+    /// Functions that equal only themselves.
+    kept_apart: EntitySet<FunctionIndex>,
+    rounds_left: usize,
+}
+
+impl<'a> SecondPass<'a> {
+    /// None of its rounds is made yet.
+    pub fn new(options: &'a Options<'a>) -> SecondPass<'a> {
+        let identical = Options {
+            similar: Similar::OFF,
+            // Rewritten functions have gaps in their tables, so table sizes do not say whether two may be equal.
+            prebucket: Prebucket::WalkAll,
+            // They are canonical bodies already.
+            canonicalize: Canonicalize::None,
+            aliases: false,
+            prove: Prove::Never,
+            ..*options
+        };
+        let (functions, kept_apart) = (Vec::new(), EntitySet::new());
+        SecondPass { options, identical, functions, kept_apart, rounds_left: cost::MAX_ROUNDS }
+    }
+
+    /// The options for identical merging of this round.
+    pub fn options(&self) -> &Options<'a> {
+        &self.identical
+    }
+
+    /// The bodies of this round.
+    pub fn bodies<'b>(&'b self, plan: &'b Plan, bodies: &'b mut dyn Bodies) -> Rewritten<'b> {
+        let (options, functions) = (self.options, &self.functions);
+        Rewritten { plan, bodies, options, functions, body: Function::new() }
+    }
+
+    /// Begins a round: the summaries of the functions that a plan keeps. `None` if nothing is left to do.
+    pub fn summaries(
+        &mut self,
+        found: &Found,
+        plan: &Plan,
+        observed: &Observed,
+        bodies: &mut dyn Bodies,
+    ) -> Option<Summaries> {
+        let has_bodies = plan.new_bodies().iter().any(|new| new.copy_of().is_none());
+        if !has_bodies || found.limit == 0 {
+            return None;
+        }
+        self.rounds_left = self.rounds_left.checked_sub(1)?;
+        let limited = self.options.merge_limit.is_some();
+        self.identical.merge_limit = u32::try_from(found.limit).ok().filter(|_| limited);
+        self.functions.clear();
+        let mut summaries = Summaries::default();
+        for (function, entry) in plan.entries() {
+            if entry.disposition() != Disposition::Keep || plan.is_cached(function) {
+                continue;
+            }
+            let body = compared(plan, bodies, function, self.options);
+            let malformed = entry.reason() == Reason::Malformed;
+            let kept_apart = self.kept_apart.contains(function);
+            let own = entry.attributes();
+            let attributes = Attributes {
+                pinned: own.pinned || observed.points_inside(entry.symbol()),
+                no_merge: own.no_merge || malformed || kept_apart,
+                // Extra arguments of calls are not visible in the bodies. They can hold the address of another
+                // function instead of that of a body of the plan.
+                externally_called: plan.parameterised_body(function).is_none()
+                    && found.uses.must_keep_symbol(plan, function).is_some(),
+                ..*own
+            };
+            let symbol = entry.symbol().clone();
+            if summaries.add(symbol, &body, attributes, &self.identical).is_ok() {
+                self.functions.push(function);
+            }
+        }
+        Some(summaries)
+    }
+
+    /// Ends a round: writes what identical merging found into the plan. If that cannot be done for some functions,
+    /// they are kept apart in the next round.
+    pub fn merge(
+        &mut self,
+        again: &Plan,
+        found: &mut Found,
+        plan: &mut Plan,
+        bodies: &mut dyn Bodies,
+    ) {
+        let rejected = again.entries().filter(|&entry| self.cannot_merge(found, plan, entry));
+        let rejected: Vec<FunctionIndex> =
+            rejected.map(|(at, _)| self.functions[at.index()]).collect();
+        if rejected.is_empty() {
+            self.rounds_left = 0;
+            self.write(again, plan, bodies);
+        }
+        for function in rejected {
+            self.kept_apart.insert(function);
+        }
+    }
+
+    /// Whether what was found for a function cannot be written into the plan.
+    fn cannot_merge(
+        &self,
+        found: &Found,
+        plan: &Plan,
+        (at, entry): (FunctionIndex, &Entry),
+    ) -> bool {
+        let function = self.functions[at.index()];
+        if plan.parameterised_body(function).is_none() {
+            // Callers of an equal function may call this one only if it has fewer facts.
+            return entry.weakened().is_some();
+        }
+        // Extra arguments hold its address, and the address of an externally visible function is not always its
+        // own.
+        let Some(to) = entry.disposition().representative() else {
+            return false;
+        };
+        let linkage = plan.entry(self.functions[to.index()]).attributes().linkage;
+        let is_passed = found.uses.must_keep_symbol(plan, function).is_some();
+        is_passed && !matches!(linkage, Linkage::Local | Linkage::Hidden)
+    }
+
+    fn write(&self, again: &Plan, plan: &mut Plan, bodies: &mut dyn Bodies) {
+        // By the bodies as they were planned.
+        for (at, entry) in again.entries() {
+            if let Some(facts) = entry.weakened() {
+                self.weaken_body(self.functions[at.index()], facts, plan, bodies);
+            }
+        }
+        let mut followers: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
+        for (function, entry) in plan.entries() {
+            if let Some(to) = entry.disposition().representative() {
+                followers[to].push(function);
+            }
+        }
+        for (at, member) in again.entries() {
+            let Some(to) = member.disposition().representative() else {
+                continue;
+            };
+            let (function, to) = (self.functions[at.index()], self.functions[to.index()]);
+            plan.set(function, member.disposition().map(|_| to), member.reason());
+            let mut alignment = plan.entry(function).alignment();
+            // Functions that were merged into it are merged into its representative, with the same extra arguments.
+            for follower in core::mem::take(&mut followers[function]) {
+                plan.retarget(follower, to);
+                alignment = plan.entry(follower).alignment().max(alignment);
+                followers[to].push(follower);
+            }
+            plan.align(Item::Function(to), alignment.into());
+            if plan.parameterised_body(to).is_none() {
+                plan.set_reason(Item::Function(to), Reason::Representative);
+            }
+        }
+        let mut parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
+        if parameterised.any(|new| plan.entry(new.function()).disposition() != Disposition::Keep) {
+            self.remove_references_to_bodies(plan);
+            plan.remove_parameterised_bodies();
+        }
+    }
+
+    /// Removes every reference to parameterised bodies that were merged away: their symbols will not be defined.
+    fn remove_references_to_bodies(&self, plan: &mut Plan) {
+        let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
+        let redirected = |entry: &Entry| -> Arc<[ExtraArgument]> {
+            let arguments = entry.extra_arguments().iter();
+            arguments.map(|argument| argument.redirected(&address)).collect()
+        };
+        let arguments: Vec<(FunctionIndex, Arc<[ExtraArgument]>)> =
+            plan.entries().map(|(function, entry)| (function, redirected(entry))).collect();
+        let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
+        let bodies = parameterised.map(|new| {
+            let mut body = new.body().clone();
+            plan.apply(new.function(), &mut body, self.options);
+            (new.function(), body)
+        });
+        let bodies: Vec<(FunctionIndex, Function)> = bodies.collect();
+        for (function, arguments) in arguments {
+            plan.set_extra_arguments(function, arguments);
+        }
+        for (function, body) in bodies {
+            plan.set_body(function, body);
+        }
+    }
+
+    /// Weakens a parameterised body to the facts that all functions that it replaces share.
+    fn weaken_body(
+        &self,
+        function: FunctionIndex,
+        facts: &[Fact],
+        plan: &mut Plan,
+        bodies: &mut dyn Bodies,
+    ) {
+        let mut body = compared(plan, bodies, function, self.options);
+        weaken(&mut body, plan.entry(function).attributes().key, facts, self.options);
+        plan.set_body(function, body);
+    }
+}

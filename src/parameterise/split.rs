@@ -1,0 +1,186 @@
+//! Splitting: which of the functions of one shape should share a body.
+//!
+//! A body for all of them has a parameter for each place at which any two differ, and every call pays for all of
+//! these. So it can be better to have several bodies, each for functions that differ in less. Sets are divided by
+//! the values of one parameter at a time, where the parts save more than the whole; a part that does not pay is
+//! divided further, never dropped as a whole. The savings of a set are estimated here, from sizes that were
+//! measured; whether a part really pays is determined by compiling its body, elsewhere.
+//!
+//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at most
+//! 2p sets during the division.
+
+use super::cost;
+use alloc::vec::Vec;
+
+/// The input of splitting, sizes in bytes.
+pub(super) struct Problem {
+    /// Bytes of one body.
+    pub body: i64,
+    /// Bytes of a thunk, without the arguments that it passes.
+    pub jump: i64,
+    pub rows: Vec<Row>,
+    pub columns: Vec<Column>,
+}
+
+/// A function.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    /// How often it is called directly.
+    pub calls: i64,
+    /// Whether its symbol must stay.
+    pub thunk: bool,
+}
+
+/// What could be a parameter.
+pub(super) struct Column {
+    /// The number of the value that each row has, in the order of `cost`.
+    pub cells: Vec<u32>,
+    /// The bytes that it takes to pass each value.
+    pub cost: Vec<i64>,
+    /// The bytes that the parameter itself takes in the body, roughly.
+    pub overhead: i64,
+    /// The bytes that each further value takes in the body, roughly.
+    pub case: i64,
+    /// Whether it must not be a parameter.
+    pub forbidden: bool,
+}
+
+/// Functions that may share a body.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Ascending, two or more.
+    pub rows: Vec<u32>,
+    /// Columns by which this part cannot be divided any more.
+    done: Vec<usize>,
+}
+
+impl Part {
+    /// All rows of a problem.
+    pub fn whole(problem: &Problem) -> Part {
+        Part { rows: (0..problem.rows.len() as u32).collect(), done: Vec::new() }
+    }
+}
+
+impl Problem {
+    /// The columns in which rows differ.
+    fn varying<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let differ = move |&column: &usize| {
+            let cells = &self.columns[column].cells;
+            let first = cells[rows[0] as usize];
+            rows.iter().any(|&row| cells[row as usize] != first)
+        };
+        (0..self.columns.len()).filter(differ)
+    }
+
+    fn cost(&self, column: usize, row: u32) -> i64 {
+        let Column { cells, cost, .. } = &self.columns[column];
+        cost[cells[row as usize] as usize]
+    }
+
+    /// Whether these rows may share a body.
+    pub fn allows(&self, rows: &[u32]) -> bool {
+        self.varying(rows).all(|column| !self.columns[column].forbidden)
+    }
+
+    /// Bytes that one body for these rows saves, roughly.
+    pub fn profit(&self, rows: &[u32]) -> i64 {
+        if rows.len() < 2 {
+            return 0;
+        }
+        let mut passing = alloc::vec![0; rows.len()];
+        let mut saved = (rows.len() as i64 - 1) * self.body;
+        for column in self.varying(rows) {
+            if self.columns[column].forbidden {
+                return i64::MIN / 4;
+            }
+            let Column { overhead, case, .. } = self.columns[column];
+            saved -= overhead;
+            if case > 0 {
+                saved -= case * (self.distinct(column, rows) - 1);
+            }
+            for (passing, &row) in passing.iter_mut().zip(rows) {
+                *passing += self.cost(column, row);
+            }
+        }
+        for (passing, &row) in passing.iter().zip(rows) {
+            let Row { calls, thunk } = self.rows[row as usize];
+            let by_thunk = self.jump + passing;
+            saved -= if thunk { by_thunk } else { by_thunk.min(calls * passing) };
+        }
+        saved
+    }
+
+    /// How many values there are in a column.
+    fn distinct(&self, column: usize, rows: &[u32]) -> i64 {
+        let cells = &self.columns[column].cells;
+        let mut values: Vec<u32> = rows.iter().map(|&row| cells[row as usize]).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.len() as i64
+    }
+
+    /// Divides a set, if its parts are better than the whole, or in any case if it `must` be divided. Parts of one
+    /// row are left out.
+    pub fn divide(&self, part: &Part, must: bool) -> Option<Vec<Part>> {
+        let Part { rows, done } = part;
+        let whole = if must { i64::MIN / 2 } else { self.profit(rows) };
+        let mut by_bytes: Vec<(i64, usize)> = Vec::new();
+        for column in self.varying(rows) {
+            if done.contains(&column) {
+                continue;
+            }
+            let bytes: i64 = rows
+                .iter()
+                .map(|&row| self.cost(column, row) * self.rows[row as usize].calls.max(1))
+                .sum();
+            let forbidden = self.columns[column].forbidden;
+            by_bytes.push((if forbidden { i64::MIN } else { -bytes }, column));
+        }
+        by_bytes.sort_unstable();
+        let strategies = by_bytes
+            .iter()
+            .take(cost::MAX_TRIED_COLUMNS)
+            .filter_map(|&(_, column)| self.by(part, column));
+        let mut best: Option<(i64, Vec<Part>)> = None;
+        for (saved, parts) in strategies.take(cost::MAX_DIVISORS) {
+            if best.as_ref().is_none_or(|(best, _)| saved > *best) {
+                best = Some((saved, parts));
+            }
+        }
+        let (saved, parts) = best?;
+        // Where nothing pays yet, smaller parts may.
+        (saved > whole || whole <= 0).then_some(parts)
+    }
+
+    /// The parts by the values of a column, and what they save: those that pay alone, and the rest. `None` if the
+    /// whole set is one part.
+    fn by(&self, part: &Part, column: usize) -> Option<(i64, Vec<Part>)> {
+        let cells = &self.columns[column].cells;
+        let mut sorted = part.rows.clone();
+        // Stable, so that the rows of a part stay ascending.
+        sorted.sort_by_key(|&row| cells[row as usize]);
+        let same = |a: &u32, b: &u32| cells[*a as usize] == cells[*b as usize];
+        let (mut parts, mut rest, mut saved) = (Vec::new(), Vec::new(), 0);
+        for rows in sorted.chunk_by(same) {
+            let profit = self.profit(rows);
+            if rows.len() > 1 && (profit > 0 || self.columns[column].forbidden) {
+                saved += profit.max(0);
+                parts.push(Part { rows: rows.to_vec(), done: part.done.clone() });
+            } else {
+                rest.extend_from_slice(rows);
+            }
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        if rest.len() > 1 {
+            rest.sort_unstable();
+            saved += self.profit(&rest).max(0);
+            let mut done = part.done.clone();
+            done.push(column);
+            parts.push(Part { rows: rest, done });
+        }
+        parts.sort_unstable_by_key(|part| part.rows[0]);
+        Some((saved, parts))
+    }
+}

@@ -1,0 +1,331 @@
+//! The driver: a unit of functions goes in, a [`Plan`] comes out.
+//!
+//! [`Merger::add`] keeps a summary of each function; [`Merger::plan`] is the list of the phases. Identical merging
+//! (bucket, refine, decide) comes first. Then functions that differ only in constants and references share
+//! parameterised bodies; that can make further functions identical, so identical merging is repeated on what is
+//! left. At last the checker proves the plan. Applying it is left to the caller, function by function
+//! ([`Plan::apply`]).
+//!
+//! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
+//! Cranelift's verifier. At best, others are not merged.
+
+use crate::apply::Applied;
+use crate::checker::{self, Learned, Memory, Remember};
+use crate::congruence::{Summaries, Walk, bucket, refine};
+use crate::decide::{Earlier, Input, decide};
+use crate::incremental::{
+    Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
+    add_late_thunks,
+};
+use crate::options::{Options, Prove};
+use crate::parameterise::{self, Attempts, SecondPass};
+use crate::plan::{Plan, Proof, Refutation};
+use crate::unit::{
+    AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
+    Observed,
+};
+use core::fmt;
+use cranelift_codegen::ir::{Function, UserExternalName};
+
+/// Collects the functions of a unit and plans the disposition of each.
+///
+/// See the [crate documentation](crate) for an example.
+pub struct Merger<'a> {
+    options: Options<'a>,
+    /// What earlier units emitted, if functions are to be merged into it.
+    cache: Option<&'a MergeCache>,
+    /// The same cache, also if functions are not merged into it: what earlier units eliminated must be known.
+    before: Option<&'a MergeCache>,
+    referred_to: ReferredTo,
+    summaries: Summaries,
+}
+
+impl<'a> Merger<'a> {
+    /// An empty unit.
+    pub fn new(options: Options<'a>) -> Self {
+        let (referred_to, summaries) = Default::default();
+        Merger { options, cache: None, before: None, referred_to, summaries }
+    }
+
+    /// An empty unit of an incremental run: functions that equal one that an earlier unit emitted are merged into
+    /// that. Plan it with [`Merger::plan_increment`].
+    ///
+    /// Every function is walked, so that later units can find it. Symbols must mean the same in all units, and
+    /// options must be the same, [`Options::merge_limit`] excepted. A function that emitted code refers to before
+    /// it is defined needs [`Attributes::externally_called`], and [`Attributes::address_taken`] if the references
+    /// are not only calls. An offset into a function that an earlier unit eliminated is an offset into the code
+    /// that replaced it.
+    pub fn after(cache: &'a MergeCache, options: Options<'a>) -> Self {
+        Merger { cache: Some(cache), ..Merger::after_without_merging(cache, options) }
+    }
+
+    /// The same for a unit of which nothing is merged into emitted code, and that later units cannot find: it may
+    /// still refer to functions that earlier units eliminated.
+    pub(crate) fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
+        Merger { before: Some(cache), ..Merger::new(options) }
+    }
+
+    /// The options of this run.
+    pub fn options(&self) -> &Options<'a> {
+        &self.options
+    }
+
+    /// Adds a function to the unit, under the symbol by which the others refer to it. The function itself is not
+    /// kept.
+    ///
+    /// Constant time with [`Prebucket::Counts`], and from the first local function with a significant address on, a
+    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`]; with
+    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), a walk of a copy that is optimised a few times.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]. The unit is as it was before.
+    pub fn add(
+        &mut self,
+        symbol: UserExternalName,
+        func: &Function,
+        attributes: Attributes,
+    ) -> Result<FunctionIndex, AddError> {
+        let function = self.summaries.add(symbol, func, attributes, &self.options)?;
+        if let Some(before) = self.before {
+            self.referred_to.add_function(&before.eliminated, func);
+        }
+        Ok(function)
+    }
+
+    /// Adds a data object to the unit, under the symbol by which functions and other data objects refer to it. The
+    /// contents are hashed and not kept.
+    ///
+    /// Objects that will not merge need only be added if they point to functions of the unit.
+    /// Linear in the size of the object.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]. The unit is as it was before.
+    pub fn add_data(
+        &mut self,
+        symbol: UserExternalName,
+        data: &DataObject,
+        attributes: DataAttributes,
+    ) -> Result<DataIndex, AddError> {
+        let index = self.summaries.add_data(symbol, data, attributes)?;
+        for reloc in &data.relocations {
+            self.add_address_use(&reloc.target);
+        }
+        Ok(index)
+    }
+
+    /// Records that something of this unit that is not given to the pass, such as code in bytes or a data object
+    /// that is not added, refers to the address of `symbol`. To be called for functions and data objects of
+    /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); for those of this unit, set
+    /// [`Attributes::address_taken`]. Constant time.
+    pub fn add_address_use(&mut self, symbol: &UserExternalName) {
+        if let Some(before) = self.before {
+            self.referred_to.add_address(&before.eliminated, symbol);
+        }
+    }
+
+    /// The function of a symbol, if the unit has one.
+    pub fn function(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
+        match self.summaries.unit.by_symbol.get(symbol)? {
+            Item::Function(function) => Some(*function),
+            Item::Data(_) => None,
+        }
+    }
+
+    /// The number of functions added.
+    pub fn len(&self) -> usize {
+        self.summaries.unit.functions.len()
+    }
+
+    /// Whether no function was added.
+    pub fn is_empty(&self) -> bool {
+        self.summaries.unit.functions.is_empty()
+    }
+
+    /// Finds the classes of equal functions and decides the disposition of every function.
+    ///
+    /// Requests from `bodies` the functions that share a bucket with another one, and those that were added before
+    /// the first local function with a significant address. Linear in their sizes, up to a logarithm. The result
+    /// does not depend on the order of the functions.
+    ///
+    /// The cost of [`Options::prove`] is not included.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, and only with [`Prove::Debug`], if the plan cannot be proved.
+    pub fn plan(self, bodies: &mut dyn Bodies) -> Plan {
+        self.plan_increment(bodies).0
+    }
+
+    /// The same, and what later units must know of this one: for [`MergeCache::extend`], once the unit is emitted.
+    ///
+    /// # Panics
+    ///
+    /// See [`Merger::plan`].
+    pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
+        let Merger { options, cache, before, referred_to, summaries } = self;
+        let (mut plan, observed, mut record) = identical(summaries, cache, bodies, &options);
+        if let Some(before) = before {
+            add_eliminated(&mut plan, &before.eliminated, &referred_to);
+        }
+        let mut plan = similar(plan, &observed, before, bodies, &options);
+        add_late_thunks(&mut plan);
+        if let Some(record) = &mut record {
+            record.retain_kept(&plan);
+        }
+        let remember = match (cache, before) {
+            (Some(_), _) => Remember::All,
+            (None, Some(_)) => Remember::Eliminated,
+            (None, None) => Remember::Nothing,
+        };
+        let (mut plan, learned) = proved(plan, before, bodies, &options, remember);
+        let mut eliminated = NewlyEliminated::default();
+        if let Some(before) = before {
+            if matches!(plan.proof(), Some(Err(_))) {
+                record = None;
+                add_eliminated(&mut plan, &before.eliminated, &referred_to);
+            }
+            eliminated = NewlyEliminated::of(&plan, bodies);
+        }
+        (plan, Increment { eliminated, learned, record })
+    }
+}
+
+/// Identical merging: the plan, the symbols of which more than the behaviour is observed and, in an incremental run,
+/// what later units may merge into.
+fn identical(
+    mut summaries: Summaries,
+    cache: Option<&MergeCache>,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> (Plan, Observed, Option<Record>) {
+    summaries.complete(bodies, options);
+    let Summaries { unit, observed, mut bucketer, mut stats, .. } = summaries;
+    let symbols = UnitSymbols::new(&unit, cache);
+    let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
+    let mut bucketed = bucket(&unit, &symbols, walk, options, &mut bucketer, bodies, &mut stats);
+    let (external, beyond) = symbols.finish();
+    bucketed.partition.push_alone(external.nodes.len());
+    stats.refine_classes_before = bucketed.partition.len();
+    refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
+    stats.refine_classes_after = bucketed.partition.len();
+    let earlier = cache.map(|cache| Earlier { cache, external: &external });
+    let input = Input { options, observed: &observed, bucketed: &bucketed, earlier };
+    let (plan, record) = decide(input, unit, beyond, bodies, stats);
+    (plan, observed, record)
+}
+
+/// Merging with parameters after identical merging, each attempt followed by identical merging of what it leaves.
+fn similar(
+    identical_plan: Plan,
+    observed: &Observed,
+    earlier: Option<&MergeCache>,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Plan {
+    let mut attempts = Attempts::new(options);
+    while let Some(demand) = attempts.next() {
+        let mut plan = identical_plan.clone();
+        let mut found = parameterise::search(&mut plan, observed, earlier, bodies, options, demand);
+        let mut second = SecondPass::new(options);
+        while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
+            let (again, ..) =
+                identical(summaries, None, &mut second.bodies(&plan, bodies), second.options());
+            second.merge(&again, &mut found, &mut plan, bodies);
+        }
+        if attempts.accept(&identical_plan, &mut plan, found, bodies) {
+            return plan;
+        }
+    }
+    identical_plan
+}
+
+/// The plan, if the checker can prove it, and what later units may need to know of the unit for their proofs.
+fn proved(
+    mut plan: Plan,
+    before: Option<&MergeCache>,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    remember: Remember,
+) -> (Plan, Learned) {
+    match options.prove {
+        Prove::Never => return (plan, Learned::default()),
+        Prove::Debug if !cfg!(debug_assertions) => return (plan, Learned::default()),
+        Prove::Debug | Prove::Always => {}
+    }
+    let nothing = Memory::default();
+    let memory = before.map_or(&nothing, |before| &before.memory);
+    match prove_and_learn(memory, &plan, bodies, options, remember) {
+        Err(refutation) if options.prove == Prove::Debug => panic!("{refutation}"),
+        Err(refutation) => (plan.without_merges(refutation), Learned::default()),
+        Ok((proof, learned)) => {
+            plan.set_proof(proof);
+            (plan, learned)
+        }
+    }
+}
+
+fn prove_and_learn(
+    memory: &Memory,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    remember: Remember,
+) -> Result<(Proof, Learned), Refutation> {
+    let mut code = Applied { plan, bodies, options };
+    checker::prove_and_learn(memory, plan, &mut code, options, remember)
+}
+
+/// Proves that the unit is equivalent before and after `plan`.
+///
+/// `bodies` are those that were planned, and `options` those of the run. Every function that is kept is cloned and
+/// rewritten by [`Plan::apply`], and compared with every function that its code replaces. Linear in the sizes of
+/// the functions that are kept or merged, and of those that callers use in place of each other: usually few, but as
+/// many as pairs if m functions of one class are all kept, refer to each other, and m merged callers each refer to
+/// another one of them.
+///
+/// # Errors
+///
+/// The first claim that does not hold, in the order of functions and claims.
+///
+/// A plan that was made by [`Merger::after`](crate::Merger::after) is proved by
+/// [`prove_after`](crate::prove_after).
+///
+/// # Panics
+///
+/// If the bodies are not those that were planned, it may panic.
+pub fn prove(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Result<Proof, Refutation> {
+    let nothing = Memory::default();
+    Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
+}
+
+/// Proves the plan of an incremental run, as [`prove`](crate::prove) does for a single unit. `cache` is what
+/// earlier units emitted, not yet extended by this plan. Merges into functions of earlier units are proved by what
+/// is remembered of these; that is kept where their plans were proved as well ([`Options::prove`]).
+///
+/// # Errors
+///
+/// See [`prove`](crate::prove).
+///
+/// # Panics
+///
+/// See [`prove`](crate::prove).
+pub fn prove_after(
+    cache: &MergeCache,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Result<Proof, Refutation> {
+    Ok(prove_and_learn(&cache.memory, plan, bodies, options, Remember::Nothing)?.0)
+}
+
+impl fmt::Debug for Merger<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Merger").field("options", &self.options).field("len", &self.len()).finish()
+    }
+}

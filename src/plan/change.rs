@@ -1,0 +1,385 @@
+//! The functions that change a plan: what becomes of a function or data object is written here and nowhere else.
+//!
+//! They keep the tables of a plan consistent with each other. They decide nothing: `decide`, `parameterise` and
+//! `incremental` do.
+
+use super::{
+    DataEntry, Disposition, EliminatedEntries, Entry, LateThunk, NewBody, Plan, Proof, Reason,
+    Refutation, SimilarSet,
+};
+use crate::canon::Fact;
+use crate::extra_argument::ExtraArgument;
+use crate::stats::Stats;
+use crate::unit::{
+    Attributes, Beyond, DataIndex, DataSummary, FunctionIndex, Item, Numbering, Summary, Unit,
+};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+
+/// An entry that is added for a function that is not of the unit, or that the plan makes. It is kept.
+pub(crate) struct Added {
+    pub symbol: UserExternalName,
+    pub attributes: Attributes,
+    pub reason: Reason,
+    pub class: u32,
+    /// In bytes.
+    pub alignment: u32,
+    /// See [`Entry::gets_compared_body`].
+    pub has_equals: bool,
+}
+
+/// An entry that is added for a data object of an earlier unit. It is kept, and has the attributes and the size of
+/// another one.
+pub(crate) struct AddedData {
+    pub symbol: UserExternalName,
+    pub like: DataEntry,
+    pub reason: Reason,
+    pub class: u32,
+    /// In bytes.
+    pub alignment: u64,
+}
+
+impl Plan {
+    /// The plan of a unit that merges nothing, so far for these reasons.
+    pub(crate) fn new(
+        unit: Unit,
+        beyond: Beyond,
+        stats: Stats,
+        mut reason: impl FnMut(Item) -> Reason,
+    ) -> Plan {
+        let Unit { functions, data: objects, by_symbol } = unit;
+        let numbering = Numbering { functions: functions.len(), data: objects.len() };
+        let mut entries = PrimaryMap::with_capacity(functions.len());
+        for (function, summary) in functions {
+            let Summary { symbol, attributes, bucket: _, instructions: _ } = summary;
+            let (reason, alignment) = (reason(Item::Function(function)), attributes.alignment);
+            let class = 0;
+            let has_equals = false;
+            entries.push(Entry::from(Added {
+                symbol,
+                attributes,
+                reason,
+                class,
+                alignment,
+                has_equals,
+            }));
+        }
+        let mut data = PrimaryMap::with_capacity(objects.len());
+        for (index, summary) in objects {
+            let DataSummary { symbol, attributes, bucket: _, size } = summary;
+            data.push(DataEntry {
+                symbol,
+                attributes,
+                disposition: Disposition::Keep,
+                reason: reason(Item::Data(index)),
+                class: 0,
+                alignment: attributes.alignment,
+                size,
+            });
+        }
+        Plan {
+            entries,
+            data,
+            by_symbol,
+            beyond,
+            numbering,
+            new_bodies: Vec::new(),
+            similar: Vec::new(),
+            eliminated: EliminatedEntries::default(),
+            late_thunks: Vec::new(),
+            proof: None,
+            stats,
+        }
+    }
+
+    /// Gives an item the number of its class.
+    pub(crate) fn set_class(&mut self, item: Item, class: u32) {
+        match item {
+            Item::Function(function) => self.entries[function].class = class,
+            Item::Data(data) => self.data[data].class = class,
+        }
+    }
+
+    /// Says whether the class of a function has other members, or may get some in later units.
+    pub(crate) fn set_has_equals(&mut self, function: FunctionIndex, has_equals: bool) {
+        self.entries[function].has_equals = has_equals;
+    }
+
+    /// Gives an item another disposition, and the reason for it.
+    pub(crate) fn set(&mut self, function: FunctionIndex, to: Disposition, reason: Reason) {
+        let entry = &mut self.entries[function];
+        (entry.disposition, entry.reason) = (to, reason);
+    }
+
+    /// The same for a data object.
+    pub(crate) fn set_data(&mut self, data: DataIndex, to: Disposition<DataIndex>, reason: Reason) {
+        let entry = &mut self.data[data];
+        (entry.disposition, entry.reason) = (to, reason);
+    }
+
+    /// Gives a function or data object another reason for its disposition.
+    pub(crate) fn set_reason(&mut self, item: Item, reason: Reason) {
+        match item {
+            Item::Function(function) => self.entries[function].reason = reason,
+            Item::Data(data) => self.data[data].reason = reason,
+        }
+    }
+
+    /// Redirects a function that was merged away to another representative of its class.
+    pub(crate) fn retarget(&mut self, function: FunctionIndex, to: FunctionIndex) {
+        let entry = &mut self.entries[function];
+        entry.disposition = entry.disposition.map(|_| to);
+    }
+
+    /// Makes the calls of a function that was merged away pass these extra arguments.
+    pub(crate) fn set_extra_arguments(
+        &mut self,
+        function: FunctionIndex,
+        arguments: Arc<[ExtraArgument]>,
+    ) {
+        self.entries[function].extra_arguments = arguments;
+    }
+
+    /// Records the facts of the parameterised body that the calls of a function reach.
+    pub(crate) fn set_body_facts(&mut self, function: FunctionIndex, facts: Arc<[Fact]>) {
+        self.entries[function].body_facts = Some(facts);
+    }
+
+    /// Aligns an item to this many bytes at least.
+    pub(crate) fn align(&mut self, item: Item, bytes: u64) {
+        match item {
+            Item::Function(function) => {
+                let alignment = &mut self.entries[function].alignment;
+                *alignment = u32::try_from(bytes).unwrap_or(u32::MAX).max(*alignment);
+            }
+            Item::Data(data) => {
+                let alignment = &mut self.data[data].alignment;
+                *alignment = bytes.max(*alignment);
+            }
+        }
+    }
+
+    /// Gives an item this alignment in bytes, right or wrong: for tests of the checker.
+    pub(crate) fn set_alignment(&mut self, item: Item, bytes: u64) {
+        match item {
+            Item::Function(function) => self.entries[function].alignment = bytes as u32,
+            Item::Data(data) => self.data[data].alignment = bytes,
+        }
+    }
+
+    /// Leaves a body these facts, if they are fewer than its own.
+    pub(crate) fn set_weakened(&mut self, function: FunctionIndex, facts: Option<Vec<Fact>>) {
+        self.entries[function].weakened = facts;
+    }
+
+    /// Adds an entry. Its symbol is not entered: an earlier unit has it.
+    pub(crate) fn add(&mut self, added: Added) -> FunctionIndex {
+        self.entries.push(Entry::from(added))
+    }
+
+    /// The same for a data object.
+    pub(crate) fn add_data(&mut self, added: AddedData) -> DataIndex {
+        let AddedData { symbol, like, reason, class, alignment } = added;
+        let disposition = Disposition::Keep;
+        self.data.push(DataEntry { symbol, disposition, reason, class, alignment, ..like })
+    }
+
+    /// Adds a new body under a symbol of its own.
+    pub(crate) fn add_body(
+        &mut self,
+        added: Added,
+        body: Function,
+        copy_of: Option<FunctionIndex>,
+    ) -> FunctionIndex {
+        let symbol = added.symbol.clone();
+        let function = self.add(added);
+        self.by_symbol.insert(symbol, Item::Function(function));
+        self.new_bodies.push(NewBody { function, body, copy_of });
+        function
+    }
+
+    /// Gives a new body other code, which does the same.
+    pub(crate) fn set_body(&mut self, function: FunctionIndex, body: Function) {
+        let at = self.new_bodies.binary_search_by_key(&function, |new| new.function);
+        self.new_bodies[at.expect("a body of the plan")].body = body;
+    }
+
+    /// Records a set of similar functions.
+    pub(crate) fn record_similar(&mut self, set: SimilarSet) {
+        self.similar.push(set);
+    }
+
+    /// Adds the entry of a function that an earlier unit eliminated.
+    pub(crate) fn add_eliminated(
+        &mut self,
+        added: Added,
+        disposition: Disposition,
+        arguments: Arc<[ExtraArgument]>,
+        signature: Arc<Signature>,
+    ) -> FunctionIndex {
+        let symbol = added.symbol.clone();
+        let entry = Entry { disposition, extra_arguments: arguments, ..Entry::from(added) };
+        let function = self.entries.push(entry);
+        self.by_symbol.insert(symbol, Item::Function(function));
+        self.eliminated.functions.push((function, signature));
+        function
+    }
+
+    /// Adds the entry of a data object that an earlier unit eliminated.
+    pub(crate) fn add_eliminated_data(&mut self, added: AddedData, to: DataIndex) {
+        let (symbol, reason) = (added.symbol.clone(), added.reason);
+        let data = self.add_data(added);
+        self.set_data(data, Disposition::Redirect { to }, reason);
+        self.by_symbol.insert(symbol, Item::Data(data));
+        self.eliminated.data.push(data);
+    }
+
+    /// Gives a function that an earlier unit eliminated code of its own.
+    pub(crate) fn add_late_thunk(&mut self, function: FunctionIndex, signature: Arc<Signature>) {
+        self.late_thunks.push(LateThunk { function, signature });
+        self.late_thunks.sort_unstable_by_key(|late| late.function.index());
+    }
+
+    /// Records what was proved of the plan.
+    pub(crate) fn set_proof(&mut self, proof: Proof) {
+        self.proof = Some(Ok(proof));
+    }
+
+    /// The counters of the run, to be counted on.
+    pub(crate) fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// Counts the functions and data objects that are merged away or weakened.
+    pub(crate) fn count(&mut self) {
+        let Plan { entries, data, numbering, stats, .. } = self;
+        let functions = || entries.values().take(numbering.functions);
+        let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
+        stats.plan_merged = functions().filter(merged).count();
+        stats.plan_weakened = entries.values().filter(|entry| entry.weakened.is_some()).count();
+        let objects = data.values().take(numbering.data);
+        let merged = objects.filter(|entry| entry.disposition != Disposition::Keep);
+        (stats.plan_merged_data_objects, stats.plan_merged_data_bytes) =
+            merged.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.size));
+    }
+
+    /// The plan of the same unit that merges nothing.
+    pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
+        let Plan { entries, data, by_symbol, beyond, numbering, stats, .. } = self;
+        let Numbering { functions, data: objects } = numbering;
+        let entries = entries.into_iter().take(functions).map(|(function, entry)| Entry {
+            disposition: Disposition::Keep,
+            reason: Reason::NotProved,
+            class: function.as_u32(),
+            alignment: entry.attributes.alignment,
+            weakened: None,
+            extra_arguments: Arc::default(),
+            body_facts: None,
+            has_equals: false,
+            ..entry
+        });
+        let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
+            disposition: Disposition::Keep,
+            reason: Reason::NotProved,
+            class: functions as u32 + index.as_u32(),
+            alignment: entry.attributes.alignment,
+            ..entry
+        });
+        let within = |item: &Item| match item {
+            Item::Function(function) => function.index() < functions,
+            Item::Data(data) => data.index() < objects,
+        };
+        // The caller adds the entries of eliminated functions of earlier units again.
+        Plan {
+            entries: entries.collect(),
+            data: data.collect(),
+            by_symbol: by_symbol.into_iter().filter(|(_, item)| within(item)).collect(),
+            beyond,
+            numbering,
+            new_bodies: Vec::new(),
+            similar: Vec::new(),
+            eliminated: EliminatedEntries::default(),
+            late_thunks: Vec::new(),
+            proof: Some(Err(refutation)),
+            stats: Stats {
+                plan_members: 0,
+                plan_merged: 0,
+                plan_merged_data_objects: 0,
+                plan_merged_data_bytes: 0,
+                plan_weakened: 0,
+                similar_bodies: 0,
+                similar_merged: 0,
+                ..stats
+            },
+        }
+    }
+
+    /// Removes the parameterised bodies that were merged away by the second identical pass, to which nothing
+    /// refers. They are the last entries.
+    pub(crate) fn remove_parameterised_bodies(&mut self) {
+        let Plan { entries, by_symbol, new_bodies, similar, .. } = self;
+        let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+        let is_parameterised = |new: &&NewBody| new.copy_of.is_none();
+        let Some(first) = new_bodies.iter().find(is_parameterised) else {
+            return;
+        };
+        let first = first.function;
+        let class = entries[first].class;
+        let mut left: PrimaryMap<FunctionIndex, Entry> = PrimaryMap::new();
+        let mut eliminated: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
+        for (function, mut entry) in core::mem::take(entries) {
+            match entry.disposition.representative() {
+                Some(to) if function >= first => {
+                    by_symbol.remove(&entry.symbol);
+                    eliminated.push((function, to));
+                }
+                _ => {
+                    if function >= first {
+                        entry.class = class + (left.len() - first.index()) as u32;
+                    }
+                    number[function] = Some(left.push(entry));
+                }
+            }
+        }
+        for (function, to) in eliminated {
+            number[function] = number[to];
+        }
+        let new = |function: FunctionIndex| number[function];
+        for (function, entry) in left.iter_mut() {
+            entry.disposition = entry.disposition.map(|to| new(to).expect("kept"));
+            if function >= first {
+                by_symbol.insert(entry.symbol.clone(), Item::Function(function));
+            }
+        }
+        *entries = left;
+        for set in similar {
+            set.body = set.body.and_then(new);
+        }
+        new_bodies.retain_mut(|body| {
+            let function = new(body.function).expect("it, or its representative");
+            body.function = function;
+            by_symbol.get(body.body.name.get_user().expect("named by the plan"))
+                == Some(&Item::Function(function))
+        });
+    }
+}
+
+impl From<Added> for Entry {
+    fn from(added: Added) -> Entry {
+        let Added { symbol, attributes, reason, class, alignment, has_equals } = added;
+        Entry {
+            symbol,
+            attributes,
+            disposition: Disposition::Keep,
+            reason,
+            class,
+            alignment,
+            has_equals,
+            weakened: None,
+            extra_arguments: Arc::default(),
+            body_facts: None,
+        }
+    }
+}

@@ -1,0 +1,547 @@
+//! The plan: the disposition of every function, and the reason for it.
+//!
+//! Plain data. `decide` and `parameterise` make it, all through the few functions of `change`; `apply` carries it
+//! out, function by function.
+//!
+//! | member G of the class of F | outcome |
+//! |---|---|
+//! | local, only called | redirected to F |
+//! | local, address taken, address insignificant | redirected to F |
+//! | visible or address taken, address significant | thunk to F; direct callers go to F |
+//! | visible, address insignificant | alias of F where the back end has aliases, else thunk |
+//! | preemptible | thunk or alias; callers of G keep calling G |
+//! | all members preemptible | a new local function takes the body, all become thunks to it |
+//! | externally called | alias where the back end has aliases, else thunk |
+//! | pinned, not to be merged, thunk not smaller than the body | kept |
+//!
+//! A read-only data object with an insignificant address is redirected if it is local, else an alias where the back
+//! end has aliases, else kept.
+
+mod change;
+mod outputs;
+mod proof;
+mod reason;
+mod symbols;
+
+pub(crate) use change::{Added, AddedData};
+pub use outputs::{DataEmit, DataOutput, Emit, Output};
+pub use proof::{Mismatch, Place, Proof, Refutation};
+pub use reason::Reason;
+pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
+
+use crate::canon::Fact;
+use crate::extra_argument::ExtraArgument;
+use crate::stats::Stats;
+use crate::unit::{
+    Attributes, Beyond, DataAttributes, DataIndex, FunctionIndex, Item, Linkage, Node, Numbering,
+    ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
+};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_entity::{EntityRef, PrimaryMap};
+
+/// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies the item that
+/// it is merged into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition<I = FunctionIndex> {
+    /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
+    /// [`Plan::address_symbol`] returns.
+    Keep,
+    /// No reference to it is left; there is nothing to emit.
+    Redirect {
+        /// The item that replaces it.
+        to: I,
+    },
+    /// Its symbol is another name for the representative's address.
+    Alias {
+        /// The item whose address its symbol gets.
+        to: I,
+    },
+    /// Its symbol keeps its address; its code is only a jump.
+    Thunk {
+        /// The target of the jump.
+        to: I,
+    },
+}
+
+impl<I> Disposition<I> {
+    /// The word used in reports: keep, redirect, alias or thunk.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Disposition::Keep => "keep",
+            Disposition::Redirect { to: _ } => "redirect",
+            Disposition::Alias { to: _ } => "alias",
+            Disposition::Thunk { to: _ } => "thunk",
+        }
+    }
+
+    /// The representative, if the body or the data is not needed any more.
+    pub fn representative(self) -> Option<I> {
+        match self {
+            Disposition::Keep => None,
+            Disposition::Redirect { to }
+            | Disposition::Alias { to }
+            | Disposition::Thunk { to } => Some(to),
+        }
+    }
+
+    /// The same disposition, with the items renamed.
+    pub fn map<J>(self, name: impl FnOnce(I) -> J) -> Disposition<J> {
+        match self {
+            Disposition::Keep => Disposition::Keep,
+            Disposition::Redirect { to } => Disposition::Redirect { to: name(to) },
+            Disposition::Alias { to } => Disposition::Alias { to: name(to) },
+            Disposition::Thunk { to } => Disposition::Thunk { to: name(to) },
+        }
+    }
+}
+
+/// The plan's entry for one function.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    symbol: UserExternalName,
+    attributes: Attributes,
+    disposition: Disposition,
+    reason: Reason,
+    class: u32,
+    alignment: u32,
+    /// Whether its class has other members, or may get some in later units.
+    has_equals: bool,
+    /// The remaining facts of a representative, if they are fewer than its own.
+    weakened: Option<Vec<Fact>>,
+    /// The extra arguments of a call to the representative.
+    extra_arguments: Arc<[ExtraArgument]>,
+    /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
+    /// Later changes of the body only weaken them.
+    body_facts: Option<Arc<[Fact]>>,
+}
+
+impl Entry {
+    /// The symbol under which the function was added.
+    pub fn symbol(&self) -> &UserExternalName {
+        &self.symbol
+    }
+
+    /// The disposition of the function.
+    pub fn disposition(&self) -> Disposition {
+        self.disposition
+    }
+
+    /// The reason for the disposition.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The number of its class. Functions are equal exactly if they have the same number, merged or not: as they
+    /// were added. Merging similar functions can make functions of several classes equal, and changes no number.
+    /// The numbers are dense and follow the order of the classes' smallest symbols.
+    pub fn class(&self) -> u32 {
+        self.class
+    }
+
+    /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
+    /// calls of its equals may run it, in this unit or a later one, and facts are those of compared bodies.
+    pub(crate) fn gets_compared_body(&self) -> bool {
+        self.has_equals || self.reason == Reason::Representative || self.weakened.is_some()
+    }
+
+    /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
+    /// merged with others that differ from it in constants and callees.
+    pub fn extra_arguments(&self) -> &[ExtraArgument] {
+        &self.extra_arguments
+    }
+
+    /// Whether its class has other members, or may get some in later units.
+    pub(crate) fn has_equals(&self) -> bool {
+        self.has_equals
+    }
+
+    /// The same arguments, shared.
+    pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
+        self.extra_arguments.clone()
+    }
+
+    /// The remaining facts of a representative, if they are fewer than its own.
+    pub(crate) fn weakened(&self) -> Option<&[Fact]> {
+        self.weakened.as_deref()
+    }
+
+    /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
+    pub(crate) fn body_facts(&self) -> Option<&[Fact]> {
+        self.body_facts.as_deref()
+    }
+
+    /// The attributes that the caller gave the function, or those of a function that the plan added.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// The alignment in bytes that the function's code needs: the largest of all functions that
+    /// end up at its address.
+    pub fn alignment(&self) -> u32 {
+        self.alignment
+    }
+}
+
+/// The plan's entry for one data object.
+#[derive(Clone, Debug)]
+pub struct DataEntry {
+    symbol: UserExternalName,
+    attributes: DataAttributes,
+    disposition: Disposition<DataIndex>,
+    reason: Reason,
+    class: u32,
+    alignment: u64,
+    size: u64,
+}
+
+impl DataEntry {
+    /// The symbol under which the object was added.
+    pub fn symbol(&self) -> &UserExternalName {
+        &self.symbol
+    }
+
+    /// The disposition of the object.
+    pub fn disposition(&self) -> Disposition<DataIndex> {
+        self.disposition
+    }
+
+    /// The reason for the disposition.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The attributes that the caller gave the object.
+    pub fn attributes(&self) -> &DataAttributes {
+        &self.attributes
+    }
+
+    /// The number of its class, from the same numbers as those of functions.
+    pub fn class(&self) -> u32 {
+        self.class
+    }
+
+    /// The alignment in bytes that the object needs: the largest of all that end up at its address.
+    pub fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A new local function that the plan adds: a parameterised body, which replaces several similar functions and
+/// receives their differences as extra arguments; or a private copy, because all members of a class are preemptible.
+#[derive(Clone, Debug)]
+pub struct NewBody {
+    function: FunctionIndex,
+    body: Function,
+    copy_of: Option<FunctionIndex>,
+}
+
+impl NewBody {
+    /// Its index, beyond those of the functions that were added.
+    pub fn function(&self) -> FunctionIndex {
+        self.function
+    }
+
+    /// Its body under its symbol: [`apply`](Plan::apply) the plan to a clone under its index.
+    pub fn body(&self) -> &Function {
+        &self.body
+    }
+
+    /// The function of which it is a private copy. `None` for a parameterised body.
+    pub fn copy_of(&self) -> Option<FunctionIndex> {
+        self.copy_of
+    }
+}
+
+/// A function that an earlier unit eliminated and that needs code of its own after all, because its address is
+/// taken now, or because it is called with a mismatched signature.
+#[derive(Clone, Debug)]
+pub struct LateThunk {
+    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it under its symbol,
+    /// with the extra arguments that [`Plan::thunk_arguments`] returns.
+    pub function: FunctionIndex,
+    /// The signature of the function.
+    pub signature: Arc<Signature>,
+}
+
+/// Functions that differ only in constants and references, and whether one parameterised body replaces them.
+#[derive(Clone, Debug)]
+pub struct SimilarSet {
+    /// The functions, two or more, in the order of their symbols.
+    pub members: Vec<FunctionIndex>,
+    /// The number of parameters by which they differ: what a body for all of them takes as extra arguments.
+    pub parameters: usize,
+    /// The parameterised body, if it pays.
+    pub body: Option<FunctionIndex>,
+    /// How many bytes it saves, at least, or at most if it does not pay, with the cost of thunks and of passing
+    /// arguments subtracted. `None` if there can be no such body, or if it is not wanted.
+    pub saved: Option<i64>,
+}
+
+/// The disposition of everything in a unit, with the reasons.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    entries: PrimaryMap<FunctionIndex, Entry>,
+    data: PrimaryMap<DataIndex, DataEntry>,
+    by_symbol: Symbols,
+    /// How references are compared, in an incremental run.
+    beyond: Beyond,
+    numbering: Numbering,
+    /// Ascending.
+    new_bodies: Vec<NewBody>,
+    similar: Vec<SimilarSet>,
+    /// The functions and data that earlier units eliminated and that this one refers to.
+    eliminated: EliminatedEntries,
+    late_thunks: Vec<LateThunk>,
+    /// The result of the checker, if it was run.
+    proof: Option<Result<Proof, Refutation>>,
+    stats: Stats,
+}
+
+impl Plan {
+    /// The entry of a function.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn entry(&self, function: FunctionIndex) -> &Entry {
+        &self.entries[function]
+    }
+
+    /// All entries: the functions in the order in which they were added, then the entries that the plan adds:
+    /// bodies that earlier units emitted, functions that they eliminated and this unit refers to, and new bodies.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The new functions that the plan adds, ascending.
+    pub fn new_bodies(&self) -> &[NewBody] {
+        &self.new_bodies
+    }
+
+    /// A new function that the plan adds, if `function` is one.
+    pub fn new_body(&self, function: FunctionIndex) -> Option<&NewBody> {
+        let at = self.new_bodies.binary_search_by_key(&function, |new| new.function).ok()?;
+        Some(&self.new_bodies[at])
+    }
+
+    /// The extra arguments that the thunk of a function passes, as they are after merging.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<ExtraArgument> {
+        let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
+        let arguments = self.entries[function].extra_arguments.iter();
+        arguments.map(|argument| argument.redirected(&address)).collect()
+    }
+
+    /// The sets of similar functions that were considered ([`Options::similar`](crate::Options::similar)): those
+    /// that were not divided any further, in the order of consideration.
+    pub fn similar_sets(&self) -> &[SimilarSet] {
+        &self.similar
+    }
+
+    /// The functions that earlier units eliminated and that need code now: to be emitted with this unit. None,
+    /// unless the run is incremental ([`Merger::after`](crate::Merger::after)).
+    pub fn late_thunks(&self) -> &[LateThunk] {
+        &self.late_thunks
+    }
+
+    /// The entry of a data object.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not from this unit.
+    pub fn data_entry(&self, data: DataIndex) -> &DataEntry {
+        &self.data[data]
+    }
+
+    /// All entries of data objects, in the order in which they were added.
+    pub fn data_entries(&self) -> impl ExactSizeIterator<Item = (DataIndex, &DataEntry)> {
+        self.data.iter()
+    }
+
+    /// The function of a symbol, if the unit has one.
+    pub fn function(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
+        match self.by_symbol.get(symbol)? {
+            Item::Function(function) => Some(*function),
+            Item::Data(_) => None,
+        }
+    }
+
+    /// The data object of a symbol, if the unit has one.
+    pub fn data(&self, symbol: &UserExternalName) -> Option<DataIndex> {
+        match self.by_symbol.get(symbol)? {
+            Item::Function(_) => None,
+            Item::Data(data) => Some(*data),
+        }
+    }
+
+    /// The function that a direct call to `function` reaches at best.
+    pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
+        let entry = &self.entries[function];
+        match entry.attributes.linkage {
+            // The definition that takes the symbol must get the calls.
+            Linkage::Preemptible => function,
+            // The thunk exists anyway, and passes the extra arguments.
+            _ if matches!(entry.disposition, Disposition::Thunk { to: _ })
+                && !entry.extra_arguments.is_empty() =>
+            {
+                function
+            }
+            Linkage::Export | Linkage::Hidden | Linkage::Local => {
+                entry.disposition.representative().unwrap_or(function)
+            }
+        }
+    }
+
+    /// The function whose address may replace the address of `function`. References from data, and all others that
+    /// the IR does not show, must use it.
+    pub fn address_target(&self, function: FunctionIndex) -> FunctionIndex {
+        let entry = &self.entries[function];
+        match entry.disposition {
+            // A body that takes extra arguments may not replace a function of which only the address is known. No
+            // code has that address, or there would be a thunk.
+            Disposition::Redirect { to } if entry.extra_arguments.is_empty() => to,
+            Disposition::Redirect { to: _ }
+            | Disposition::Keep
+            | Disposition::Alias { to: _ }
+            | Disposition::Thunk { to: _ } => function,
+        }
+    }
+
+    /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
+    /// data objects, and everything else that the IR does not show, must use it.
+    pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
+        match self.by_symbol.get(symbol) {
+            None => symbol,
+            Some(Item::Function(function)) => &self.entries[self.address_target(*function)].symbol,
+            Some(Item::Data(data)) => match self.data[*data].disposition {
+                Disposition::Redirect { to } => &self.data[to].symbol,
+                Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
+            },
+        }
+    }
+
+    /// The number of functions that were added.
+    pub fn added(&self) -> usize {
+        self.numbering.functions
+    }
+
+    /// The number of data objects that were added.
+    pub(crate) fn added_data(&self) -> usize {
+        self.numbering.data
+    }
+
+    /// The item of a node of the partition.
+    pub(crate) fn item(&self, node: Node) -> Item {
+        self.numbering.item(node)
+    }
+
+    /// The signature of a function that an earlier unit eliminated and this one refers to, if `function` is one.
+    pub(crate) fn eliminated_signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
+        self.eliminated.signature(function)
+    }
+
+    /// The data objects that earlier units eliminated and this one refers to, ascending.
+    pub(crate) fn eliminated_data(&self) -> &[DataIndex] {
+        &self.eliminated.data
+    }
+
+    /// Whether an entry is for a function of an earlier unit, which emitted or eliminated it: unless it is among
+    /// the [late thunks](Plan::late_thunks), nothing has to be emitted for it.
+    pub fn is_cached(&self, function: FunctionIndex) -> bool {
+        function.index() >= self.added() && self.new_body(function).is_none()
+    }
+
+    /// Whether references that are compared by these nodes are equal: they refer to members of one class, or to the
+    /// same external node.
+    pub(crate) fn equal_references(&self, a: Node, b: Node) -> bool {
+        a == b || self.class_of(a).is_some_and(|class| self.class_of(b) == Some(class))
+    }
+
+    /// `None` for an external node.
+    pub(crate) fn class_of(&self, node: Node) -> Option<u32> {
+        let Numbering { functions, data } = self.numbering;
+        (node.index() < functions + data).then(|| match self.numbering.item(node) {
+            Item::Function(function) => self.entries[function].class,
+            Item::Data(data) => self.data[data].class,
+        })
+    }
+
+    /// The function of the unit whose body `function` has: itself, unless the plan added it. `None` if an earlier
+    /// unit emitted it.
+    pub(crate) fn body_of(&self, function: FunctionIndex) -> Option<FunctionIndex> {
+        match function.index() < self.added() {
+            true => Some(function),
+            false => self.new_body(function)?.copy_of,
+        }
+    }
+
+    /// The result of the independent checker, if [`Options::prove`](crate::Options::prove) asks for it: what it
+    /// proved, or why nothing is merged.
+    pub fn proof(&self) -> Option<&Result<Proof, Refutation>> {
+        self.proof.as_ref()
+    }
+
+    /// The parameterised body that the plan made, if `function` is one.
+    pub(crate) fn parameterised_body(&self, function: FunctionIndex) -> Option<&Function> {
+        let new = self.new_body(function)?;
+        new.copy_of.is_none().then_some(&new.body)
+    }
+
+    /// The number of classes so far.
+    pub(crate) fn classes(&self) -> u32 {
+        let functions = self.entries.values().map(|entry| entry.class);
+        let data = self.data.values().map(|entry| entry.class);
+        functions.chain(data).max().map_or(0, |last| last + 1)
+    }
+
+    /// Counters of the run.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+}
+
+impl ResolveSymbol for Plan {
+    fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
+        if let Some(resolved) = self.beyond.get(symbol) {
+            return Some(*resolved);
+        }
+        let &item = self.by_symbol.get(symbol)?;
+        Some(match item {
+            Item::Function(function) if function.index() < self.numbering.functions => {
+                resolved(self.numbering.node(item), &self.entries[function].attributes)
+            }
+            // A function that the plan added has no number in the partition.
+            Item::Function(_) => return None,
+            Item::Data(data) => {
+                resolved_data(self.numbering.node(item), &self.data[data].attributes)
+            }
+        })
+    }
+}
+
+/// The entries that a plan has for eliminated functions and data of earlier units.
+#[derive(Clone, Debug, Default)]
+struct EliminatedEntries {
+    /// Ascending.
+    functions: Vec<(FunctionIndex, Arc<Signature>)>,
+    /// Ascending.
+    data: Vec<DataIndex>,
+}
+
+impl EliminatedEntries {
+    fn signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
+        let at =
+            self.functions.binary_search_by_key(&function.index(), |(at, _)| at.index()).ok()?;
+        Some(&self.functions[at].1)
+    }
+}

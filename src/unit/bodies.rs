@@ -1,0 +1,89 @@
+//! What the embedder hands out: bodies, data objects, sizes of native code, fresh symbols.
+
+use super::{DataIndex, DataObject, FunctionIndex};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::EntityRef;
+
+/// Hands out the bodies of a unit's functions.
+///
+/// The caller owns the functions; the pass requests those it needs, in an order of its own, some
+/// of them twice.
+///
+/// An implementor must ensure that
+/// * a body is the same whenever it is requested, and the one given to [`Merger::add`];
+/// * it passes Cranelift's verifier.
+///
+/// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
+/// change in between, in wrong merges.
+pub trait Bodies {
+    /// The body of `function`.
+    fn body(&mut self, function: FunctionIndex) -> &Function;
+
+    /// The contents of `data`. Requested only if data objects were added. An object whose contents are not available
+    /// is not merged. Default: none are.
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        let _ = data;
+        None
+    }
+
+    /// The sizes of native code. Requested only where a decision depends on one. Default: not known, and then a merge
+    /// that pays only if a body is large enough is not made, nor are similar functions merged.
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        None
+    }
+
+    /// A symbol that nothing uses yet, for a private copy or a parameterised body; a different one at each call.
+    /// Default: there are none, and functions that would need one are not merged.
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        None
+    }
+}
+
+/// Determines how many bytes of native code functions take. `None` where that is not known, or where the function
+/// cannot be compiled.
+pub trait CodeSizes {
+    /// The size of the native code of a function of the unit, as it was added, in bytes.
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32>;
+
+    /// The size in bytes of the native code of `thunk`, a function that only calls another one
+    /// ([`call_thunk`](crate::call_thunk)) and could replace `function`. Requested only with
+    /// [`Options::call_thunks`](crate::Options::call_thunks).
+    fn of_thunk(&mut self, function: FunctionIndex, thunk: &Function) -> Option<u32>;
+
+    /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is set: then
+    /// under its name and with the unit's plan applied to it, which changes nothing. An implementor that keeps the
+    /// compiled code with the function need not compile it a second time. Requested only with
+    /// [`Options::similar`](crate::Options::similar). With [`Policy::Size`](crate::Policy::Size) the sum over the
+    /// unit never grows, as long as all sizes are known and those of the code that is emitted.
+    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32>;
+
+    /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled a second time.
+    /// Then all bodies that similar functions could share are compiled in order to decide; otherwise only the
+    /// bodies for which it is in doubt whether they save bytes, and less is known of the others
+    /// ([`SimilarSet::saved`](crate::SimilarSet::saved)). Default: no.
+    fn keeps_candidates(&self) -> bool {
+        false
+    }
+}
+
+/// Functions in the order in which they were added.
+impl Bodies for [Function] {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self[function.index()]
+    }
+}
+
+/// Functions in the order in which they were added.
+impl Bodies for Vec<Function> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self[function.index()]
+    }
+}
+
+/// Functions in the order in which they were added.
+impl Bodies for &[Function] {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self[function.index()]
+    }
+}
