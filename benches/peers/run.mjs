@@ -29,8 +29,8 @@ const FEATURES = [
 const LEVELS = ["--optimize-level=3", "--shrink-level=2"];
 const DUPLICATES = "--duplicate-function-elimination";
 const SIMILAR = "--merge-similar-functions";
-// `-Oz` looks for duplicates, and then for similar functions. After that, thunks may be duplicates.
-const BOTH = [DUPLICATES, SIMILAR, DUPLICATES];
+// In this order, as in `-Oz`.
+const BOTH = [DUPLICATES, SIMILAR];
 // `--merge-similar-functions` makes callees arguments only if there are typed references to functions, a part of `gc`.
 const TYPED = "--enable-gc";
 const WITHOUT_MERGING = [DUPLICATES, SIMILAR].map((pass) => `--skip-pass=${pass.slice(2)}`);
@@ -40,13 +40,18 @@ const VARIANTS = {
   duplicates: [...LEVELS, DUPLICATES],
   similar: [...LEVELS, ...BOTH],
   typed: [...LEVELS, TYPED, ...BOTH],
-  further: [...LEVELS, TYPED, "--enable-tail-call", "--closed-world", ...BOTH, ...BOTH],
+};
+// The same, measured only on the unit that is built here, since all units would take hours.
+const MORE_VARIANTS = {
+  rounds: [...LEVELS, TYPED, ...BOTH, ...BOTH, DUPLICATES],
+  closed: [...LEVELS, TYPED, "--closed-world", ...BOTH],
+  tails: [...LEVELS, TYPED, "--enable-tail-call", ...BOTH],
   ozUnmerged: ["-Oz", ...WITHOUT_MERGING],
   oz: ["-Oz"],
   ozTyped: ["-Oz", TYPED],
 };
 // Variants after which `clif-merge` is measured as well.
-const THEN_OURS = ["similar", "ozUnmerged"];
+const THEN_OURS = ["similar", "ozUnmerged", "oz"];
 // Passes of LLVM that rustc is asked to add.
 const LLVM_VARIANTS = { llvm: "mergefunc", llvmGlobal: "mergefunc,global-merge-func" };
 
@@ -59,7 +64,7 @@ function main() {
   const { update, render, work, names } = readArguments(process.argv.slice(2));
   fs.mkdirSync(work, { recursive: true });
   const file = path.join(work, "figures.json");
-  if (!render) fs.writeFileSync(file, `${JSON.stringify(measureAll(names, work), null, 1)}\n`);
+  if (!render) measureAll(names, work, file);
   if (!fs.existsSync(file)) throw new Failure(`there are no figures in ${work} yet: run without --render`);
   const figures = JSON.parse(fs.readFileSync(file));
   if (update && figures.units.length < known.length) throw new Failure("--update takes figures of all units");
@@ -86,15 +91,21 @@ function replaceGenerated(document, text) {
   fs.writeFileSync(page, `${before}${begin}\n${text}\n${end}${after}`);
 }
 
-/** The figures of the units of these names, or of all. */
-function measureAll(names, work) {
+/** Writes the figures of the units of these names, or of all, into a file, where those of other units are kept. */
+function measureAll(names, work, file) {
   const units = chooseUnits(names);
   const tools = findTools(work, units);
-  const results = units.map((unit) => {
+  const before = fs.existsSync(file) ? JSON.parse(fs.readFileSync(file)) : { versions: {}, units: [] };
+  const other = Object.entries(tools.versions).find(([tool, version]) => (before.versions[tool] ?? version) !== version);
+  if (other) throw new Failure(`${file} has figures of another version of ${other[0]}: choose another --dir`);
+  const versions = { ...before.versions, ...tools.versions };
+  const results = new Map(before.units.map((result) => [result.name, result]));
+  for (const unit of units) {
     note(unit.name);
-    return measure(unit, tools, work);
-  });
-  return { versions: tools.versions, units: results };
+    results.set(unit.name, measure(unit, tools, work));
+    const measured = known.map(({ name }) => results.get(name)).filter(Boolean);
+    fs.writeFileSync(file, `${JSON.stringify({ versions, units: measured }, null, 1)}\n`);
+  }
 }
 
 function readArguments(all) {
@@ -253,7 +264,8 @@ function measureIn(home, unit, tools, work) {
   }
   const wasm = path.join(home, "module.wasm");
   fs.writeFileSync(wasm, unit.crate ? crateModule(unit, tools, work) : packageModule(unit, work));
-  const result = measureModule(wasm, home, tools);
+  const variants = unit.crate ? { ...VARIANTS, ...MORE_VARIANTS } : VARIANTS;
+  const result = measureModule(wasm, home, tools, variants);
   if (unit.crate) {
     for (const [variant, passes] of Object.entries(LLVM_VARIANTS)) {
       fs.writeFileSync(wasm, crateModule(unit, tools, work, `-C passes=${passes}`));
@@ -290,7 +302,7 @@ function packageModule(unit, work) {
 }
 
 /** All figures of a module: of its functions (`module`), and of these and Wasmtime's trampolines (`whole`). */
-function measureModule(wasm, home, tools) {
+function measureModule(wasm, home, tools, variants) {
   const original = path.join(home, "original");
   const marks = unitOf(wasm, original, tools);
   const functions = path.join(home, "functions");
@@ -300,7 +312,7 @@ function measureModule(wasm, home, tools) {
     whole: measureIr(original, home, tools, marks),
   };
 
-  for (const [variant, passes] of Object.entries(VARIANTS)) {
+  for (const [variant, passes] of Object.entries(variants)) {
     const to = path.join(home, `${variant}.wasm`);
     run(tools.wasmOpt, ["--quiet", wasm, ...FEATURES, "--no-stack-ir", ...passes, "-o", to]);
     result.wasm[variant] = fs.statSync(to).size;
@@ -323,10 +335,12 @@ function measureVariant(variant, wasm, { module, whole }, home, tools) {
     whole[target][`${variant}ThenLld`] = codeBytes(image);
     module[target][`${variant}ThenLld`] = codeBytes(image, own);
   }
-  if (THEN_OURS.includes(variant)) {
-    const native = report(functions, [...withoutTrampolines(unit, functions), "--no-alias"], tools);
-    for (const target of TARGETS) module[target][`${variant}ThenMarked`] = native[target].after;
-  }
+  const thenOurs = (directory, marks, result) => {
+    const native = report(directory, [...marks, "--no-alias"], tools);
+    for (const target of TARGETS) result[target][`${variant}ThenMarked`] = native[target].after;
+  };
+  if (THEN_OURS.includes(variant)) thenOurs(functions, withoutTrampolines(unit, functions), module);
+  if (variant in MORE_VARIANTS && THEN_OURS.includes(variant)) thenOurs(unit, marksOf(unit), whole);
   fs.rmSync(unit, { recursive: true });
 }
 
