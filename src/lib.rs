@@ -103,6 +103,7 @@ mod options;
 mod parameterise;
 mod pass;
 mod plan;
+mod prove;
 mod stats;
 mod target;
 mod unit;
@@ -125,11 +126,12 @@ pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleSta
 pub use options::{
     Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
 };
-pub use pass::{Merger, prove, prove_after};
+pub use pass::Merger;
 pub use plan::{
     DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,
     Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
 };
+pub use prove::{prove, prove_after};
 pub use stats::Stats;
 pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{

@@ -9,17 +9,17 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
-use crate::apply::Applied;
-use crate::checker::{self, Learned, Memory, Remember};
+use crate::checker::Remember;
 use crate::congruence::{Summaries, Walk, bucket, refine};
 use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
     add_late_thunks,
 };
-use crate::options::{Options, Prove};
+use crate::options::Options;
 use crate::parameterise::{self, Attempts, SecondPass};
-use crate::plan::{Plan, Proof, Refutation};
+use crate::plan::Plan;
+use crate::prove::proved;
 use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
     Observed,
@@ -239,89 +239,6 @@ fn similar(
         }
     }
     identical_plan
-}
-
-/// The plan, if the checker can prove it, and what later units may need to know of the unit for their proofs.
-fn proved(
-    mut plan: Plan,
-    before: Option<&MergeCache>,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-    remember: Remember,
-) -> (Plan, Learned) {
-    match options.prove {
-        Prove::Never => return (plan, Learned::default()),
-        Prove::Debug if !cfg!(debug_assertions) => return (plan, Learned::default()),
-        Prove::Debug | Prove::Always => {}
-    }
-    let nothing = Memory::default();
-    let memory = before.map_or(&nothing, |before| &before.memory);
-    match prove_and_learn(memory, &plan, bodies, options, remember) {
-        Err(refutation) if options.prove == Prove::Debug => panic!("{refutation}"),
-        Err(refutation) => (plan.without_merges(refutation), Learned::default()),
-        Ok((proof, learned)) => {
-            plan.set_proof(proof);
-            (plan, learned)
-        }
-    }
-}
-
-fn prove_and_learn(
-    memory: &Memory,
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-    remember: Remember,
-) -> Result<(Proof, Learned), Refutation> {
-    let mut code = Applied { plan, bodies, options };
-    checker::prove_and_learn(memory, plan, &mut code, options, remember)
-}
-
-/// Proves that the unit is equivalent before and after `plan`.
-///
-/// `bodies` are those that were planned, and `options` those of the run. Every function that is kept is cloned and
-/// rewritten by [`Plan::apply`], and compared with every function that its code replaces. Linear in the sizes of
-/// the functions that are kept or merged, and of those that callers use in place of each other: usually few, but as
-/// many as pairs if m functions of one class are all kept, refer to each other, and m merged callers each refer to
-/// another one of them.
-///
-/// # Errors
-///
-/// The first claim that does not hold, in the order of functions and claims.
-///
-/// A plan that was made by [`Merger::after`](crate::Merger::after) is proved by
-/// [`prove_after`](crate::prove_after).
-///
-/// # Panics
-///
-/// If the bodies are not those that were planned, it may panic.
-pub fn prove(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> Result<Proof, Refutation> {
-    let nothing = Memory::default();
-    Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
-}
-
-/// Proves the plan of an incremental run, as [`prove`](crate::prove) does for a single unit. `cache` is what
-/// earlier units emitted, not yet extended by this plan. Merges into functions of earlier units are proved by what
-/// is remembered of these; that is kept where their plans were proved as well ([`Options::prove`]).
-///
-/// # Errors
-///
-/// See [`prove`](crate::prove).
-///
-/// # Panics
-///
-/// See [`prove`](crate::prove).
-pub fn prove_after(
-    cache: &MergeCache,
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> Result<Proof, Refutation> {
-    Ok(prove_and_learn(&cache.memory, plan, bodies, options, Remember::Nothing)?.0)
 }
 
 impl fmt::Debug for Merger<'_> {

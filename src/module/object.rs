@@ -19,20 +19,26 @@ impl Aliases {
     pub fn place(&self, product: &mut ObjectProduct) {
         for &(alias, target) in &self.functions {
             let (alias, target) = (product.function_symbol(alias), product.function_symbol(target));
-            place(product, alias, target);
+            Aliases::place_symbol(product, alias, target);
         }
         for &(alias, target) in &self.data {
             let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
-            place(product, alias, target);
+            Aliases::place_symbol(product, alias, target);
         }
     }
-}
 
-fn place(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId) {
-    let target = product.object.symbol(target);
-    let (section, value, size) = (target.section, target.value, target.size);
-    let symbol = product.object.symbol_mut(alias);
-    (symbol.section, symbol.value, symbol.size) = (section, value, size);
+    /// Gives the symbol `alias` the address and the size of the symbol `target`, for aliases that the module does not
+    /// know of. The symbol keeps its name and visibility.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is not of `product`.
+    pub fn place_symbol(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId) {
+        let target = product.object.symbol(target);
+        let (section, value, size) = (target.section, target.value, target.size);
+        let symbol = product.object.symbol_mut(alias);
+        (symbol.section, symbol.value, symbol.size) = (section, value, size);
+    }
 }
 
 impl MergingModule<ObjectModule> {

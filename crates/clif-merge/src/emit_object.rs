@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
+    Aliases, BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
     ModuleStats, Reason, Stats, Target, ThunkReloc, cranelift_codegen,
 };
 use cranelift_module::{
@@ -577,10 +577,8 @@ fn symbol_id(product: &mut ObjectProduct, id: &ModuleRelocTarget) -> SymbolId {
 /// Gives the symbol `alias` the place of the symbol `target`, and makes it visible as far as
 /// `linkage` says.
 fn place_alias(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId, linkage: Linkage) {
-    let target = product.object.symbol(target);
-    let (section, value, size) = (target.section, target.value, target.size);
+    Aliases::place_symbol(product, alias, target);
     let symbol = product.object.symbol_mut(alias);
-    (symbol.section, symbol.value, symbol.size) = (section, value, size);
     (symbol.scope, symbol.weak) = match linkage {
         Linkage::Local => (SymbolScope::Compilation, false),
         Linkage::Hidden => (SymbolScope::Linkage, false),
