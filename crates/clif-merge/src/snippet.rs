@@ -1,6 +1,6 @@
 //! Lines of texts with what is to be said about them, drawn as `rustc` draws them.
 //!
-//! Plain text is the same on every machine; colours are for whoever writes to a terminal.
+//! Plain text is the same on every machine; colours are added where a terminal shows it.
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use clif_unit::error::{Mark, TextError};
