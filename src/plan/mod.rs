@@ -153,6 +153,7 @@ impl Entry {
     }
 
     /// Whether its class has other members, or may get some in later units.
+    #[cfg(feature = "module")]
     pub(crate) fn has_equals(&self) -> bool {
         self.has_equals
     }

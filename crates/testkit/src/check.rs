@@ -6,10 +6,11 @@
 //! verifier, and every reference goes to something that still exists and is equal to what the reference named
 //! before.
 
+use crate::mutate::{Field, fields};
 use crate::recipes::Unit;
 use crate::support::verify;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, GlobalValueData, InstructionData, UserExternalName,
+    ExternalName, FuncRef, Function, GlobalValueData, Opcode, UserExternalName,
 };
 use cranelift_mergefunc::{
     Addresses, Attributes, Canonicalize, Disposition, FunctionIndex, Linkage, Plan, Reason,
@@ -81,20 +82,23 @@ impl Observed {
         for member in &unit.functions {
             let func = &member.body;
             for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
-                match func.dfg.insts[inst] {
-                    InstructionData::FuncAddr { opcode: _, func_ref } => {
-                        observed.addresses.extend(callee(func, func_ref));
+                let mut data = func.dfg.insts[inst];
+                let opcode = data.opcode();
+                for field in fields(&mut data) {
+                    match field {
+                        Field::Callee(callee) if opcode == Opcode::FuncAddr => {
+                            observed.addresses.extend(self::callee(func, *callee));
+                        }
+                        Field::Callee(callee) if func.dfg.ext_funcs[*callee].patchable => {
+                            observed.patchable.extend(self::callee(func, *callee));
+                        }
+                        Field::Global(global) => {
+                            observed
+                                .addresses
+                                .extend(symbol_of(func, &func.global_values[*global]));
+                        }
+                        _ => {}
                     }
-                    InstructionData::Call { opcode: _, args: _, func_ref }
-                        if func.dfg.ext_funcs[func_ref].patchable =>
-                    {
-                        observed.patchable.extend(callee(func, func_ref));
-                    }
-                    InstructionData::UnaryGlobalValue { opcode: _, global_value } => {
-                        let data = &func.global_values[global_value];
-                        observed.addresses.extend(symbol_of(func, data));
-                    }
-                    _ => {}
                 }
             }
         }
@@ -230,39 +234,31 @@ fn check_names(plan: &Plan, after: &Function) {
 fn check_references(plan: &Plan, before: &Function, after: &Function) {
     let blocks = before.layout.blocks();
     for inst in blocks.flat_map(|block| before.layout.block_insts(block)) {
-        let (old, new) = (&before.dfg.insts[inst], &after.dfg.insts[inst]);
-        assert_eq!(old.opcode(), new.opcode());
-        match (*old, *new) {
-            (
-                InstructionData::FuncAddr { opcode: _, func_ref: old },
-                InstructionData::FuncAddr { opcode: _, func_ref: new },
-            ) => {
-                check_import(before, old, after, new, 0);
-                check_address(plan, callee(before, old), callee(after, new));
+        let (mut old, mut new) = (before.dfg.insts[inst], after.dfg.insts[inst]);
+        let opcode = old.opcode();
+        assert_eq!(opcode, new.opcode());
+        for pair in fields(&mut old).into_iter().zip(fields(&mut new)) {
+            match pair {
+                (Field::Callee(&mut old), Field::Callee(&mut new)) => {
+                    let (old_callee, new_callee) = (callee(before, old), callee(after, new));
+                    if opcode == Opcode::FuncAddr {
+                        check_import(before, old, after, new, 0);
+                        check_address(plan, old_callee, new_callee);
+                        continue;
+                    }
+                    let patchable = before.dfg.ext_funcs[old].patchable;
+                    let extra = extra(plan, old_callee.clone(), new_callee.clone());
+                    check_import(before, old, after, new, extra);
+                    let passed = [before, after].map(|func| func.dfg.inst_args(inst).len());
+                    assert_eq!(passed[0] + extra, passed[1]);
+                    check_call(plan, old_callee, new_callee, patchable);
+                }
+                (Field::Global(&mut old), Field::Global(&mut new)) => {
+                    let old = symbol_of(before, &before.global_values[old]);
+                    check_address(plan, old, symbol_of(after, &after.global_values[new]));
+                }
+                _ => {}
             }
-            (
-                InstructionData::Call { opcode: _, args: _, func_ref: old },
-                InstructionData::Call { opcode: _, args: _, func_ref: new },
-            )
-            | (
-                InstructionData::TryCall { opcode: _, args: _, func_ref: old, exception: _ },
-                InstructionData::TryCall { opcode: _, args: _, func_ref: new, exception: _ },
-            ) => {
-                let patchable = before.dfg.ext_funcs[old].patchable;
-                let extra = extra(plan, callee(before, old), callee(after, new));
-                check_import(before, old, after, new, extra);
-                let passed = [before, after].map(|func| func.dfg.inst_args(inst).len());
-                assert_eq!(passed[0] + extra, passed[1]);
-                check_call(plan, callee(before, old), callee(after, new), patchable);
-            }
-            (
-                InstructionData::UnaryGlobalValue { opcode: _, global_value: old },
-                InstructionData::UnaryGlobalValue { opcode: _, global_value: new },
-            ) => {
-                let old = symbol_of(before, &before.global_values[old]);
-                check_address(plan, old, symbol_of(after, &after.global_values[new]));
-            }
-            _ => {}
         }
     }
 }

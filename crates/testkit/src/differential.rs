@@ -102,34 +102,9 @@ pub fn memory_digest(memory: &[u8]) -> u64 {
     words.fold(0, |digest, word| mixed(digest, u64::from_le_bytes(word.try_into().expect("eight"))))
 }
 
-/// The size of the surroundings in bytes.
+/// The size of the surroundings in bytes. Surroundings are memory for functions that were not generated to be run and take
+/// a pointer to their context as an argument: `surround` in `driver.c` fills them.
 pub const SURROUNDINGS_BYTES: usize = 64 << 10;
-
-/// What the surroundings hold before an invocation, if they are at the address `start`. Surroundings are
-/// memory for functions that were not generated to be run and take a pointer to their context as an argument.
-/// Half of the words point into the lower half, the others are small or arbitrary. The lower half of `start`
-/// is zero, so that half a pointer is a small offset as well.
-pub fn surroundings_before(seed: u64, start: u64) -> Vec<u8> {
-    assert_eq!(start as u32, 0, "half a pointer is an offset");
-    let mut rng = Rng::new(seed);
-    let mut bytes = Vec::with_capacity(SURROUNDINGS_BYTES);
-    for at in 0..SURROUNDINGS_BYTES / 8 {
-        let word = rng.word();
-        let pointer = start + (word >> 16) % (SURROUNDINGS_BYTES as u64 / 2) / 8 * 8;
-        // Memory that functions receive a pointer to holds mostly pointers.
-        let word = match word % 16 {
-            _ if at < SURROUNDINGS_BYTES / 64 => pointer,
-            0..8 => pointer,
-            8..14 => (word >> 8) % 200,
-            _ => word,
-        };
-        bytes.extend(word.to_le_bytes());
-    }
-    // Where code from WebAssembly finds the lower end of its stack: there is enough of it.
-    let context = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
-    bytes[context + 24..context + 32].fill(0);
-    bytes
-}
 
 /// The bits of the result `index` of an imported function, or of the payload `index` of the
 /// exception that it throws. Those beyond the type are to be cut off.

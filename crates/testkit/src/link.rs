@@ -71,7 +71,7 @@ impl Linker {
                 return single.collect();
             }
             [Ok(_), Err(said)] => {
-                findings.push((0, Finding::new(format!("cannot be linked: {said}"))));
+                findings.push((0, Finding::new(format!("cannot be linked or run: {said}"))));
                 return findings;
             }
         };

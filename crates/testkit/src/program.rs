@@ -30,8 +30,6 @@ use cranelift_mergefunc::{
 };
 use std::borrow::Cow;
 
-/// The namespace of imported functions.
-pub const IMPORTED: u32 = 1;
 /// The namespace of the imported memory.
 pub const MEMORY: u32 = 2;
 /// The namespace of imported functions that throw.

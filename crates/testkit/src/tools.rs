@@ -70,12 +70,20 @@ impl Workshop {
         self.try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same for a program of a toolchain.
-    #[track_caller]
-    pub fn run_by(&self, tools: &Toolchain, program: &Path, arguments: &[&str]) -> String {
+    /// The same as [`try_run`](Self::try_run) for a program that a toolchain made.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn run_by(
+        &self,
+        tools: &Toolchain,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<String, String> {
         let program = program.to_str().expect("a path that is text");
         let command = [tools.run, &[program], arguments].concat();
-        self.run(command[0], &command[1..])
+        self.try_run(command[0], &command[1..])
     }
 
     /// Links objects with `main`, the object of a program, or with a shared library of which that has definitions of
@@ -83,8 +91,7 @@ impl Workshop {
     ///
     /// # Errors
     ///
-    /// If it cannot be linked: what the linker says.
-    #[track_caller]
+    /// If it cannot be linked, or fails: what the linker or the program says.
     pub fn link_and_run(
         &self,
         tools: &Toolchain,
@@ -106,7 +113,7 @@ impl Workshop {
                 link([&["-pie", "-rdynamic", main], &[&library], &[rpath]], name)?;
             }
         }
-        Ok(self.run_by(tools, &self.path(name), &[]))
+        self.run_by(tools, &self.path(name), &[])
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `u0:N` | a function of the unit |
 //! | `u1:K` | an imported function; its signature is [`import_signature`] |
-//! | `u2:0` | the [memory](MEMORY_BYTES), aligned to [`MEMORY_ALIGNMENT`] |
+//! | `u2:0` | the [memory](MEMORY_BYTES), aligned to 64 bytes |
 //! | `u3:T` | an imported function that throws an exception of tag T; [`thrower_signature`] |
 //! | `u4:N` | a read-only data object of the unit |
 //!
@@ -44,8 +44,6 @@ pub const DATA: u32 = 4;
 
 /// The size of the memory.
 pub const MEMORY_BYTES: u32 = 4096;
-/// The alignment of the memory, in bytes.
-pub const MEMORY_ALIGNMENT: u32 = 64;
 /// Where fuel is in memory, as an `i64`.
 pub const FUEL_OFFSET: i32 = 0;
 /// How much fuel there is in most runs. While nearly all of it is left, functions call what may call

@@ -15,6 +15,7 @@ use crate::generate::expected::{self, Expected, Node, Reference};
 use crate::generate::function::{self, Callees, Profile, Seed, Table, seed_number, signature};
 use crate::generate::near_miss::{self, NearMiss};
 use crate::generate::weaken::weaken;
+use crate::mutate::{Field, fields};
 use crate::permute::{Facts, permuted};
 use crate::recipes::{DataMember, Member, Unit};
 use crate::support::{Rng, free};
@@ -395,18 +396,16 @@ fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec
     let mut uses: BTreeMap<Place, (bool, bool)> = BTreeMap::new();
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
-            match func.dfg.insts[inst] {
-                InstructionData::Call { func_ref, .. }
-                | InstructionData::TryCall { func_ref, .. } => {
-                    uses.entry(Place::Import(func_ref)).or_default().0 = true;
-                }
-                InstructionData::FuncAddr { opcode: _, func_ref } => {
-                    uses.entry(Place::Import(func_ref)).or_default().1 = true;
-                }
-                InstructionData::UnaryGlobalValue { opcode: _, global_value } => {
-                    uses.entry(Place::Global(global_value)).or_default().1 = true;
-                }
-                _ => {}
+            let mut data = func.dfg.insts[inst];
+            let is_call = data.opcode().is_call();
+            for field in fields(&mut data) {
+                let place = match field {
+                    Field::Callee(callee) => Place::Import(*callee),
+                    Field::Global(global) => Place::Global(*global),
+                    _ => continue,
+                };
+                let (called, address) = uses.entry(place).or_default();
+                *(if is_call { called } else { address }) = true;
             }
         }
     }

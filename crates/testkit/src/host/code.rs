@@ -3,7 +3,7 @@
 //! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]). Nothing is looked
 //! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
 
-use super::{Level, fail};
+use super::fail;
 use crate::program::{DataDefinition, Definition, Jump, MEMORY, Program};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{
@@ -368,19 +368,4 @@ fn set_bits(code: &mut [u8], offset: u32, bits: u32) {
 fn patch(bytes: &mut [u8], offset: u32, with: &[u8]) {
     let offset = offset as usize;
     bytes[offset..offset + with.len()].copy_from_slice(with);
-}
-
-/// The settings with which programs and the runtime are compiled.
-pub fn settings(level: Level) -> [(&'static str, &'static str); 9] {
-    [
-        ("opt_level", level.name()),
-        ("use_colocated_libcalls", "false"),
-        ("is_pic", "false"),
-        ("enable_pinned_reg", "true"),
-        ("preserve_frame_pointers", "true"),
-        ("enable_multi_ret_implicit_sret", "true"),
-        ("enable_llvm_abi_extensions", "true"),
-        ("enable_verifier", "true"),
-        ("unwind_info", "true"),
-    ]
 }

@@ -1,8 +1,13 @@
-/* The host on aarch64: runs the programs of a file, which were placed at addresses beforehand, and
- * writes their outcomes. It is for aarch64 what `signals.rs` is for x86-64; see there. Everything is 64-bit words in
- * files, little-endian as the machine is. */
+/* The host: runs the programs of a file, which were placed at addresses beforehand, and writes their outcomes. Everything
+ * is 64-bit words in files, little-endian as the machines are.
+ *
+ * A trap arrives as a signal. The handler looks up the code of the instruction and continues at the handler of a `try_call`
+ * that every invocation begins with. Exceptions are entered the same way, and go up the frame pointers. A signal that the
+ * program did not cause ends the process. Nothing is sandboxed: a store through a wild pointer to mapped memory is
+ * executed. */
 
 #define _GNU_SOURCE
+#include <math.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,12 +18,47 @@
 
 typedef uint64_t word;
 
+/* Registers as compiled code numbers them: those of an interrupted thread. */
+#ifdef __x86_64__
+static const int numbers[] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+                               REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15 };
+#define REGISTER(context, n) (*(word *)&(context)->uc_mcontext.gregs[numbers[n]])
+#define PC(context) (*(word *)&(context)->uc_mcontext.gregs[REG_RIP])
+#define SP(context) REGISTER(context, 4)
+enum { FP = 5, FIRST_PAYLOAD = 0, SECOND_PAYLOAD = 2 };
+#else
+#define REGISTER(context, n) (*(word *)&(context)->uc_mcontext.regs[n])
+#define PC(context) (*(word *)&(context)->uc_mcontext.pc)
+#define SP(context) (*(word *)&(context)->uc_mcontext.sp)
+enum { FP = 29, FIRST_PAYLOAD = 0, SECOND_PAYLOAD = 1 };
+#endif
+
+#ifdef __x86_64__
+typedef unsigned char vector __attribute__((vector_size(16)));
+
+/* Bytes of `a` by the indices in `b`, or zero where the highest bit of an index is set. */
+static vector pshufb(vector a, vector b) {
+    vector shuffled;
+    for (int at = 0; at < 16; at++)
+        shuffled[at] = b[at] & 0x80 ? 0 : a[b[at] & 15];
+    return shuffled;
+}
+#endif
+
+/* What compiled code may call in the runtime library, in the order of `LIBRARY`. */
+static void *const library[] = {
+    ceilf, ceil, floorf, floor, truncf, trunc, nearbyintf, nearbyint, fmaf, fma, memcpy, memset, memmove, memcmp,
+#ifdef __x86_64__
+    pshufb,
+#endif
+};
+
 /* A value of any type. */
 struct slot {
     word low, high;
 };
 
-/* Of a stub; laid out by `emulated.rs`. */
+/* Of a stub; laid out by `batch.rs`. */
 struct import {
     word space, index, throws, params, returns;
     word types[]; /* bits; 0 is an address, 64 may be one */
@@ -52,7 +92,7 @@ static void put(word value) {
 }
 
 /* The image: everything but the memory. */
-static word base, base_size, code_start, code_end, memory, memory_size;
+static word base, base_size, code_start, code_end, memory, memory_size, surroundings, surroundings_size;
 static word traps_count, sites_count, frames_count;
 static const word *traps, *sites, *handlers, *frames, *saves;
 
@@ -166,20 +206,19 @@ static word at(word address) {
 static void end(ucontext_t *registers, enum end kind, word value) {
     end_kind = kind;
     end_value = value;
-    registers->uc_mcontext.pc = context.handler;
-    registers->uc_mcontext.sp = context.sp;
-    registers->uc_mcontext.regs[29] = context.fp;
+    PC(registers) = context.handler;
+    SP(registers) = context.sp;
+    REGISTER(registers, FP) = context.fp;
 }
 
 static void throw(ucontext_t *registers) {
-    word *regs = (word *)registers->uc_mcontext.regs;
-    word pc = registers->uc_mcontext.pc, fp = regs[29];
+    word pc = PC(registers), fp = REGISTER(registers, FP);
     for (;;) {
         for (word row = 0; row < frames_count; row++) {
             const word *frame = frames + 4 * row;
             if (frame[0] < pc && pc <= frame[1])
-                for (word save = 0; save < frame[3]; save++)
-                    regs[saves[2 * (frame[2] + save)]] = at(fp - saves[2 * (frame[2] + save) + 1]);
+                for (const word *save = saves + 2 * frame[2]; save < saves + 2 * (frame[2] + frame[3]); save += 2)
+                    REGISTER(registers, save[0]) = at(fp - save[1]);
         }
         pc = at(fp + 8);
         fp = at(fp);
@@ -205,11 +244,11 @@ static void throw(ucontext_t *registers) {
             case DEFAULT:
                 break;
             }
-            regs[0] = payload[0];
-            regs[1] = payload[1];
-            regs[29] = fp;
-            registers->uc_mcontext.sp = sp;
-            registers->uc_mcontext.pc = handler[2];
+            REGISTER(registers, FIRST_PAYLOAD) = payload[0];
+            REGISTER(registers, SECOND_PAYLOAD) = payload[1];
+            REGISTER(registers, FP) = fp;
+            SP(registers) = sp;
+            PC(registers) = handler[2];
             return;
         }
     }
@@ -217,7 +256,7 @@ static void throw(ucontext_t *registers) {
 
 static void on_signal(int number, siginfo_t *info, void *opaque) {
     ucontext_t *registers = opaque;
-    word pc = registers->uc_mcontext.pc, fault = (word)info->si_addr;
+    word pc = PC(registers), fault = (word)info->si_addr;
     word stack = (word)stack_start;
     int ours = pc >= base && pc < base + base_size;
     const word *trap;
@@ -254,16 +293,44 @@ static void *map(word address, word size, int protection, int flags) {
     return mapped;
 }
 
+/* What the surroundings hold before an invocation. Half of the words point into the lower half, the others are small or
+ * arbitrary; memory that functions receive a pointer to holds mostly pointers. The lower half of the address of the
+ * surroundings is zero, so that half a pointer is a small offset as well. Where code from WebAssembly finds the lower end
+ * of its stack, there is enough of it. */
+static void surround(word seed) {
+    word *words = (word *)surroundings;
+    for (word n = 0; n < surroundings_size / 8; n++) {
+        word random = random_word(&seed);
+        word pointer = surroundings + (random >> 16) % (surroundings_size / 2) / 8 * 8;
+        if (n < surroundings_size / 64 || random % 16 < 8)
+            words[n] = pointer;
+        else
+            words[n] = random % 16 < 14 ? (random >> 8) % 200 : random;
+    }
+    *(word *)(surroundings + (uint32_t)words[1] + 24) = 0;
+}
+
+static word digest_of(word address, word size) {
+    word digest = 0;
+    for (const word *value = (word *)address; value < (word *)(address + size); value++)
+        digest = mixed(digest, *value);
+    return digest;
+}
+
 static void invoke(void) {
     word inner = next(), function = next(), seed = next(), fuel = next();
-    word params = next(), returns;
+    word params = next(), returns, surrounded = 0;
+    const word places[] = { 0, memory, surroundings };
     struct slot slots[256] = { 0 };
     for (word n = 0; n < params; n++) {
         word kind = next();
-        slots[n].low = next() + (kind ? memory : 0);
+        slots[n].low = next() + places[kind];
         slots[n].high = next();
+        surrounded |= kind == 2;
     }
     const word *types = table(&returns, 1);
+    if (surrounded)
+        surround(seed);
     word *words = (word *)memory;
     for (word n = 0; n < memory_size / 8; n++)
         words[n] = random_word(&seed);
@@ -287,10 +354,7 @@ static void invoke(void) {
     put(trace_size);
     for (word n = 0; n < trace_size; n++)
         put(trace[n]);
-    word digest = 0;
-    for (word n = 0; n < memory_size / 8; n++)
-        digest = mixed(digest, words[n]);
-    put(digest);
+    put(digest_of(memory, memory_size) ^ (surrounded ? digest_of(surroundings, surroundings_size) : 0));
 }
 
 static void program(void) {
@@ -305,6 +369,8 @@ static void program(void) {
         input += (size + 7) / 8;
     }
     ((word *)base)[1] = (word)imported;
+    for (word n = 0; n < sizeof library / sizeof *library; n++)
+        ((word *)base)[2 + n] = (word)library[n];
     mprotect((void *)base, base_size, PROT_READ | PROT_EXEC);
     word unused;
     traps = table(&traps_count, 2);
@@ -345,7 +411,10 @@ int main(int count, char **arguments) {
     base_size = next();
     memory = next();
     memory_size = next();
-    map(base, base_size, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+    surroundings = next();
+    surroundings_size = next();
+    map(base, base_size, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE | MAP_NORESERVE);
+    map(surroundings, surroundings_size, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
     map(memory, memory_size, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
 
     /* A stack with a guard below it. */

@@ -62,17 +62,9 @@ pub fn inner_trampoline(signature: &Signature) -> Function {
     func
 }
 
-/// The function of the host that every stub calls, with the address of the data of the stub and with its slots.
-#[derive(Clone, Copy)]
-pub enum Imported {
-    /// Its address.
-    At(u64),
-    /// The place that holds its address.
-    Behind(u64),
-}
-
-/// An import with this signature.
-pub fn import(signature: &Signature, imported: Imported, about: u64) -> Function {
+/// An import with this signature, which calls the function of the driver whose address is at `function`, with the address
+/// of its data and of its slots.
+pub fn import(signature: &Signature, function: u64, about: u64) -> Function {
     let mut func = Function::with_name_signature(UserFuncName::default(), signature.clone());
     let mut host = Signature::new(CallConv::SystemV);
     host.params.extend([AbiParam::new(types::I64); 2]);
@@ -94,13 +86,8 @@ pub fn import(signature: &Signature, imported: Imported, about: u64) -> Function
     for (at, (value, ty)) in arguments.into_iter().enumerate() {
         cursor.ins().store(slot_flags(ty), value, slots, offset(at));
     }
-    let function = match imported {
-        Imported::At(address) => cursor.ins().iconst(types::I64, address as i64),
-        Imported::Behind(address) => {
-            let address = cursor.ins().iconst(types::I64, address as i64);
-            cursor.ins().load(types::I64, MemFlagsData::trusted(), address, 0)
-        }
-    };
+    let function = cursor.ins().iconst(types::I64, function as i64);
+    let function = cursor.ins().load(types::I64, MemFlagsData::trusted(), function, 0);
     let about = cursor.ins().iconst(types::I64, about as i64);
     let call = cursor.ins().call_indirect(host, function, &[about, slots]);
     let stopped = cursor.func.dfg.first_result(call);

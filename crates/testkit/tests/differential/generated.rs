@@ -6,7 +6,6 @@ use testkit::differential::{Comparison, Effort, Tally};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::host::Host;
 use testkit::program::Parts;
 use testkit::support::Rng;
 
@@ -16,7 +15,6 @@ const RUNS: u64 = 25;
 #[test]
 fn generated_units() {
     let mut tally = Tally::default();
-    let mut host = Host::new();
     let profile = Profile::runnable(Machine::X86_64);
     for seed in 0..runs(RUNS) {
         let bytes = Rng::new(seed).bytes(3000);
@@ -26,7 +24,7 @@ fn generated_units() {
             tally.idle += 1;
             continue;
         };
-        run_natively(seed, &comparison, &mut host, &mut tally);
+        run_natively(seed, &comparison, &mut tally);
     }
     eprintln!("x86-64: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");

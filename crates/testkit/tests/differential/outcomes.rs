@@ -6,7 +6,7 @@ use cranelift_mergefunc::{Attributes, Options};
 use testkit::differential::{
     Argument, Call, End, Invocation, Outcome, import_result, memory_before, memory_digest,
 };
-use testkit::host::{self, Level, emulated, interpreter};
+use testkit::host::{self, Batch, Cpu, Level, interpreter};
 use testkit::program::{Parts, Program};
 use testkit::recipes::Member;
 use testkit::support::parse;
@@ -63,7 +63,7 @@ fn outcome(text: &str, arguments: &[u128]) -> Outcome {
         assert_eq!(outcome, all[0], "differs when interpreted");
     }
     if !text.contains("windows_fastcall") {
-        let mut batch = emulated::Batch::default();
+        let mut batch = Batch::new(Cpu::Aarch64);
         for level in [Level::None, Level::Speed] {
             batch.add(level, &program, &invocations).expect("compiles for aarch64");
         }

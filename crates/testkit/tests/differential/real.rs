@@ -24,7 +24,7 @@ use testkit::differential::{
     Argument, Comparison, Effort, End, SURROUNDINGS_BYTES, Tally, merged_away, random_bits,
 };
 use testkit::fuel;
-use testkit::host::{Host, Level};
+use testkit::host::run;
 use testkit::program::{Definition, Parts, Program};
 use testkit::recipes::Member;
 use testkit::support::{Rng, free};
@@ -104,10 +104,8 @@ fn execute(unit: &Parts<'_>, seed: u64) -> Report {
             invocation.arguments = arguments(&invocation.signature, &mut rng);
         }
     }
-    let mut host = Host::new();
-    let [before, after] = [0, 1].map(|side| {
-        host.run(Level::None, &comparison.programs[side], &comparison.invocations[side])
-    });
+    let [before, after] =
+        [0, 1].map(|side| run(&comparison.programs[side], &comparison.invocations[side]));
     let tally = match comparison.judge([&before, &after]) {
         Ok(tally) => tally,
         Err(difference) => panic!("{difference}"),

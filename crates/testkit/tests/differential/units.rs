@@ -10,8 +10,7 @@ use testkit::fuel;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::host::emulated::Batch;
-use testkit::host::{Host, Level, interpreter};
+use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
 use testkit::program::Parts;
 use testkit::recipes::{Member, Unit};
 use testkit::support::{Rng, any_isa};
@@ -32,9 +31,9 @@ pub fn runs(default: u64) -> u64 {
 
 /// Runs both programs on this machine, not optimised and optimised.
 #[track_caller]
-pub fn run_natively(seed: u64, comparison: &Comparison, host: &mut Host, tally: &mut Tally) {
+pub fn run_natively(seed: u64, comparison: &Comparison, tally: &mut Tally) {
     for level in [Level::None, Level::Speed] {
-        match comparison.run(&mut |program, invocations| host.run(level, program, invocations)) {
+        match comparison.run(&mut |program, invocations| run_at(level, program, invocations)) {
             Ok(other) => *tally += other,
             Err(difference) => panic!("seed {seed}: {difference}"),
         }
@@ -107,12 +106,11 @@ fn same(seed: u64, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tally 
 fn random_units() {
     let mut tally = Tally::default();
     let profile = Profile::runnable(MACHINE);
-    let mut host = Host::new();
     for seed in 0..runs(RUNS) {
         let Some(comparison) = comparison(seed, &profile, &mut tally) else {
             continue;
         };
-        run_natively(seed, &comparison, &mut host, &mut tally);
+        run_natively(seed, &comparison, &mut tally);
     }
     eprintln!("x86-64: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
@@ -125,7 +123,6 @@ fn random_units() {
 fn random_units_of_canonical_bodies() {
     let mut tally = Tally::default();
     let profile = Profile::runnable(MACHINE);
-    let mut host = Host::new();
     for seed in 0..runs(RUNS) / 2 {
         let Some((mut unit, mut runnable)) = unit(seed, &profile) else {
             continue;
@@ -141,7 +138,7 @@ fn random_units_of_canonical_bodies() {
             unit.functions.push(duplicate);
         }
         if let Some(comparison) = compare(seed, unit, runnable, &mut tally) {
-            run_natively(seed, &comparison, &mut host, &mut tally);
+            run_natively(seed, &comparison, &mut tally);
         }
     }
     eprintln!("canonical: {tally}");
@@ -157,7 +154,7 @@ fn random_units_on_aarch64() {
     let profile = Profile::runnable(Machine::Aarch64);
     let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
     for first in (0..runs(RUNS)).step_by(BATCH as usize) {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(Cpu::Aarch64);
         let mut units = Vec::new();
         for seed in first..runs(RUNS).min(first + BATCH) {
             let Some(comparison) = comparison(seed, &profile, &mut tally) else {
@@ -166,7 +163,7 @@ fn random_units_on_aarch64() {
             let Comparison { programs, invocations, .. } = &comparison;
             // A program that does not compile on one side must not compile on the other.
             let [before, after] = [0, 1].map(|side| {
-                let mut alone = Batch::default();
+                let mut alone = Batch::new(Cpu::Aarch64);
                 let added = alone.add(Level::Speed, &programs[side], &invocations[side]);
                 added.map(|()| alone)
             });
@@ -185,7 +182,7 @@ fn random_units_on_aarch64() {
             tally += same(*seed, comparison, [&outcomes[0], &outcomes[1]]);
             let Comparison { programs, invocations, .. } = comparison;
             // x86-64 does not support all of it.
-            let here = || Host::new().run(Level::Speed, &programs[0], &invocations[0]);
+            let here = || run_at(Level::Speed, &programs[0], &invocations[0]);
             for (here, there) in catch_unwind(here).iter().flatten().zip(&outcomes[0]) {
                 *if here == there { &mut like_x86_64 } else { &mut otherwise } += 1;
             }
@@ -203,7 +200,6 @@ fn random_units_interpreted() {
     // It is slow, and most vectors and wide values are beyond it.
     let profile = Profile { vectors: false, rare_types: false, ..Profile::runnable(MACHINE) };
     let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
-    let mut host = Host::new();
     for seed in 0..runs(RUNS) / 4 {
         let Some(mut comparison) = comparison(seed, &profile, &mut tally) else {
             continue;
@@ -211,7 +207,7 @@ fn random_units_interpreted() {
         let outcomes = [0, 1].map(|side| {
             interpreter::run(&comparison.programs[side], &comparison.invocations[side])
         });
-        let native = host.run(Level::None, &comparison.programs[0], &comparison.invocations[0]);
+        let native = run_at(Level::None, &comparison.programs[0], &comparison.invocations[0]);
         // Only invocations that it can run on both sides are compared.
         let [before, after] = &outcomes;
         let both = |at: usize| before[at].is_some() && after[at].is_some();
