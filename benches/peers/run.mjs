@@ -41,7 +41,7 @@ const VARIANTS = {
   similar: [...LEVELS, ...BOTH],
   typed: [...LEVELS, TYPED, ...BOTH],
 };
-// The same, measured only on the unit that is built here, since all units would take hours.
+// The same, measured only on the unit that is built here, to keep the run short.
 const MORE_VARIANTS = {
   rounds: [...LEVELS, TYPED, ...BOTH, ...BOTH, DUPLICATES],
   closed: [...LEVELS, TYPED, "--closed-world", ...BOTH],

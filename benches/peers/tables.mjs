@@ -28,7 +28,7 @@ export function isShown({ name, module: { x86_64: figures } }) {
 
 /** The table of README.md. */
 export function overview({ units }) {
-  const head = ["", "bytes", "linker, `--icf=all`", "Binaryen, its best", "`cranelift-mergefunc`", "all local"];
+  const head = ["", "bytes", "linker, `--icf=all`", "Binaryen's merging, best options", "`cranelift-mergefunc`", "all local"];
   const rows = units.filter(isShown).map(({ name, about, module }) => {
     const { x86_64: figures } = module;
     const own = ["lld", "marked", "local"].map((column) => percent(saved(figures.bytes, figures[column])));
