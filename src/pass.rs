@@ -73,8 +73,8 @@ impl<'a> Merger<'a> {
     /// Adds a function to the unit, under the symbol by which the others refer to it. The function itself is not
     /// kept.
     ///
-    /// Constant time with [`Prebucket::Counts`], and from the first local function with a significant address on, a
-    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`]; with
+    /// Constant time with [`Prebucket::Counts`](crate::Prebucket::Counts), and from the first local function with a significant address on, a
+    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`](crate::Prebucket::WalkAll); with
     /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), a walk of a copy that is optimised a few times.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl<'a> Merger<'a> {
     ///
     /// # Panics
     ///
-    /// In builds with debug assertions, and only with [`Prove::Debug`], if the plan cannot be proved.
+    /// In builds with debug assertions, and only with [`Prove::Debug`](crate::Prove::Debug), if the plan cannot be proved.
     pub fn plan(self, bodies: &mut dyn Bodies) -> Plan {
         self.plan_increment(bodies).0
     }

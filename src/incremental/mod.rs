@@ -487,9 +487,9 @@ impl MergeCache {
         self.classes[class].bodies.iter().find(fits)
     }
 
-    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_after`] returned besides the plan.
+    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`] returned besides the plan.
     ///
-    /// [`Merger::plan_after`]: crate::Merger::plan_after
+    /// [`Merger::plan_increment`]: crate::Merger::plan_increment
     pub fn extend(&mut self, increment: &Increment) {
         let Increment { eliminated, learned, record } = increment;
         self.eliminated.extend(eliminated);

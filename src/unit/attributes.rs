@@ -27,7 +27,7 @@ pub struct Attributes {
     /// The function must stay distinguishable: it is not merged, and a call to it equals only
     /// another call to it.
     pub no_merge: bool,
-    /// The function takes much of the time. With [`Policy::Balanced`] it is merged only with identical functions.
+    /// The function takes much of the time. With [`Policy::Balanced`](crate::Policy::Balanced) it is merged only with identical functions.
     pub hot: bool,
 }
 

@@ -11,7 +11,7 @@ use cranelift_entity::EntityRef;
 /// of them twice.
 ///
 /// An implementor must ensure that
-/// * a body is the same whenever it is requested, and the one given to [`Merger::add`];
+/// * a body is the same whenever it is requested, and the one given to [`Merger::add`](crate::Merger::add);
 /// * it passes Cranelift's verifier.
 ///
 /// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
