@@ -227,12 +227,12 @@ fn similar(
     let mut attempts = Attempts::new(options);
     while let Some(demand) = attempts.next() {
         let mut plan = identical_plan.clone();
-        let mut found = parameterise::search(&mut plan, observed, earlier, bodies, options, demand);
+        let found = parameterise::search(&mut plan, observed, earlier, bodies, options, demand);
         let mut second = SecondPass::new(options);
         while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
             let (again, ..) =
                 identical(summaries, None, &mut second.bodies(&plan, bodies), second.options());
-            second.merge(&again, &mut found, &mut plan, bodies);
+            second.merge(&again, &found, &mut plan, bodies);
         }
         if attempts.accept(&identical_plan, &mut plan, found, bodies) {
             return plan;

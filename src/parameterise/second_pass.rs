@@ -143,13 +143,7 @@ impl<'a> SecondPass<'a> {
 
     /// Ends a round: writes what identical merging found into the plan. If that cannot be done for some functions,
     /// they are kept apart in the next round.
-    pub fn merge(
-        &mut self,
-        again: &Plan,
-        found: &mut Found,
-        plan: &mut Plan,
-        bodies: &mut dyn Bodies,
-    ) {
+    pub fn merge(&mut self, again: &Plan, found: &Found, plan: &mut Plan, bodies: &mut dyn Bodies) {
         let rejected = again.entries().filter(|&entry| self.cannot_merge(found, plan, entry));
         let rejected: Vec<FunctionIndex> =
             rejected.map(|(at, _)| self.functions[at.index()]).collect();
