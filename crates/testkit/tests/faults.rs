@@ -1,9 +1,10 @@
 //! The tests of the tests: a copy of the workspace whose library can have faults, in which the tests of
 //! `faults/tests/` run.
 //!
-//! `cargo test -p testkit --test faults` runs them all. `CLIF_MERGE_FAULTS` has arguments for them instead:
-//! `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle notices which fault, whether it must or not.
-//! The copy is in the target directory, and is compiled with the same dependencies.
+//! `cargo test --workspace --test faults -- --ignored` runs them all. `CLIF_MERGE_FAULTS` has arguments for them
+//! instead: `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle notices which fault, whether it must or
+//! not. The copy is in the target directory, and is compiled with the dependencies of the workspace: a package of it
+//! alone may ask for other features of them, and then they are compiled once more.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +12,7 @@ use testkit::hooks::HOOKS;
 use testkit::inject::{copy, instrument};
 
 #[test]
+#[ignore = "takes minutes: compiles a copy of the workspace"]
 fn every_fault_is_noticed() {
     let target = target_directory();
     let workspace = target.join("faults");
@@ -23,15 +25,7 @@ fn every_fault_is_noticed() {
 
     let arguments = std::env::var("CLIF_MERGE_FAULTS").unwrap_or_default();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args([
-        "test",
-        "--locked",
-        "-p",
-        "testkit",
-        "--test",
-        "fault_injection",
-        "--target-dir",
-    ]);
+    command.args(["test", "--locked", "--workspace", "--test", "fault_injection", "--target-dir"]);
     command.arg(&target).arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
