@@ -1,4 +1,5 @@
-//! Every constant of the cost model, with where it comes from.
+//! Every constant of the cost model, with where it comes from: the encodings of the two targets, or an assumption. None
+//! was fitted on units.
 //!
 //! Sizes of bodies, thunks and calls are compiled (`probe`) wherever a merge depends on them. These constants only
 //! choose what is compiled, or bound what is not. An error costs bytes or time, never correctness.
@@ -15,11 +16,11 @@ pub(super) const ADDRESS: i64 = 7;
 /// bytes, on aarch64.
 pub(super) const CASE_NUMBER: i64 = 5;
 
-/// Bytes that a callee that is passed takes in the body: the indirect call needs a register that lives until the
-/// call. From the difference of bodies of two functions that differ in one callee.
+/// Bytes that a callee that is passed takes in the body. An assumption: the address needs a register that lives until
+/// the call, and moves to and from it take 3 bytes each on x86-64.
 pub(super) const CALLEE_PARAMETER: i64 = 6;
 
-/// Bytes that any other parameter takes in the body: a move from its register. From the encodings.
+/// Bytes that any other parameter takes in the body: an assumption.
 pub(super) const PARAMETER: i64 = 2;
 
 /// Bytes of a call thunk without extra arguments, for dividing sets on targets without a jump: call thunks take
@@ -27,20 +28,19 @@ pub(super) const PARAMETER: i64 = 2;
 pub(super) const CALL_THUNK: i64 = 16;
 
 /// The bytes by which the estimate for one more argument at one call can be wrong, at most: which values a caller
-/// must keep elsewhere, and for how long, depends on that caller. A spill and a reload of 8 bytes each on both
-/// targets.
+/// must keep elsewhere, and for how long, depends on that caller. An assumption: a
+/// spill and a reload of 8 bytes each.
 pub(super) const CALL_ERROR: i64 = 16;
 
-/// Bytes that a function can save at each use of a value that it knows, at most: `movabs` of a constant takes 10
-/// bytes on x86-64, and the operation itself can go into an addressing mode.
+/// Bytes that a function can save at each use of a value that it knows, at most. An assumption: `movabs` of a
+/// constant takes 10 bytes on x86-64.
 pub(super) const BYTES_PER_USE: i64 = 12;
 
-/// Bytes and instructions of what was compiled, before anything was: 6 bytes for each instruction of the IR, as
-/// heavy as the first hundred instructions. Real units have 4–7.
+/// Bytes and instructions of what was compiled, before anything was: an assumption of 6 bytes for each instruction
+/// of the IR, as heavy as the first hundred instructions that are compiled.
 pub(super) const FIRST_SIZES: [i64; 2] = [600, 100];
 
-/// A body is assumed to take at least a quarter of its predicted size. No body of the real units of the README took
-/// less.
+/// A body is assumed to take at least a quarter of its predicted size.
 pub(super) const MAX_SIZE_ERROR: i64 = 4;
 
 /// The part of the bytes of its functions that a parameterised body must save where it must save more than one byte:
