@@ -218,15 +218,14 @@ fn identical(
 
 /// Merging with parameters after identical merging, each attempt followed by identical merging of what it leaves.
 fn similar(
-    identical_plan: Plan,
+    mut plan: Plan,
     observed: &Observed,
     earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> Plan {
-    let mut attempts = Attempts::new(options);
+    let mut attempts = Attempts::new(options, &plan);
     while let Some(demand) = attempts.next() {
-        let mut plan = identical_plan.clone();
         let found = parameterise::search(&mut plan, observed, earlier, bodies, options, demand);
         let mut second = SecondPass::new(options);
         while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
@@ -234,11 +233,11 @@ fn similar(
                 identical(summaries, None, &mut second.bodies(&plan, bodies), second.options());
             second.merge(&again, &found, &mut plan, bodies);
         }
-        if attempts.accept(&identical_plan, &mut plan, found, bodies) {
-            return plan;
+        if attempts.accept(&mut plan, found, bodies) {
+            break;
         }
     }
-    identical_plan
+    plan
 }
 
 impl fmt::Debug for Merger<'_> {

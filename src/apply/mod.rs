@@ -220,11 +220,7 @@ pub(crate) fn emitted(
     function: FunctionIndex,
     options: &Options<'_>,
 ) -> Function {
-    let mut func = match plan.new_body(function) {
-        Some(new) => new.body().clone(),
-        None => bodies.body(function).clone(),
-    };
-    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    let mut func = kept(plan, function, || bodies.body(function).clone());
     plan.apply(function, &mut func, options);
     func
 }
@@ -238,12 +234,16 @@ pub(crate) fn compared(
     function: FunctionIndex,
     options: &Options<'_>,
 ) -> Function {
-    let mut func = match plan.new_body(function) {
-        Some(new) => new.body().clone(),
-        None => canonicalized(bodies.body(function), options.canonicalize).into_owned(),
-    };
-    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    let own = || canonicalized(bodies.body(function), options.canonicalize).into_owned();
+    let mut func = kept(plan, function, own);
     plan.rewrite(function, &mut func, options);
+    func
+}
+
+/// The body that a plan keeps for a function, under the function's symbol: its own, or the one that the plan adds.
+fn kept(plan: &Plan, function: FunctionIndex, own: impl FnOnce() -> Function) -> Function {
+    let mut func = plan.new_body(function).map_or_else(own, |new| new.body().clone());
+    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
     func
 }
 

@@ -33,13 +33,14 @@ impl Walk<'_> {
         // The types of results are not part of `InstructionData`: `iconst.i32 1` and
         // `iconst.i64 1` have equal data.
         let results = func.dfg.inst_results(inst);
-        let first = results.first().map_or(0, |&result| func.dfg.value_type(result).index() as u32);
+        let result = results.first().map(|&result| func.dfg.value_type(result));
+        let first = result.map_or(0, |ty| ty.index() as u32);
         self.word(opcode as u32 | first << 16);
         // The number of results follows from the opcode, or from a call's signature.
         for &result in results.iter().skip(1) {
             self.ty(func.dfg.value_type(result));
         }
-        self.format(inst, data)?;
+        self.format(result, data)?;
         if opcode.is_call() {
             self.stack_map(inst)?;
         }
@@ -59,10 +60,8 @@ impl Walk<'_> {
 
     /// The one match over the fields of all instructions: writes them to the streams, and notes what a value could
     /// replace.
-    fn format(&mut self, inst: Inst, data: &InstructionData) -> Result<(), Malformed> {
+    fn format(&mut self, result: Option<Type>, data: &InstructionData) -> Result<(), Malformed> {
         let func = self.func;
-        let result = func.dfg.inst_results(inst).first();
-        let result = result.map(|&result| func.dfg.value_type(result));
         let pool = &func.dfg.value_lists;
         match data {
             InstructionData::AtomicCas { opcode: _, args, flags } => {
@@ -145,7 +144,7 @@ impl Walk<'_> {
             InstructionData::Jump { opcode: _, destination } => self.block_call(destination),
             InstructionData::Load { opcode: _, arg, flags, offset } => {
                 self.operand(*arg)?;
-                self.offset(Some(func.dfg.value_type(*arg)), i32::from(*offset));
+                self.offset(|| Some(func.dfg.value_type(*arg)), i32::from(*offset));
                 self.access(*flags)
             }
             InstructionData::LoadNoOffset { opcode: _, arg, flags } => {
@@ -163,12 +162,12 @@ impl Walk<'_> {
             }
             InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
                 self.stack_slot(*stack_slot)?;
-                self.offset(result, i32::from(*offset));
+                self.offset(|| result, i32::from(*offset));
                 Ok(())
             }
             InstructionData::Store { opcode: _, args, flags, offset } => {
                 self.operands(args)?;
-                self.offset(Some(func.dfg.value_type(args[1])), i32::from(*offset));
+                self.offset(|| Some(func.dfg.value_type(args[1])), i32::from(*offset));
                 self.access(*flags)
             }
             InstructionData::StoreNoOffset { opcode: _, args, flags } => {
@@ -234,19 +233,22 @@ impl Walk<'_> {
     /// Writes the bytes of a constant, which are those of the result, or of a wider integer.
     fn constant(&mut self, result: Option<Type>, bytes: &[u8]) {
         self.out.constants.extend_from_slice(bytes);
+        if !self.scratch.record {
+            return;
+        }
         let mut bits = [0; 16];
-        if self.scratch.record
-            && let (Some(ty), Some(low)) = (result, bits.get_mut(..bytes.len()))
-        {
+        if let (Some(ty), Some(low)) = (result, bits.get_mut(..bytes.len())) {
             low.copy_from_slice(bytes);
             self.holds(Operand::Constant { ty, bits: u128::from_le_bytes(bits) });
         }
     }
 
     /// Writes an offset that is added to an address of this type.
-    fn offset(&mut self, ty: Option<Type>, bytes: i32) {
+    fn offset(&mut self, ty: impl FnOnce() -> Option<Type>, bytes: i32) {
         self.out.constant_i32(bytes);
-        if let Some(ty) = ty {
+        if self.scratch.record
+            && let Some(ty) = ty()
+        {
             self.holds(Operand::Offset { ty, bytes });
         }
     }

@@ -30,19 +30,21 @@ pub(crate) struct Demand {
 pub(crate) struct Attempts<'a> {
     options: &'a Options<'a>,
     left: &'static [Share],
+    /// The plan before the attempts, if one can be rejected.
+    before: Option<Plan>,
     /// Symbols that the attempts before requested and that the next one may use, in reverse order.
     unused: Vec<UserExternalName>,
 }
 
 impl<'a> Attempts<'a> {
-    /// As many as the policy allows.
-    pub fn new(options: &'a Options<'a>) -> Attempts<'a> {
-        let left: &[Share] = match options.similar.policy {
-            Policy::Off => &[],
-            Policy::Balanced => &[Share::Eighth],
-            Policy::Size => &[Share::Anything, Share::Eighth],
+    /// As many as the policy allows, each beginning with `plan`.
+    pub fn new(options: &'a Options<'a>, plan: &Plan) -> Attempts<'a> {
+        let (left, before): (&[Share], _) = match options.similar.policy {
+            Policy::Off => (&[], None),
+            Policy::Balanced => (&[Share::Eighth], None),
+            Policy::Size => (&[Share::Anything, Share::Eighth], Some(plan.clone())),
         };
-        Attempts { options, left, unused: Vec::new() }
+        Attempts { options, left, before, unused: Vec::new() }
     }
 
     /// The demand of the next attempt, if there is one.
@@ -52,28 +54,19 @@ impl<'a> Attempts<'a> {
         Some(Demand { share, unused: core::mem::take(&mut self.unused) })
     }
 
-    /// Whether `plan`, the result of an attempt, is to be taken instead of the plan `before` it. With
+    /// Whether `plan`, the result of an attempt, is taken. Otherwise it is reset to the plan before the attempt. With
     /// [`Policy::Size`], where it is in doubt whether the unit becomes smaller, compiles all functions that differ.
-    pub fn accept(
-        &mut self,
-        before: &Plan,
-        plan: &mut Plan,
-        found: Found,
-        bodies: &mut dyn Bodies,
-    ) -> bool {
+    pub fn accept(&mut self, plan: &mut Plan, found: Found, bodies: &mut dyn Bodies) -> bool {
         plan.count();
-        let accepted = match self.options.similar.policy {
-            Policy::Off => false,
-            Policy::Balanced => true,
-            Policy::Size => {
-                found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options)
-            }
+        let Some(before) = &self.before else {
+            return true;
         };
-        if !accepted {
-            let bodies = plan.new_bodies().iter().rev();
-            let bodies = bodies.filter(|new| new.copy_of().is_none());
-            self.unused = bodies.map(|new| plan.entry(new.function()).symbol().clone()).collect();
+        if found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options) {
+            return true;
         }
-        accepted
+        let new = plan.new_bodies().iter().rev().filter(|new| new.copy_of().is_none());
+        self.unused = new.map(|new| plan.entry(new.function()).symbol().clone()).collect();
+        plan.clone_from(before);
+        false
     }
 }

@@ -238,8 +238,8 @@ impl Plan {
 
     /// Gives a function that an earlier unit eliminated code of its own.
     pub(crate) fn add_late_thunk(&mut self, function: FunctionIndex, signature: Arc<Signature>) {
-        self.late_thunks.push(LateThunk { function, signature });
-        self.late_thunks.sort_unstable_by_key(|late| late.function.index());
+        let at = self.late_thunks.partition_point(|late| late.function < function);
+        self.late_thunks.insert(at, LateThunk { function, signature });
     }
 
     /// Records what was proved of the plan.

@@ -14,8 +14,8 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    self as pass, CallThunks, ExtraArgument, FunctionIndex, Options, Plan, Target, call_thunk,
-    cranelift_codegen,
+    self as pass, CallThunks, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Target,
+    call_thunk, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
@@ -119,8 +119,8 @@ pub fn pass(
         new_bodies.push(Some(func));
     }
     let compiled = |index: usize| {
-        let emit = plan.output(FunctionIndex::new(index)).emit;
-        matches!(emit, pass::Emit::Body) && unit.given[index].became.is_none()
+        let disposition = plan.entry(FunctionIndex::new(index)).disposition();
+        disposition == Disposition::Keep && unit.given[index].became.is_none()
     };
     for (index, func) in functions.iter_mut().enumerate() {
         if compiled(index) {
