@@ -239,7 +239,7 @@ pub enum CalleeParameters {
     /// They are not merged
     None,
     /// A function that takes a case number and dispatches among direct calls
-    Switch,
+    Dispatch,
     /// A function that takes the address of the callee, or dispatches, whichever is smaller
     Indirect,
 }
@@ -300,7 +300,7 @@ impl Pass {
             },
             callees: match self.callees {
                 CalleeParameters::None => Callees::None,
-                CalleeParameters::Switch => Callees::Switch,
+                CalleeParameters::Dispatch => Callees::Dispatch,
                 CalleeParameters::Indirect => Callees::Indirect,
             },
             keep_symbols: self.keep_symbols,
