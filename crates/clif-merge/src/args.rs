@@ -206,9 +206,9 @@ pub struct Pass {
     #[arg(long)]
     pub keep_symbols: bool,
 
-    /// Check the result: prove every merge by independent means, and run Cranelift's verifier
+    /// Check the result: an independent proof of every merge, and Cranelift's verifier; takes longer
     ///
-    /// Exit code 4 if something is wrong, which is a bug in clif-merge.
+    /// If something is wrong, nothing is written, and the exit code is 4: report it as a bug.
     #[arg(long)]
     pub verify: bool,
 }
