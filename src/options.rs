@@ -158,28 +158,29 @@ impl Policy {
     }
 }
 
-/// How functions that differ in their callees are merged.
+/// What similar functions that call different functions in the same place are merged into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callees {
-    /// They are not merged.
+    /// Nothing: they are not merged.
     None,
-    /// Into a body that receives a case number, by which it dispatches among direct calls. No direct call becomes
-    /// indirect.
-    Switch,
-    /// Into a body that receives the address of the callee, or dispatches, whichever is smaller.
+    /// A body that takes the number of a callee as an argument, compares it with each number in turn, and calls that
+    /// callee directly. No direct call becomes indirect.
+    Dispatch,
+    /// A body that takes the address of the callee as an argument and calls it indirectly, or one as with
+    /// [`Callees::Dispatch`], whichever is smaller.
     #[default]
     Indirect,
 }
 
 impl Callees {
     /// All choices.
-    pub const ALL: [Callees; 3] = [Callees::None, Callees::Switch, Callees::Indirect];
+    pub const ALL: [Callees; 3] = [Callees::None, Callees::Dispatch, Callees::Indirect];
 
     /// The name used in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Callees::None => "none",
-            Callees::Switch => "switch",
+            Callees::Dispatch => "dispatch",
             Callees::Indirect => "indirect",
         }
     }

@@ -136,7 +136,7 @@ impl CalleeStrategies<'_> {
     }
 
     fn is_direct(&self, callee: &Parameter) -> bool {
-        self.callees == Callees::Switch
+        self.callees == Callees::Dispatch
             || callee.columns.iter().any(|column| self.direct.contains(column))
             || self.rows.iter().any(|&row| {
                 let cell = self.table.at(row, callee.columns[0]);

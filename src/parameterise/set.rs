@@ -162,7 +162,7 @@ impl Search<'_> {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
             let (mut cells, mut cost) = (Vec::with_capacity(set.len()), Vec::new());
             let mut is_callee = false;
-            let mut must_dispatch = self.options.similar.callees == Callees::Switch
+            let mut must_dispatch = self.options.similar.callees == Callees::Dispatch
                 || parameter.columns.iter().any(|column| direct.contains(column));
             for &row in set {
                 let cell = table.at(row, parameter.columns[0]);

@@ -206,9 +206,9 @@ pub struct Pass {
     #[arg(long)]
     pub keep_symbols: bool,
 
-    /// Check the result: prove every merge by independent means, and run Cranelift's verifier
+    /// Check the result: an independent proof of every merge, and Cranelift's verifier; takes longer
     ///
-    /// Exit code 4 if something is wrong, which is a bug in clif-merge.
+    /// If something is wrong, nothing is written, and the exit code is 4: report it as a bug.
     #[arg(long)]
     pub verify: bool,
 }
@@ -239,7 +239,7 @@ pub enum CalleeParameters {
     /// They are not merged
     None,
     /// A function that takes a case number and dispatches among direct calls
-    Switch,
+    Dispatch,
     /// A function that takes the address of the callee, or dispatches, whichever is smaller
     Indirect,
 }
@@ -300,7 +300,7 @@ impl Pass {
             },
             callees: match self.callees {
                 CalleeParameters::None => Callees::None,
-                CalleeParameters::Switch => Callees::Switch,
+                CalleeParameters::Dispatch => Callees::Dispatch,
                 CalleeParameters::Indirect => Callees::Indirect,
             },
             keep_symbols: self.keep_symbols,

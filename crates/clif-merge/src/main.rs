@@ -33,10 +33,10 @@ use std::process::ExitCode;
 
 /// Merge functions of Cranelift IR that do the same thing.
 ///
-/// The functions of a unit (all files of one call) are compared; of each class of equal functions
-/// one body is kept, and the others become redirected calls, aliases or jumps. Attributes that CLIF
-/// cannot express are directives, comment lines right above the function. Data objects are
-/// directives of their own:
+/// All files of one call are a unit. Its functions are compared; of each class of
+/// equal functions one body is kept, and the others become redirected calls,
+/// aliases or jumps. Attributes that CLIF cannot express are directives, comment
+/// lines right above the function. Data objects are directives of their own:
 ///
 ///   ;@ data %table linkage=local align=8 = "abc\00" u32 7 %f
 ///

@@ -16,18 +16,16 @@ use std::time::Duration;
 
 /// Run filetests: functions with the expected results of merging them
 ///
-/// Each file names its tests in its header: 'test merge' compares the disposition of every function,
-/// 'test run' calls functions before and after merging. The format is described in
-/// filetests/readme.clif. A file whose code crashes or never ends is a failed test, and the others
-/// run all the same. With CRANELIFT_TEST_BLESS=1 in the environment, expectations are
-/// rewritten instead of compared.
+/// A file says at its beginning how it is tested: 'test merge' compares the disposition of every function,
+/// 'test run' calls functions before and after merging; filetests/readme.clif describes the format. A file
+/// whose code crashes or never ends has failed, and the others run all the same. With
+/// CRANELIFT_TEST_BLESS=1 in the environment, expectations are rewritten instead of compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
     /// Files, and directories of .clif files at any depth
     ///
-    /// Every file and directory is visited once, whatever links lead to it. A directory must not
-    /// have anything else under such a name, as a pipe.
+    /// Links are followed; a file that several of them lead to is tested once.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
@@ -37,7 +35,7 @@ pub struct Opts {
     #[arg(long)]
     foreign: bool,
 
-    /// A file that takes longer has failed
+    /// How long a file may take before it has failed
     #[arg(
         long,
         value_name = "SECONDS",
@@ -50,7 +48,7 @@ pub struct Opts {
     #[arg(short, long)]
     verbose: bool,
 
-    /// Check exactly these files, one after another, and print the result of each as JSON
+    /// For `filetest::workers`: check these files one after another, and print each result as JSON
     #[arg(long, hide = true)]
     worker: bool,
 }

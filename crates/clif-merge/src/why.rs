@@ -31,8 +31,10 @@ use std::process::ExitCode;
 ///
 /// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
 /// what stands before them is the unit.
+// The two options that all subcommands accept, and that make no difference to this one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
+#[command(mut_arg("verify", |arg| arg.hide(true)), mut_arg("verbose", |arg| arg.hide(true)))]
 pub struct Opts {
     /// The unit (files, directories, or '-'), then one or two names of functions or data objects
     #[arg(required = true, value_name = "WORD")]

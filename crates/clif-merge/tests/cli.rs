@@ -4,18 +4,20 @@
 //! these tests are about the rest: files, options, errors, output. What the program prints is pinned in
 //! `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals, JSON, and properties of many inputs.
 
-#[path = "cli/commands.rs"]
-mod commands;
 #[path = "cli/ends.rs"]
 mod ends;
 #[path = "cli/headers.rs"]
 mod headers;
+#[path = "cli/marks.rs"]
+mod marks;
 #[path = "cli/paths.rs"]
 mod paths;
 #[path = "cli/printed.rs"]
 mod printed;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/streams.rs"]
+mod streams;
 #[path = "cli/targets.rs"]
 mod targets;
 
@@ -75,7 +77,7 @@ fn a_truncated_unit_is_read_or_refused() {
         let run = run_with(&["merge", "-"], &text.as_bytes()[..end]);
         match run.code {
             0 => assert!(run.text().contains("function"), "{end}"),
-            _ => assert!(run.expect(1, "error: ").stdout.is_empty(), "{end}"),
+            _ => assert!(run.expect(1, "<stdin>:").stdout.is_empty(), "{end}"),
         }
     }
 }

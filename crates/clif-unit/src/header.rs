@@ -1,15 +1,16 @@
-//! The lines before the first function that are about code generation: `target` and `set`.
+//! The lines before the first function: `target` and `set`, which are about code generation, and others.
 //!
-//! They hold where the command line has no such option, and a contradiction to it is an error: code for a
+//! The former hold where the command line has no such option, and a contradiction to it is an error: code for a
 //! target that was not requested is worse than none. Of several `target` lines in one text, which mean
-//! that its functions are for each of them, one must be the target. The other lines, `test` and
-//! `feature`, are for the runner of filetests, which reads headers in its own way.
+//! that its functions are for each of them, one must be the target. The others, `test` and `feature`, are read here
+//! but mean nothing: they are for the runner of filetests.
 
 use crate::error::{Place, bail_at};
 use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::sources::Source;
 use crate::unit::is_function_line;
 use anyhow::Result;
+use std::fmt;
 use target_lexicon::Triple;
 
 /// The code generation options of the texts of a unit.
@@ -19,43 +20,60 @@ pub struct Headers {
     texts: Vec<Header>,
 }
 
-/// The options of one text.
+/// The lines before the first function of one text, without comments.
 #[derive(Debug, Default)]
-struct Header {
+pub struct Header {
     /// The words of `set` lines, in order.
-    settings: Vec<Said>,
-    targets: Vec<TargetLine>,
+    pub settings: Vec<Said>,
+    /// The `target` lines.
+    pub targets: Vec<TargetLine>,
+    /// The words of all other lines, of which each has some.
+    pub others: Vec<(Place, Vec<String>)>,
 }
 
 /// A setting, and its place.
 #[derive(Clone, Debug)]
-struct Said {
-    setting: Setting,
-    /// Nothing is the command line.
-    place: Option<Place>,
+pub struct Said {
+    /// As the command line would give it.
+    pub setting: Setting,
+    /// Its line.
+    pub place: Place,
 }
 
-#[derive(Debug)]
-struct TargetLine {
-    /// As it is written.
-    text: String,
-    /// As [`parse_target`] understands it, or why this program cannot compile for it.
-    triple: Result<Triple, String>,
-    place: Place,
+/// A `target` line. It is displayed as what is written after that word.
+#[derive(Clone, Debug)]
+pub struct TargetLine {
+    /// Its line.
+    pub place: Place,
+    /// The target, as it is written.
+    pub text: String,
     /// The words behind it.
-    flags: Vec<Said>,
-    /// How many settings of the text stand above it.
-    settings: usize,
+    pub flags: Vec<Said>,
+    /// Those of `set` lines above it.
+    pub settings: Vec<Said>,
 }
 
 impl TargetLine {
+    /// The target as [`parse_target`] understands it, or why this program cannot compile for it.
+    fn triple(&self) -> Result<Triple, String> {
+        parse_target(&self.text)
+    }
+
     /// Whether code for `target` is what the line asks for. One that names an architecture only is for
     /// any system.
     fn is(&self, target: &Triple) -> bool {
-        self.triple.as_ref().is_ok_and(|triple| {
+        self.triple().is_ok_and(|triple| {
             let whole = self.text.contains('-');
-            triple == target || (!whole && triple.architecture == target.architecture)
+            triple == *target || (!whole && triple.architecture == target.architecture)
         })
+    }
+}
+
+impl fmt::Display for TargetLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TargetLine { place: _, text, flags, settings: _ } = self;
+        f.write_str(text)?;
+        flags.iter().try_for_each(|flag| write!(f, " {}", flag.setting))
     }
 }
 
@@ -79,17 +97,17 @@ impl Headers {
         if let Some(asked) = asked {
             return Ok(asked.clone());
         }
-        for Header { targets, settings: _ } in &self.texts {
-            let Some(first) = targets.first() else { continue };
-            return match targets.iter().find_map(|target| target.triple.as_ref().ok()) {
-                Some(triple) => Ok(triple.clone()),
-                None => {
-                    let reason = first.triple.as_ref().expect_err("none can be compiled for");
-                    bail_at!(first.place, "target '{}': {reason}", first.text)
-                }
-            };
+        let with_targets = self.texts.iter().find(|header| !header.targets.is_empty());
+        let Some(targets) = with_targets.map(|header| &header.targets) else {
+            return Ok(isa::short("x86_64"));
+        };
+        if let Some(triple) = targets.iter().find_map(|target| target.triple().ok()) {
+            return Ok(triple);
         }
-        Ok(isa::short("x86_64"))
+        let TargetLine { place, text, .. } = &targets[0];
+        targets[0]
+            .triple()
+            .map_err(|reason| place.error(format!("target '{text}': {reason}")).into())
     }
 
     /// The settings for code for `targets`: those of the texts, and those that were `given`.
@@ -99,20 +117,20 @@ impl Headers {
     /// Settings that do not exist or contradict each other, and texts that are for none of the
     /// targets, with their places.
     pub fn settings(&self, targets: &[Triple], given: &[Setting]) -> Result<Vec<Setting>> {
-        let given = given.iter().map(|setting| Said { setting: setting.clone(), place: None });
         // On the command line, as in a text, the last one holds.
-        let mut all: Vec<Said> = last_of_each(given.collect());
+        let given = last_of_each(given, |setting| &setting.name);
+        let mut all: Vec<(Setting, Option<Place>)> =
+            given.into_iter().map(|setting| (setting, None)).collect();
         for header in &self.texts {
-            for said in header.settings(targets)? {
-                let Said { setting, place: Some(place) } = &said else { continue };
-                isa::check_setting(targets, setting)
+            for Said { setting, place } in header.settings(targets)? {
+                isa::check_setting(targets, &setting)
                     .map_err(|error| place.error(error.to_string()))?;
-                let other = all.iter().find(|other| other.setting.name == setting.name);
-                let Some(Said { setting: other, place: first }) = other else {
-                    all.push(said);
+                let Some((other, first)) = all.iter().find(|(other, _)| other.name == setting.name)
+                else {
+                    all.push((setting, Some(place)));
                     continue;
                 };
-                if value(other) != value(setting) {
+                if value(other) != value(&setting) {
                     let error =
                         |of: &str| place.error(format!("'{setting}' contradicts '{other}'{of}"));
                     return Err(match first {
@@ -123,26 +141,30 @@ impl Headers {
                 }
             }
         }
-        Ok(all.into_iter().map(|said| said.setting).collect())
+        Ok(all.into_iter().map(|(setting, _)| setting).collect())
     }
 }
 
 impl Header {
-    fn of(source: &Source) -> Result<Header> {
+    /// Reads what stands before the first function. Settings and targets need not exist.
+    ///
+    /// # Errors
+    ///
+    /// Malformed settings, with their lines.
+    pub fn of(source: &Source) -> Result<Header> {
         let mut header = Header::default();
         for (at, line) in source.text.lines().enumerate() {
             if is_function_line(line.trim_start()) {
                 break;
             }
-            let line = line.split(';').next().unwrap_or("");
-            let mut words = line.split_whitespace();
-            let command = words.next();
+            let mut words = line.split(';').next().unwrap_or("").split_whitespace();
             let place = Place::line(&source.name, at + 1);
             let said = |word: &str| match parse_setting(word) {
-                Ok(setting) => Ok(Said { setting, place: Some(place.clone()) }),
+                Ok(setting) => Ok(Said { setting, place: place.clone() }),
                 Err(error) => Err(place.error(error)),
             };
-            match command {
+            match words.next() {
+                None => {}
                 Some("set") => {
                     for word in words {
                         header.settings.push(said(word)?);
@@ -151,10 +173,13 @@ impl Header {
                 Some("target") => {
                     let text = words.next().unwrap_or("").to_owned();
                     let flags = words.map(said).collect::<Result<_, _>>()?;
-                    let (triple, settings) = (parse_target(&text), header.settings.len());
-                    header.targets.push(TargetLine { text, triple, place, flags, settings });
+                    let settings = header.settings.clone();
+                    header.targets.push(TargetLine { place, text, flags, settings });
                 }
-                _ => {}
+                Some(other) => {
+                    let words = [other].into_iter().chain(words).map(str::to_owned).collect();
+                    header.others.push((place, words));
+                }
             }
         }
         Ok(header)
@@ -163,7 +188,7 @@ impl Header {
     /// What holds for code for `targets`.
     fn settings(&self, targets: &[Triple]) -> Result<Vec<Said>> {
         let Some(first) = self.targets.first() else {
-            return Ok(last_of_each(self.settings.clone()));
+            return Ok(last_of_each(&self.settings, |said| &said.setting.name));
         };
         let lines: Vec<&TargetLine> = self
             .targets
@@ -175,18 +200,16 @@ impl Header {
             let targets: Vec<String> = targets.iter().map(Triple::to_string).collect();
             bail_at!(place, "'target {text}' contradicts the target {}", targets.join(", "))
         };
-        let mut said = self.settings[..last.settings].to_vec();
+        let mut said = last.settings.clone();
         said.extend(lines.iter().flat_map(|line| &line.flags).cloned());
-        Ok(last_of_each(said))
+        Ok(last_of_each(&said, |said| &said.setting.name))
     }
 }
 
 /// Drops settings that are repeated later.
-fn last_of_each(said: Vec<Said>) -> Vec<Said> {
-    let later =
-        |at: usize| said[at + 1..].iter().any(|later| later.setting.name == said[at].setting.name);
-    let kept = (0..said.len()).filter(|&at| !later(at));
-    kept.map(|at| said[at].clone()).collect()
+fn last_of_each<T: Clone>(said: &[T], name: impl Fn(&T) -> &str) -> Vec<T> {
+    let later = |at: usize| said[at + 1..].iter().any(|later| name(later) == name(&said[at]));
+    (0..said.len()).filter(|&at| !later(at)).map(|at| said[at].clone()).collect()
 }
 
 /// A value as Cranelift understands it.

@@ -223,7 +223,11 @@ pub fn check_setting(targets: &[Triple], setting: &Setting) -> Result<()> {
 }
 
 /// Makes a setting in one group of settings. Returns whether the group has it.
-fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
+///
+/// # Errors
+///
+/// A value that it cannot have.
+pub fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
     let Setting { name, value } = setting;
     let result = match value {
         Some(value) => group.set(name, value),
@@ -233,7 +237,7 @@ fn apply(group: &mut dyn Configurable, setting: &Setting) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(SetError::BadName(_)) => Ok(false),
         Err(SetError::BadType) if value.is_none() => {
-            Err(usage(format!("setting '{name}' needs a value: --set {name}=...")))
+            Err(usage(format!("setting '{name}' needs a value: {name}=...")))
         }
         Err(error @ (SetError::BadType | SetError::BadValue(_))) => {
             Err(usage(format!("setting '{name}': {error}")))

@@ -369,7 +369,8 @@ fn collect_names<'a>(
     names
 }
 
-fn external_names(func: &Function) -> impl Iterator<Item = &ExternalName> {
+/// The names of all functions and data objects that `func` refers to.
+pub fn external_names(func: &Function) -> impl Iterator<Item = &ExternalName> {
     let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
     callees.chain(func.global_values.values().filter_map(|gv| match gv {
         GlobalValueData::Symbol { name, .. } => Some(name),

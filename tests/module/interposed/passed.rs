@@ -128,7 +128,7 @@ fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
         + &mixes_call_with("c", 3, "h");
     let main = with_own_function(&["e", "c"], "f");
     for first in [None, Some("local"), Some("export")] {
-        for passed in [Callees::Indirect, Callees::Switch] {
+        for passed in [Callees::Indirect, Callees::Dispatch] {
             for functions in [Addresses::Significant, Addresses::Insignificant] {
                 let options = for_size(BackEnd::Object);
                 let similar = Similar { callees: passed, ..options.similar };

@@ -1,14 +1,16 @@
-//! The lines before the first function of a filetest: commands, settings, targets, features.
+//! The header of a filetest: its commands, its targets with their settings, its features.
 //!
 //! Cranelift's reader refuses the whole file if it names a target that the reader was built
-//! without and a `set` stands above it. So this module reads the header itself, and reports such
-//! targets one by one. It checks spelling, and does not run anything.
+//! without and a `set` stands above it. So this module takes the lines that `clif_unit` reads, and reports
+//! such targets one by one. It checks spelling, and does not run anything.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use clif_unit::error::Place;
+use clif_unit::header::{self, Said};
+use clif_unit::sources::Source;
 use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_reader::{Location, ParseError, parse_options};
 use std::str::FromStr as _;
 use target_lexicon::Triple;
 
@@ -26,8 +28,8 @@ pub struct Header {
 /// A `test` line.
 #[derive(Debug)]
 pub struct Command {
-    /// Its line, from 1.
-    pub line: usize,
+    /// Its line.
+    pub place: Place,
     /// The word after `test`.
     pub name: String,
     /// The words after that.
@@ -37,83 +39,64 @@ pub struct Command {
 /// A `target` line and the settings that hold for it.
 #[derive(Debug)]
 pub struct TargetLine {
-    /// `path:line`.
-    place: String,
-    line: usize,
+    line: header::TargetLine,
     triple: Triple,
     /// What is written after `target`.
     pub text: String,
-    /// The words of all `set` lines above, and their lines.
-    settings: Vec<(usize, String)>,
 }
 
 impl Header {
-    /// Reads a header. `name` is the path, for errors.
+    /// Reads a header.
     ///
     /// # Errors
     ///
-    /// Unknown lines, settings and architectures, with their lines.
-    pub fn parse(name: &str, text: &str) -> Result<Header> {
+    /// Unknown lines, settings and architectures, with their places.
+    pub fn parse(source: &Source) -> Result<Header> {
+        let header::Header { settings, targets, others } = header::Header::of(source)?;
         let mut header = Header::default();
-        let mut settings: Vec<(usize, String)> = Vec::new();
-        let mut dangling = None;
-        for (at, line) in text.lines().enumerate() {
-            let line_number = at + 1;
-            let place = format!("{name}:{line_number}");
-            let line = line.trim();
-            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let words = || rest.split_whitespace().map(str::to_owned);
-            match word {
-                "" => {}
-                _ if word.starts_with(';') => {}
-                "test" => {
-                    let mut words = words();
-                    let name = words.next().ok_or_else(|| anyhow!("{place}: test what?"))?;
-                    let options = words.collect();
-                    header.commands.push(Command { line: line_number, name, options });
+        for (place, words) in others {
+            let mut words = words.into_iter();
+            match words.next().as_deref() {
+                Some("test") => {
+                    let name = words.next().ok_or_else(|| place.error("test what?"))?;
+                    header.commands.push(Command { place, name, options: words.collect() });
                 }
-                "set" => {
-                    settings.extend(words().map(|word| (line_number, word)));
-                    // What no target follows is checked as well.
-                    apply(&place, line_number, words(), &mut settings::builder())?;
-                    dangling = Some(place);
+                Some("feature") => header.features.push(words.collect::<Vec<_>>().join(" ")),
+                other => {
+                    let found = other.unwrap_or_default();
+                    bail!("{place}: expected 'function', found '{found}'")
                 }
-                "target" => {
-                    let triple = words().next().unwrap_or_default();
-                    let triple = match Triple::from_str(&triple) {
-                        Ok(triple) => triple,
-                        Err(error) => bail!("{place}: target '{triple}': {error}"),
-                    };
-                    let text = words().collect::<Vec<_>>().join(" ");
-                    let settings = settings.clone();
-                    let target = TargetLine { place, line: line_number, triple, text, settings };
-                    target.isa()?;
-                    header.targets.push(target);
-                    dangling = None;
-                }
-                "feature" => header.features.push(rest.trim().to_owned()),
-                _ => bail!("{place}: expected 'function', found '{word}'"),
             }
         }
-        match dangling {
-            Some(place) if !header.targets.is_empty() => {
-                bail!("{place}: a 'set' after the last 'target' has no effect")
-            }
-            _ => Ok(header),
+        // What no target follows is checked as well.
+        set(&settings, &mut settings::builder())?;
+        if let (Some(target), Some(last)) = (targets.last(), settings.last()) {
+            let has_effect = target.settings.len() == settings.len();
+            ensure!(has_effect, "{}: a 'set' after the last 'target' has no effect", last.place);
         }
+        for line in targets {
+            let triple = match Triple::from_str(&line.text) {
+                Ok(triple) => triple,
+                Err(error) => bail!("{}: target '{}': {error}", line.place, line.text),
+            };
+            let target = TargetLine { triple, text: line.to_string(), line };
+            target.isa()?;
+            header.targets.push(target);
+        }
+        Ok(header)
     }
 
-    /// The command of that name, if the header has it. `path` is for errors.
+    /// The command of that name, if the header has it.
     ///
     /// # Errors
     ///
     /// If it has it twice.
-    pub fn command(&self, path: &str, name: &str) -> Result<Option<&Command>> {
+    pub fn command(&self, name: &str) -> Result<Option<&Command>> {
         let mut commands = self.commands.iter().filter(|command| command.name == name);
         let first = commands.next();
         match commands.next() {
             None => Ok(first),
-            Some(second) => bail!("{path}:{}: a second 'test {name}'", second.line),
+            Some(second) => bail!("{}: a second 'test {name}'", second.place),
         }
     }
 }
@@ -129,13 +112,12 @@ impl TargetLine {
             Ok(builder) => builder,
             Err(LookupError::SupportDisabled) => return Ok(None),
             Err(LookupError::Unsupported) => {
-                bail!("{}: Cranelift has no target '{}'", self.place, self.triple)
+                bail!("{}: Cranelift has no target '{}'", self.line.place, self.triple)
             }
         };
-        let words = self.text.split_whitespace().skip(1).map(str::to_owned);
-        apply(&self.place, self.line, words, &mut builder)?;
+        set(&self.line.flags, &mut builder)?;
         let isa = builder.finish(self.flags(&[], &[])?);
-        Ok(Some(isa.map_err(|error| anyhow!("{}: {error}", self.place))?))
+        Ok(Some(isa.map_err(|error| anyhow!("{}: {error}", self.line.place))?))
     }
 
     /// The ISA for running what is compiled, with the same extensions; or why this machine cannot.
@@ -177,9 +159,7 @@ impl TargetLine {
         for (name, value) in before {
             builder.set(name, value)?;
         }
-        for (line, word) in &self.settings {
-            apply(&self.place, *line, [word.clone()], &mut builder)?;
-        }
+        set(&self.line.settings, &mut builder)?;
         for (name, value) in after {
             builder.set(name, value)?;
         }
@@ -190,31 +170,32 @@ impl TargetLine {
 /// Why a target is skipped for which there is no code generator.
 pub const NOT_BUILT_IN: &str = "this program is built without it";
 
-fn apply(
-    place: &str,
-    line: usize,
-    words: impl IntoIterator<Item = String>,
-    to: &mut dyn Configurable,
-) -> Result<()> {
-    let words: Vec<String> = words.into_iter().collect();
-    let location = Location { line_number: line };
-    parse_options(words.iter().map(String::as_str), to, location)
-        .map_err(|error| anyhow!("{place}: {}", ParseError::from(error).message))
+/// Makes settings in one group of settings.
+fn set(said: &[Said], group: &mut dyn Configurable) -> Result<()> {
+    for Said { setting, place } in said {
+        let known = clif_unit::isa::apply(group, setting).with_context(|| place.to_string())?;
+        ensure!(known, "{place}: unknown setting '{}'", setting.name);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Header> {
+        Header::parse(&Source { name: "f".to_owned(), text: text.to_owned() })
+    }
+
     fn error(text: &str) -> String {
-        Header::parse("f", text).unwrap_err().to_string()
+        parse(text).unwrap_err().to_string()
     }
 
     #[test]
     fn settings_hold_for_later_targets() {
         let text = "; Text.\ntest run\nset opt_level=speed\ntarget x86_64\n\
                     set opt_level=none\ntarget aarch64\n";
-        let header = Header::parse("f", text).unwrap();
+        let header = parse(text).unwrap();
         let levels = header.targets.iter().map(|target| {
             target.isa().unwrap().expect("is built in").flags().opt_level().to_string()
         });
@@ -224,13 +205,13 @@ mod tests {
     #[test]
     fn targets_without_a_code_generator_are_known() {
         let text = "test run\nset opt_level=speed\ntarget s390x\ntarget riscv64 has_v\n";
-        let header = Header::parse("f", text).unwrap();
+        let header = parse(text).unwrap();
         assert!(header.targets.iter().all(|target| target.isa().unwrap().is_none()));
     }
 
     #[test]
     fn mistakes_have_lines() {
-        assert_eq!(error("\nset no_such=1\n"), "f:2: unknown setting 'no_such=1'");
+        assert_eq!(error("\nset no_such=1\n"), "f:2: unknown setting 'no_such'");
         assert_eq!(error("target x86_64 has_nothing\n"), "f:1: unknown setting 'has_nothing'");
         assert_eq!(
             error("target x86_64\nset opt_level=speed\n"),
@@ -238,9 +219,9 @@ mod tests {
         );
         assert_eq!(error("; ok\ntset run\n"), "f:2: expected 'function', found 'tset'");
         // Said `f: line 3`, which no editor understands.
-        let header = Header::parse("f", "test merge\ntest run\ntest merge\n").unwrap();
-        assert_eq!(header.command("f", "run").unwrap().expect("a command").line, 2);
-        let error = header.command("f", "merge").unwrap_err().to_string();
+        let header = parse("test merge\ntest run\ntest merge\n").unwrap();
+        assert_eq!(header.command("run").unwrap().expect("a command").place.line, 2);
+        let error = header.command("merge").unwrap_err().to_string();
         assert_eq!(error, "f:3: a second 'test merge'");
     }
 }

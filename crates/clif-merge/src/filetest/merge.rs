@@ -20,7 +20,7 @@ use clif_unit::pass::{self, Emit, Merged};
 use clif_unit::text;
 use clif_unit::unit::{self, Defaults, Given, Names, Reading, Source, Unit};
 use clif_unit::verify::Verifier;
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{ExternalName, Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
@@ -367,12 +367,7 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
 
 /// All symbols that a function refers to.
 pub fn references(func: &Function) -> impl Iterator<Item = &UserExternalName> {
-    let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
-    let globals = func.global_values.values().filter_map(|gv| match gv {
-        GlobalValueData::Symbol { name, .. } => Some(name),
-        _ => None,
-    });
-    callees.chain(globals).filter_map(|name| match name {
+    unit::external_names(func).filter_map(|name| match name {
         ExternalName::User(name_ref) => Some(&func.params.user_named_funcs()[*name_ref]),
         ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
     })
@@ -487,11 +482,12 @@ fn check_idempotence(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clif_unit::error::Place;
     use cranelift_mergefunc::Compare;
 
     fn parse(options: &[&str]) -> Result<MergeOptions, String> {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let command = Command { line: 1, name: "merge".to_owned(), options };
+        let command = Command { place: Place::default(), name: "merge".to_owned(), options };
         MergeOptions::parse(&command).map_err(|error| error.to_string())
     }
 

@@ -114,8 +114,8 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     let source = Source::new(name.clone(), bytes).map_err(misread)?;
     let text = source.text.clone();
     let lines = Lines::new(&text);
-    let header = Header::parse(&name, &lines.header()).map_err(misread)?;
-    let wanted = wanted(&name, &header).map_err(misread)?;
+    let header = Header::parse(&source).map_err(misread)?;
+    let wanted = wanted(&header).map_err(misread)?;
     for other in &wanted.others {
         report.notes.push(format!("'test {other}' is left out: no command of this program"));
     }
@@ -221,18 +221,18 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     }
 }
 
-fn wanted(name: &str, header: &Header) -> anyhow::Result<Wanted> {
-    let merge = match header.command(name, "merge")? {
+fn wanted(header: &Header) -> anyhow::Result<Wanted> {
+    let merge = match header.command("merge")? {
         None => None,
         Some(command) => {
             let options = MergeOptions::parse(command);
-            Some(options.with_context(|| format!("{name}:{}", command.line))?)
+            Some(options.with_context(|| command.place.to_string())?)
         }
     };
-    let run = header.command(name, "run")?;
+    let run = header.command("run")?;
     if let Some(run) = run {
-        ensure!(run.options.is_empty(), "{name}:{}: 'test run' has no options", run.line);
-        ensure!(!header.targets.is_empty(), "{name}:{}: 'test run' needs a 'target'", run.line);
+        ensure!(run.options.is_empty(), "{}: 'test run' has no options", run.place);
+        ensure!(!header.targets.is_empty(), "{}: 'test run' needs a 'target'", run.place);
     }
     let others = header.commands.iter().map(|command| &command.name);
     let others = others.filter(|name| !["merge", "run"].contains(&name.as_str())).cloned();
@@ -287,9 +287,10 @@ mod tests {
     use testkit::text_mutation::mutated;
 
     /// Reads a text as a filetest and blesses it twice; runs nothing.
-    fn read(name: &str, text: &str, unit: Option<&Unit>) -> anyhow::Result<()> {
+    fn read(source: &Source, unit: Option<&Unit>) -> anyhow::Result<()> {
+        let Source { name, text } = source;
         let lines = Lines::new(text);
-        wanted(name, &Header::parse(name, &lines.header())?)?;
+        wanted(&Header::parse(source)?)?;
         if let Some(unit) = unit.filter(|unit| unit.functions.len() == lines.len()) {
             let expectations = vec![vec!["; keep: representative".to_owned()]; lines.len()];
             let blessed = lines.with_expectations(&expectations);
@@ -309,10 +310,11 @@ mod tests {
             let bytes = Rng::new(seed).bytes(512);
             let mut u = Unstructured::new(&bytes);
             let Ok(text) = u.choose(&all).and_then(|text| mutated(text, &mut u)) else { continue };
-            let source = Source { name: "f.clif".to_owned(), text: text.clone() };
-            let unit = parse_unit(&[source], Reading::plain(&verifier)).ok();
-            if let Err(error) = read("f.clif", &text, unit.as_ref()) {
-                assert!(format!("{error:#}").starts_with("f.clif"), "{error:#}\n{text}");
+            let source = [Source { name: "f.clif".to_owned(), text }];
+            let unit = parse_unit(&source, Reading::plain(&verifier)).ok();
+            let [source] = &source;
+            if let Err(error) = read(source, unit.as_ref()) {
+                assert!(format!("{error:#}").starts_with("f.clif"), "{error:#}\n{}", source.text);
             }
         }
     }

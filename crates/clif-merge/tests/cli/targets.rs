@@ -84,3 +84,22 @@ fn a_report_names_all_of_its_targets() {
     run(&["report", "units/shuffle.clif"]).expect(1, "; it can be compiled with --set has_ssse3");
     run(&["report", "units/i128-division.clif"]).expect(1, "\n--> units/i128-division.clif:3\n");
 }
+
+/// Cranelift's verifier needs a target for them.
+#[test]
+fn a_report_of_functions_that_are_valid_with_a_target_only() {
+    for target in ["x86_64", "aarch64"] {
+        let arguments = ["report", "units/trampolines.clif", "--verify", "--linkage", "local"];
+        let json = ["--format", "json", "--target", target];
+        let report = run(&[&arguments[..], &json].concat()).expect(0, "");
+        let report: Value = serde_json::from_str(report.text()).expect("JSON");
+        let native = &report["native"][target];
+        assert_eq!((&report["merged"], &native["not_compiled"]), (&1.into(), &0.into()));
+        assert_eq!(native["before"].as_u64(), native["after"].as_u64().map(|after| 2 * after));
+    }
+    // Without the setting, no target can compile it; with it, all can.
+    let pinned = ["report", "units/pinned-register.clif"];
+    run(&pinned).expect(1, "it can be compiled with --set enable_pinned_reg");
+    let both = run(&[&pinned[..], &["--set", "enable_pinned_reg"]].concat()).expect(0, "");
+    assert!(!both.text().contains("cannot be compiled"), "{}", both.text());
+}

@@ -615,8 +615,8 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
             // Few units have functions that a callee dispatch can choose between.
             callees: draw.choose(&[
                 cranelift_mergefunc::Callees::None,
-                cranelift_mergefunc::Callees::Switch,
-                cranelift_mergefunc::Callees::Switch,
+                cranelift_mergefunc::Callees::Dispatch,
+                cranelift_mergefunc::Callees::Dispatch,
                 cranelift_mergefunc::Callees::Indirect,
             ]),
             keep_symbols: draw.one_in(4),

@@ -160,7 +160,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         true => similar(u)?,
         false => Similar {
             policy: *u.choose(&[Policy::Balanced, Policy::Size, Policy::Size])?,
-            callees: *u.choose(&[Callees::Indirect, Callees::Indirect, Callees::Switch])?,
+            callees: *u.choose(&[Callees::Indirect, Callees::Indirect, Callees::Dispatch])?,
             keep_symbols: false,
         },
     };

@@ -23,7 +23,7 @@ pub fn unit(number: u64) -> Unit {
         texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) }).collect();
     let similar = Similar {
         policy: Policy::Size,
-        callees: if number == 2 { Callees::Switch } else { Callees::Indirect },
+        callees: if number == 2 { Callees::Dispatch } else { Callees::Indirect },
         keep_symbols: false,
     };
     let options =
