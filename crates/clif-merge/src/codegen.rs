@@ -6,10 +6,11 @@
 
 use anyhow::Result;
 use clif_unit::contain::contain;
+use clif_unit::error::with_lines;
 use clif_unit::isa;
-use clif_unit::unit::Unit;
+use clif_unit::unit::{Source, Unit, place_of};
 use clif_unit::verify::depends_on_settings;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, Inst};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{CodegenError, CompiledCode, Context, verify_function};
@@ -86,9 +87,17 @@ pub struct Refused {
     pub error: String,
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
+}
+
+impl std::error::Error for Refused {}
+
 impl Refused {
-    /// The error of a program that cannot go on, in one line.
-    pub fn into_error(self, unit: &Unit, isa: &dyn TargetIsa) -> anyhow::Error {
+    /// The error of a program that cannot go on: at the instruction that Cranelift names, or else at the function.
+    pub fn into_error(self, unit: &Unit, sources: &[Source], isa: &dyn TargetIsa) -> anyhow::Error {
         let Refused { function, error } = &self;
         let given = &unit.given[*function];
         let name = unit.names.display(&given.symbol);
@@ -100,8 +109,24 @@ impl Refused {
             Some(_) | None => String::new(),
         };
         let message = format!("cannot compile function {name} for {target}: {error}{hint}");
-        given.place.error(message).into()
+        let place = quoted(&unit.functions[*function], error)
+            .and_then(|inst| place_of(sources, &given.place, inst.into()));
+        let place = place.unwrap_or_else(|| given.place.clone());
+        with_lines(place.error(message).into(), sources)
     }
+}
+
+/// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back quotes, its text
+/// alone. The numbers of a function that was changed since it was read are not its own; then the text differs, too.
+fn quoted(func: &Function, message: &str) -> Option<Inst> {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let is_quoted = |inst: &Inst| {
+        let text = func.dfg.display_inst(*inst).to_string();
+        message.contains(&format!("{inst} ({text})")) || message.contains(&format!("`{text}`"))
+    };
+    let mut all = insts.filter(is_quoted);
+    // Instructions without results may have one text.
+    all.next().filter(|_| all.next().is_none())
 }
 
 /// The settings that `isa` lacks for a function of a unit; `None` if none helps.

@@ -86,7 +86,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {
         check_settings(func, &*isa)
-            .map_err(|error| Refused { function, error }.into_error(&unit, &*isa))?;
+            .map_err(|error| Refused { function, error }.into_error(&unit, &sources, &*isa))?;
     }
     let options = common.pass.options(&*isa, !no_alias);
     if common.pass.verify && !no_merge {
@@ -101,7 +101,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if unwind && !elf {
         return Err(usage("--unwind is for ELF objects only"));
     }
-    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind)?;
+    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind);
+    let object = object.map_err(|error| match error.downcast::<Refused>() {
+        Ok(refused) => refused.into_error(&unit, &sources, &*isa),
+        Err(error) => error,
+    })?;
     let mut messages = Vec::new();
     if let Some(Outcome { stats, pass, rows }) = &object.merged {
         messages.push(summary(&counts(&unit, stats)));

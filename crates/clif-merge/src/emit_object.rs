@@ -97,7 +97,7 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// Functions that cannot be compiled, and relocations that the object format does not have.
+/// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does not have.
 pub fn emit(
     unit: &Unit,
     options: Option<ModuleOptions>,
@@ -142,11 +142,11 @@ fn merged(
     }
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
-    define(unit, isa, &mut module, definitions, false)?;
+    define(unit, &mut module, definitions, false)?;
     let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
         let at = functions.iter().position(|&id| Some(id) == module.failed());
-        of_function(unit, isa, at, error)
+        of_function(at, error)
     })?;
     let rows = rows(unit, &module, &ids, &functions, &data);
     let (stats, pass) = (*module.stats(), *module.pass_stats());
@@ -162,7 +162,7 @@ fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<
     let prepared = Prepared::new(unit, isa, &mut module)?;
     let Prepared { ids, definitions, .. } = prepared;
     let start = Start::now();
-    define(unit, isa, &mut module, definitions, true)?;
+    define(unit, &mut module, definitions, true)?;
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
@@ -246,7 +246,7 @@ fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
         if given.became.is_none()
             && let Err(refused) = compiler.compile_of(index, func.clone())
         {
-            return refused.into_error(unit, &**isa);
+            return refused.into();
         }
     }
     unsupported(panic)
@@ -467,7 +467,6 @@ fn description(
 /// does so itself.
 fn define(
     unit: &Unit,
-    isa: &OwnedTargetIsa,
     module: &mut dyn Module,
     definitions: Vec<Definition>,
     aligned: bool,
@@ -484,9 +483,9 @@ fn define(
                 });
                 let defined = defined.map_err(|panic| {
                     let error = ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"));
-                    of_function(unit, isa, Some(index), error)
+                    of_function(Some(index), error)
                 })?;
-                defined.map_err(|error| of_function(unit, isa, Some(index), error))?;
+                defined.map_err(|error| of_function(Some(index), error))?;
                 module.clear_context(&mut context);
             }
             Definition::Bytes { id, alignment, bytes, relocs } => {
@@ -519,13 +518,8 @@ fn define_aligned(
     module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
 }
 
-/// What the module says of a function, with its name and place.
-fn of_function(
-    unit: &Unit,
-    isa: &OwnedTargetIsa,
-    index: Option<usize>,
-    error: ModuleError,
-) -> anyhow::Error {
+/// What the module says, with the function if it is one.
+fn of_function(index: Option<usize>, error: ModuleError) -> anyhow::Error {
     let error = match error {
         ModuleError::Compilation(error) => error.to_string(),
         ModuleError::Backend(error) => error.to_string(),
@@ -533,7 +527,7 @@ fn of_function(
     };
     match index {
         None => anyhow!(error),
-        Some(function) => Refused { function, error }.into_error(unit, &**isa),
+        Some(function) => Refused { function, error }.into(),
     }
 }
 

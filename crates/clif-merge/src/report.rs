@@ -394,7 +394,7 @@ fn measure(opts: &Opts) -> Result<Report> {
     if native.iter().all(|native| native.not_compiled == unit.functions.len())
         && let Some(first) = compiled.sizes.refused.first()
     {
-        return Err(first.clone().into_error(&unit, host));
+        return Err(first.clone().into_error(&unit, &sources, host));
     }
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);

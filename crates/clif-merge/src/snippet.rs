@@ -41,22 +41,28 @@ pub struct Excerpt<'a> {
     pub lines: String,
     /// Which of them is marked, from 0.
     pub marked: usize,
+    /// The column of the word that is marked, from 1; nothing marks the whole line.
+    pub column: Option<usize>,
     /// What is said about it.
     pub label: String,
 }
 
-/// Draws excerpts, in colour if they are for a terminal.
-pub fn draw_excerpts(excerpts: &[Excerpt<'_>], colours: bool) -> String {
+/// Draws excerpts below an empty line, in colour if standard output shows it.
+pub fn draw_excerpts(excerpts: &[Excerpt<'_>]) -> String {
     let mut group = Group::with_level(Level::NOTE);
-    for Excerpt { path, first, lines, marked, label } in excerpts {
+    for Excerpt { path, first, lines, marked, column, label } in excerpts {
         let start: usize = lines.split_inclusive('\n').take(*marked).map(str::len).sum();
-        let Range { start: from, end } = word(lines.lines().nth(*marked).unwrap_or_default(), None);
+        let Range { start: from, end } =
+            word(lines.lines().nth(*marked).unwrap_or_default(), *column);
         let mark = mark(start + from..start + end, label, true);
         let snippet = Snippet::source(lines).line_start(*first).path(*path).fold(false);
         group = group.element(snippet.annotation(mark));
     }
-    let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
-    renderer.render(&[group]) + "\n"
+    let renderer = match anstream::AutoStream::choice(&std::io::stdout()) {
+        anstream::ColorChoice::Never => Renderer::plain(),
+        _ => Renderer::styled(),
+    };
+    format!("\n{}\n", renderer.render(&[group]))
 }
 
 fn mark<'a>(span: Range<usize>, label: &'a str, primary: bool) -> Annotation<'a> {

@@ -11,6 +11,7 @@ use crate::exit::{Exit, usage};
 use crate::output::Output;
 use crate::snippet::{Excerpt, draw_excerpts};
 use anyhow::{Result, anyhow, bail};
+use clif_unit::error::Place;
 use clif_unit::extra;
 use clif_unit::pass;
 use clif_unit::unit::{Given, Names, Source, Unit, place_of, text_of};
@@ -216,7 +217,9 @@ impl Explainer<'_> {
 
     /// One function: its disposition and its nearest neighbours.
     fn one(&self, function: FunctionIndex, limit: usize) -> String {
-        let mut text = format!("{}\n{}", self.disposition(function), self.similar(function));
+        let mut text = format!("{}\n", self.disposition(function));
+        text += &draw_excerpts(&[self.header(function)]);
+        text += &self.similar(function);
         let mut bodies = &self.unit.functions[..];
         let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
         if neighbours.is_empty() {
@@ -252,8 +255,9 @@ impl Explainer<'_> {
     fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
         let mut text = format!("{}\n{}\n\n", self.disposition(a), self.disposition(b));
         let Some(difference) = self.difference(a, b)? else {
-            text.push_str(&self.equal(a, b));
-            return Ok(text);
+            text.push_str(self.equal(a, b));
+            let both = [a, b].map(|function| self.header(function));
+            return Ok(text + &draw_excerpts(if a == b { &both[..1] } else { &both }));
         };
         let Difference { rule, first, second, references } = difference;
         writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
@@ -279,8 +283,7 @@ impl Explainer<'_> {
         }
         let excerpts = [(a, first), (b, second)].map(|(f, site)| self.excerpt(f, site, rule));
         let excerpts: Option<Vec<_>> = excerpts.into_iter().collect();
-        text.push('\n');
-        text += &draw_excerpts(&excerpts.expect("the text that was read"), wants_colours());
+        text += &draw_excerpts(&excerpts.expect("the text that was read"));
         Ok(text)
     }
 
@@ -311,19 +314,37 @@ impl Explainer<'_> {
         self.plan.data(symbol).map(|_| self.names.display(symbol))
     }
 
-    fn equal(&self, a: FunctionIndex, b: FunctionIndex) -> String {
+    fn equal(&self, a: FunctionIndex, b: FunctionIndex) -> &'static str {
         if a == b {
-            return "This is one function.\n".to_owned();
+            return "This is one function.\n";
         }
         if self.plan.entry(a).class() != self.plan.entry(b).class() {
             return "Equal, but prefiltered before they were compared, because the sizes of their \
-                    tables differ. They merge with --walk-all.\n"
-                .to_owned();
+                    tables differ. They merge with --walk-all.\n";
         }
         let [a, b] = [a, b].map(|f| self.plan.entry(f).disposition().representative().unwrap_or(f));
         match a == b {
-            true => "Equal, and merged.\n".to_owned(),
-            false => "Equal, but not merged, for the reasons above.\n".to_owned(),
+            true => "Equal, and merged.\n",
+            false => "Equal, but not merged, for the reasons above.\n",
+        }
+    }
+
+    /// The lines of a text from one, which is numbered from 1, to the end.
+    pub fn lines_from(&self, file: &str, line: usize) -> impl Iterator<Item = &str> {
+        let source = self.sources.iter().find(|source| source.name == file);
+        source.expect("a text that was read").text.lines().skip(line - 1)
+    }
+
+    /// The first line of a function.
+    fn header(&self, function: FunctionIndex) -> Excerpt<'_> {
+        let Place { file, line, column } = &self.unit.given[function.index()].place;
+        Excerpt {
+            path: file,
+            first: *line,
+            lines: self.lines_from(file, *line).take(1).collect(),
+            marked: 0,
+            column: *column,
+            label: String::new(),
         }
     }
 
@@ -362,6 +383,7 @@ impl Explainer<'_> {
             first: given.place.line + from,
             lines: lines[from..to].join("\n"),
             marked: at - from,
+            column: None,
             label,
         })
     }
@@ -371,11 +393,6 @@ impl Explainer<'_> {
         let place = place_of(self.sources, &given.place, entity)?;
         Some(place.line - given.place.line)
     }
-}
-
-/// Whether standard output shows colours.
-fn wants_colours() -> bool {
-    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// The symbol at the base of a global value.

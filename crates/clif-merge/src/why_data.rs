@@ -2,9 +2,12 @@
 //!
 //! Where they differ only in what they point to, it says which pair to ask about next.
 
+use crate::snippet::{Excerpt, draw_excerpts};
 use crate::why::Explainer;
+use clif_unit::data::GivenData;
 use clif_unit::data::compare::{Difference, class_of_address, first_difference};
-use clif_unit::data::{self, GivenData};
+use clif_unit::error::Place;
+use clif_unit::words::{PREFIX, first_word};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Contents, DataIndex, DataReloc, Disposition, Reason, cranelift_codegen};
@@ -12,7 +15,6 @@ use std::fmt::Write as _;
 
 /// Lines of a data object that are shown.
 const LINES: usize = 6;
-
 impl Explainer<'_> {
     fn object(&self, data: DataIndex) -> &GivenData {
         &self.unit.data[data.index()]
@@ -43,6 +45,7 @@ impl Explainer<'_> {
     /// One data object: its disposition, and the others of its size.
     pub fn one_object(&self, data: DataIndex, limit: usize) -> String {
         let mut text = format!("{}\n", self.object_disposition(data));
+        text += &draw_excerpts(&[self.object_excerpt(data, String::new())]);
         if self.object(data).alias.is_some() {
             return text;
         }
@@ -81,16 +84,18 @@ impl Explainer<'_> {
         let mut text =
             format!("{}\n{}\n\n", self.object_disposition(a), self.object_disposition(b));
         if a == b {
-            return text + "This is one data object.\n";
+            text.push_str("This is one data object.\n");
+            return text + &draw_excerpts(&[self.object_excerpt(a, String::new())]);
         }
         let Some(difference) = first_difference(self.unit, self.plan, a, b) else {
             let end = |data| self.plan.data_entry(data).disposition().representative();
             let [end_a, end_b] = [a, b].map(|data| end(data).unwrap_or(data));
+            text += match end_a == end_b {
+                true => "Equal, and merged.\n",
+                false => "Equal, but not merged, for the reasons above.\n",
+            };
             return text
-                + match end_a == end_b {
-                    true => "Equal, and merged.\n",
-                    false => "Equal, but not merged, for the reasons above.\n",
-                };
+                + &draw_excerpts(&[a, b].map(|data| self.object_excerpt(data, String::new())));
         };
         let (id, explanation) = (difference.id(), difference.explanation());
         writeln!(text, "Not equal: {explanation} [{id}].").expect("a string");
@@ -99,18 +104,27 @@ impl Explainer<'_> {
         {
             text += &self.targets(&x.target, &y.target);
         }
-        for (data, first) in [(a, true), (b, false)] {
-            let name = self.object_name(data);
-            let here = self.here(data, difference, first);
-            writeln!(text, "\n{name} at {}{here}", self.object(data).place).expect("a string");
-            let printed = data::print(self.object(data), &|symbol| self.names.display(symbol));
-            let lines = printed.lines().count();
-            printed.lines().take(LINES).for_each(|line| text += &format!("{line}\n"));
-            if lines > LINES {
-                text.push_str("; …\n");
-            }
+        let excerpts = [(a, true), (b, false)]
+            .map(|(data, first)| self.object_excerpt(data, self.here(data, difference, first)));
+        text + &draw_excerpts(&excerpts)
+    }
+
+    /// The first lines of a data object.
+    fn object_excerpt(&self, data: DataIndex, label: String) -> Excerpt<'_> {
+        let Place { file, line, column } = &self.object(data).place;
+        let goes_on =
+            |line: &&str| line.trim_start().starts_with(PREFIX) && first_word(line) == "+";
+        let mut below = self.lines_from(file, *line);
+        let lines: Vec<&str> =
+            below.next().into_iter().chain(below.take_while(goes_on)).take(LINES).collect();
+        Excerpt {
+            path: file,
+            first: *line,
+            lines: lines.join("\n"),
+            marked: 0,
+            column: *column,
+            label,
         }
-        text
     }
 
     /// What to ask next of two symbols that data objects point to.
@@ -133,14 +147,14 @@ impl Explainer<'_> {
     fn here(&self, data: DataIndex, difference: Difference<'_>, first: bool) -> String {
         let given = self.object(data);
         match difference {
-            Difference::Key => format!(", key {}", given.attributes.key),
+            Difference::Key => format!("key {}", given.attributes.key),
             Difference::Section => match &given.object.section {
-                Some(section) => format!(", section {section}"),
-                None => ", in the usual section".to_owned(),
+                Some(section) => format!("section {section}"),
+                None => "in the usual section".to_owned(),
             },
-            Difference::Size => format!(", {} bytes", given.object.contents.size()),
+            Difference::Size => format!("{} bytes", given.object.contents.size()),
             Difference::Byte(at) => match &given.object.contents {
-                Contents::Bytes(bytes) => format!(", byte {at} is 0x{:02x}", bytes[at]),
+                Contents::Bytes(bytes) => format!("byte {at} is 0x{:02x}", bytes[at]),
                 Contents::Zeros(_) => String::new(),
             },
             Difference::Pointer(x, y) => {
@@ -149,7 +163,7 @@ impl Explainer<'_> {
                     0 => String::new(),
                     addend => format!("{addend:+}"),
                 };
-                format!(", pointer to {}{addend}", self.names.display(target))
+                format!("pointer to {}{addend}", self.names.display(target))
             }
             Difference::Zeros | Difference::NoPointer(_) | Difference::Alias => String::new(),
         }

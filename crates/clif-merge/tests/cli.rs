@@ -279,7 +279,7 @@ fn functions_that_cannot_be_compiled_are_errors() {
     let message = "error: cannot compile function %v for aarch64: Unsupported";
     compile(vector, &["--target", "aarch64"]).expect(1, message);
     // `report` does not end at such a function.
-    run_with(&["report", "-"], vector.as_bytes()).expect(1, "\n--> <stdin>:3\n");
+    run_with(&["report", "-"], vector.as_bytes()).expect(1, "\n --> <stdin>:3:1\n");
     let tail = "function %t(i64) -> i64 tail {\n    fn0 = %u(i64) -> i64 tail\n\
                 block0(v0: i64):\n    return_call fn0(v0)\n}\n";
     let message = "error: cannot compile function %t for x86_64: Cranelift panicked";

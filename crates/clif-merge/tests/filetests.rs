@@ -180,7 +180,7 @@ const CASES: &[Case] = &[
         text: "test merge\nset fast_as_light\ntarget x86_64\nfunction %f() {\nblock0:\n    return\n}\n",
         options: &[],
         code: 1,
-        says: &["case.clif:2: unknown setting 'fast_as_light'", "1 failed"],
+        says: &["case.clif:2:5: unknown setting 'fast_as_light'", "1 failed"],
     },
     Case {
         name: "a second test merge fails",

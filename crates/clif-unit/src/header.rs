@@ -2,16 +2,19 @@
 //!
 //! The former hold where the command line has no such option, and a contradiction to it is an error: code for a
 //! target that was not requested is worse than none. Of several `target` lines in one text, which mean
-//! that its functions are for each of them, one must be the target. The others, `test` and `feature`, are read here
+//! that its functions are for each of them, one must be the target. The others, `test` and `feature`, are read here,
 //! but mean nothing: they are for the runner of filetests.
 
-use crate::error::{Place, bail_at};
+use crate::error::{Place, TextError, bail_at};
 use crate::isa::{self, Setting, parse_setting, parse_target};
 use crate::sources::Source;
 use crate::unit::is_function_line;
-use anyhow::Result;
+use crate::words::{Columns, Input, expect, read, word};
+use anyhow::{Error, Result, anyhow};
 use std::fmt;
 use target_lexicon::Triple;
+use winnow::Parser as _;
+use winnow::combinator::{opt, repeat};
 
 /// The code generation options of the texts of a unit.
 #[derive(Debug, Default)]
@@ -27,8 +30,10 @@ pub struct Header {
     pub settings: Vec<Said>,
     /// The `target` lines.
     pub targets: Vec<TargetLine>,
-    /// The words of all other lines, of which each has some.
-    pub others: Vec<(Place, Vec<String>)>,
+    /// The `test` lines, and the words behind that one.
+    pub tests: Vec<(Place, Vec<String>)>,
+    /// The `feature` lines, without that word.
+    pub features: Vec<String>,
 }
 
 /// A setting, and its place.
@@ -36,14 +41,14 @@ pub struct Header {
 pub struct Said {
     /// As the command line would give it.
     pub setting: Setting,
-    /// Its line.
+    /// Its line and column.
     pub place: Place,
 }
 
 /// A `target` line. It is displayed as what is written after that word.
 #[derive(Clone, Debug)]
 pub struct TargetLine {
-    /// Its line.
+    /// That of the target.
     pub place: Place,
     /// The target, as it is written.
     pub text: String,
@@ -150,39 +155,58 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// Malformed settings, with their lines.
+    /// Lines that cannot stand there, and malformed ones, with their places.
     pub fn of(source: &Source) -> Result<Header> {
         let mut header = Header::default();
-        for (at, line) in source.text.lines().enumerate() {
-            if is_function_line(line.trim_start()) {
-                break;
-            }
-            let mut words = line.split(';').next().unwrap_or("").split_whitespace();
-            let place = Place::line(&source.name, at + 1);
-            let said = |word: &str| match parse_setting(word) {
-                Ok(setting) => Ok(Said { setting, place: place.clone() }),
-                Err(error) => Err(place.error(error)),
-            };
-            match words.next() {
-                None => {}
-                Some("set") => {
-                    for word in words {
-                        header.settings.push(said(word)?);
-                    }
-                }
-                Some("target") => {
-                    let text = words.next().unwrap_or("").to_owned();
-                    let flags = words.map(said).collect::<Result<_, _>>()?;
-                    let settings = header.settings.clone();
-                    header.targets.push(TargetLine { place, text, flags, settings });
-                }
-                Some(other) => {
-                    let words = [other].into_iter().chain(words).map(str::to_owned).collect();
-                    header.others.push((place, words));
-                }
-            }
+        let lines = source.text.lines().take_while(|line| !is_function_line(line.trim_start()));
+        for (number, line) in (1..).zip(lines) {
+            header.add_line(&source.name, number, line)?;
         }
         Ok(header)
+    }
+
+    /// Adds what a line says, which has this number.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn add_line(&mut self, file: &str, number: usize, line: &str) -> Result<(), TextError> {
+        let line = line.split(';').next().unwrap_or_default();
+        let mut columns = Columns::new(number, line);
+        let mut here = |input: &Input<'_>| Place::column(file, number, columns.here(input).1);
+        let words = |input: &mut Input<'_>| repeat(0.., word.map(str::to_owned)).parse_next(input);
+        let added = read(line, |input: &mut Input<'_>| {
+            let known = |word| match ["test", "set", "target", "feature"].contains(&word) {
+                true => Ok(word),
+                false => Err(anyhow!("expected 'function', found '{word}'")),
+            };
+            let command = opt(word.try_map(known)).parse_next(input)?;
+            let place = here(input);
+            let mut settings = |input: &mut Input<'_>| {
+                let setting = |input: &mut Input<'_>| {
+                    let place = here(input);
+                    let mut setting = word.try_map(|word| parse_setting(word).map_err(Error::msg));
+                    Ok(Said { setting: setting.parse_next(input)?, place })
+                };
+                repeat(0.., setting).parse_next(input)
+            };
+            match command {
+                None => {}
+                Some("set") => {
+                    let mut more: Vec<Said> = settings(input)?;
+                    self.settings.append(&mut more);
+                }
+                Some("target") => {
+                    let text = expect("expected a target", word).parse_next(input)?.to_owned();
+                    let (flags, settings) = (settings(input)?, self.settings.clone());
+                    self.targets.push(TargetLine { place, text, flags, settings });
+                }
+                Some("test") => self.tests.push((Place::line(file, number), words(input)?)),
+                Some(_) => self.features.push(words(input)?.join(" ")),
+            }
+            Ok(())
+        });
+        added.map_err(|(column, error)| Place::column(file, number, column).error(error))
     }
 
     /// What holds for code for `targets`.
@@ -276,38 +300,38 @@ mod tests {
             &["\ntarget aarch64"],
             Some("x86_64"),
             &[],
-            "a:2: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
+            "a:2:8: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
         );
         check(
             &["target x86_64", "target aarch64"],
             None,
             &[],
-            "b:1: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
+            "b:1:8: 'target aarch64' contradicts the target x86_64-unknown-linux-gnu",
         );
         check(
             &["set opt_level=none"],
             None,
             &["opt_level=speed"],
-            "a:1: 'opt_level=none' contradicts 'opt_level=speed' of the command line",
+            "a:1:5: 'opt_level=none' contradicts 'opt_level=speed' of the command line",
         );
         check(
             &["set opt_level=none", "set opt_level=speed"],
             None,
             &[],
-            "b:1: 'opt_level=speed' contradicts 'opt_level=none'\na:1: 'opt_level=none'",
+            "b:1:5: 'opt_level=speed' contradicts 'opt_level=none'\na:1:5: 'opt_level=none'",
         );
         check(
             &["target s390x"],
             None,
             &[],
-            "a:1: target 's390x': there is no back end for s390x; use x86_64, aarch64 or a triple \
+            "a:1:8: target 's390x': there is no back end for s390x; use x86_64, aarch64 or a triple \
              such as aarch64-apple-darwin",
         );
         check(
             &["set turbo"],
             None,
             &[],
-            "a:1: unknown setting 'turbo': neither a shared setting of Cranelift nor one of the target",
+            "a:1:5: unknown setting 'turbo': neither a shared setting of Cranelift nor one of the target",
         );
     }
 }

@@ -6,9 +6,11 @@
 
 use crate::data::parse::Parsed;
 use crate::error::{Place, bail_at};
+use crate::header::Header;
 use crate::unit::Source;
-use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, first_word};
+use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, blank, expect, first_word, read};
 use anyhow::Result;
+use winnow::combinator::{fail, preceded};
 
 /// What is in a text.
 #[derive(Debug, Default)]
@@ -43,8 +45,7 @@ enum Open {
 
 /// Finds the functions and the data objects of a text.
 ///
-/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here: `header` reads
-/// them where code is generated.
+/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here, which `header` checks.
 ///
 /// # Errors
 ///
@@ -59,6 +60,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
         let place = Place::column(name, line, 1);
         place.error("a directive must stand right above 'function'")
     };
+    let mut header = Header::default();
     let mut starts = Vec::new();
     let mut at = 0;
     for (index, line) in source.text.split_inclusive('\n').enumerate() {
@@ -103,7 +105,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             scan.functions.push(Scanned { line: number, text: "", directives });
             starts.push(start);
         } else if scan.functions.is_empty() {
-            header_line(line).map_err(|error| Place::line(name, number).error(error))?;
+            header.add_line(name, number, line)?;
         }
         code_line(line)
             .map_err(|(column, error)| Place::column(name, number, column).error(error))?;
@@ -161,8 +163,8 @@ fn directive(
             Ok(Open::Data(number))
         }
         ("+", Open::Nothing | Open::Defaults(_)) => {
-            let column = line.find('+').map_or(1, |at| line[..at].chars().count() + 1);
-            Err(Stop::Wrong(column, "there is no data object above that could go on".to_owned()))
+            let refused = expect("there is no data object above that could go on", fail);
+            Ok(read(line, preceded((PREFIX, blank), refused))?)
         }
         (_, open) => {
             let (first, mut directives) = match open {
@@ -178,15 +180,6 @@ fn directive(
 /// Whether a line without leading space begins a function.
 pub fn is_function_line(line: &str) -> bool {
     line.strip_prefix("function").is_some_and(|rest| rest.starts_with([' ', '\t', '%']))
-}
-
-/// Only commands may come before the first function, besides comments.
-fn header_line(line: &str) -> Result<(), String> {
-    let word = line.split_whitespace().next().unwrap_or("");
-    match ["test", "set", "target", "feature"].contains(&word) {
-        true => Ok(()),
-        false => Err(format!("expected 'function', found '{word}'")),
-    }
 }
 
 /// The largest number of a value. Cranelift packs it into 24 bits.
@@ -269,7 +262,7 @@ mod tests {
     fn functions_are_found() {
         check("", "[]");
         check("test merge\n\nfunction %f() {\n}\n;@ pinned\n; c\n\nfunction u0:1() {}", "[3, 8]");
-        check("functional\n", "t:1: expected 'function', found 'functional'");
+        check("functional\n", "t:1:1: expected 'function', found 'functional'");
     }
 
     #[test]

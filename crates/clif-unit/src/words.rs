@@ -16,7 +16,7 @@ use std::str::FromStr as _;
 use winnow::ascii::digit1;
 use winnow::combinator::{alt, preceded, repeat, separated_pair, terminated};
 use winnow::error::{FromExternalError, ParserError};
-use winnow::stream::{LocatingSlice, Stream as _};
+use winnow::stream::{LocatingSlice, Location as _, Stream as _};
 use winnow::token::take_while;
 use winnow::{Parser, Result as Parsed};
 
@@ -96,6 +96,32 @@ pub fn word<'a>(input: &mut Input<'a>) -> Parsed<&'a str, Mistake> {
 /// This word, and the space behind it.
 pub fn exactly<'a>(text: &str) -> impl Parser<Input<'a>, &'a str, Mistake> {
     word.verify(move |found: &str| found == text)
+}
+
+/// A line and a column, both from 1.
+pub type Place = (usize, usize);
+
+/// Finds the columns of words, in their order, without counting all of a line for each.
+pub struct Columns<'a> {
+    number: usize,
+    line: &'a str,
+    /// A byte, and its column.
+    last: (usize, usize),
+}
+
+impl<'a> Columns<'a> {
+    /// At the beginning of a line, which has this number.
+    pub fn new(number: usize, line: &'a str) -> Columns<'a> {
+        Columns { number, line, last: (0, 1) }
+    }
+
+    /// The place of what comes next.
+    pub fn here(&mut self, input: &Input<'_>) -> Place {
+        let (last, column) = self.last;
+        let at = input.current_token_start();
+        self.last = (at, column + self.line[last..at].chars().count());
+        (self.number, self.last.1)
+    }
 }
 
 /// The first word of a directive line, behind the prefix.

@@ -52,21 +52,12 @@ impl Header {
     ///
     /// Unknown lines, settings and architectures, with their places.
     pub fn parse(source: &Source) -> Result<Header> {
-        let header::Header { settings, targets, others } = header::Header::of(source)?;
-        let mut header = Header::default();
-        for (place, words) in others {
+        let header::Header { settings, targets, tests, features } = header::Header::of(source)?;
+        let mut header = Header { features, ..Header::default() };
+        for (place, words) in tests {
             let mut words = words.into_iter();
-            match words.next().as_deref() {
-                Some("test") => {
-                    let name = words.next().ok_or_else(|| place.error("test what?"))?;
-                    header.commands.push(Command { place, name, options: words.collect() });
-                }
-                Some("feature") => header.features.push(words.collect::<Vec<_>>().join(" ")),
-                other => {
-                    let found = other.unwrap_or_default();
-                    bail!("{place}: expected 'function', found '{found}'")
-                }
-            }
+            let name = words.next().ok_or_else(|| place.error("test what?"))?;
+            header.commands.push(Command { place, name, options: words.collect() });
         }
         // What no target follows is checked as well.
         set(&settings, &mut settings::builder())?;
@@ -211,13 +202,13 @@ mod tests {
 
     #[test]
     fn mistakes_have_lines() {
-        assert_eq!(error("\nset no_such=1\n"), "f:2: unknown setting 'no_such'");
-        assert_eq!(error("target x86_64 has_nothing\n"), "f:1: unknown setting 'has_nothing'");
+        assert_eq!(error("\nset no_such=1\n"), "f:2:5: unknown setting 'no_such'");
+        assert_eq!(error("target x86_64 has_nothing\n"), "f:1:15: unknown setting 'has_nothing'");
         assert_eq!(
             error("target x86_64\nset opt_level=speed\n"),
-            "f:2: a 'set' after the last 'target' has no effect",
+            "f:2:5: a 'set' after the last 'target' has no effect",
         );
-        assert_eq!(error("; ok\ntset run\n"), "f:2: expected 'function', found 'tset'");
+        assert_eq!(error("; ok\ntset run\n"), "f:2:1: expected 'function', found 'tset'");
         // Said `f: line 3`, which no editor understands.
         let header = parse("test merge\ntest run\ntest merge\n").unwrap();
         assert_eq!(header.command("run").unwrap().expect("a command").place.line, 2);

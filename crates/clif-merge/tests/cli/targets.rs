@@ -82,7 +82,7 @@ fn a_report_names_all_of_its_targets() {
     }
     // Neither target can compile it.
     run(&["report", "units/shuffle.clif"]).expect(1, "; it can be compiled with --set has_ssse3");
-    run(&["report", "units/i128-division.clif"]).expect(1, "\n--> units/i128-division.clif:3\n");
+    run(&["report", "units/i128-division.clif"]).expect(1, "\n --> units/i128-division.clif:3:1\n");
 }
 
 /// Cranelift's verifier needs a target for them.

@@ -14,15 +14,15 @@
 //! the name another one for an object. This module does not resolve symbols; [`super`] does.
 
 use super::POINTER_BYTES;
-pub use crate::words::Name;
 use crate::words::{
-    DATA, Input, Mistake, PREFIX, Said, Wrong, blank, exactly, expect, parse_number, read, word,
+    Columns, DATA, Input, Mistake, PREFIX, Said, Wrong, blank, exactly, expect, parse_number, read,
+    word,
 };
+pub use crate::words::{Name, Place};
 use anyhow::{Result, bail};
 use cranelift_mergefunc::{Addresses, Contents, DataAttributes};
 use std::borrow::Cow;
 use winnow::combinator::{alt, delimited, eof, opt, peek, preceded, repeat, terminated};
-use winnow::stream::Location as _;
 use winnow::token::{any, none_of, take, take_while};
 use winnow::{Parser, Result as Parse};
 
@@ -51,9 +51,6 @@ pub struct Parsed {
     largest_fill: u64,
 }
 
-/// A line and a column, both from 1.
-pub type Place = (usize, usize);
-
 /// A pointer as the text gives it.
 #[derive(Clone, Debug)]
 pub struct Pointer {
@@ -65,28 +62,6 @@ pub struct Pointer {
     pub addend: i64,
     /// Where the text has it.
     pub place: Place,
-}
-
-/// Finds the columns of words, in their order, without counting all of a line for each.
-struct Columns<'a> {
-    number: usize,
-    line: &'a str,
-    /// A byte, and its column.
-    last: (usize, usize),
-}
-
-impl<'a> Columns<'a> {
-    fn new(number: usize, line: &'a str) -> Columns<'a> {
-        Columns { number, line, last: (0, 1) }
-    }
-
-    /// The place of what comes next.
-    fn here(&mut self, input: &Input<'_>) -> Place {
-        let (last, column) = self.last;
-        let at = input.current_token_start();
-        self.last = (at, column + self.line[last..at].chars().count());
-        (self.number, self.last.1)
-    }
 }
 
 impl Parsed {
