@@ -96,15 +96,14 @@ impl Builder<'_, '_, '_> {
     }
 
     /// An import, mostly the one that is there.
-    fn func_ref(&mut self, callee: Callee, patchable: bool) -> FuncRef {
+    fn func_ref(&mut self, callee: Callee, signature: &Signature, patchable: bool) -> FuncRef {
         let key = (callee.namespace, callee.index, patchable);
         if let Some(&func_ref) = self.imports.get(&key)
             && self.draw.but_one_in(4)
         {
             return func_ref;
         }
-        let signature = self.signature_of(callee);
-        let signature = self.func.import_signature(signature);
+        let signature = self.func.import_signature(signature.clone());
         let name = UserExternalName::new(callee.namespace, callee.index);
         let name = ExternalName::User(self.func.declare_imported_user_function(name));
         let colocated = patchable || callee.namespace == FUNCTIONS && self.draw.one_in(2);
@@ -116,13 +115,13 @@ impl Builder<'_, '_, '_> {
 
     /// Arguments, and a pointer if it goes through one.
     pub fn prepare_call(&mut self, callee: Callee, patchable: bool) -> Call {
-        let signature = self.signature_of(callee);
+        let mut signature = self.signature_of(callee);
         let args = self.arguments(&signature);
         let pointer = self.draw.one_in(3);
         let can_be_patched = patchable
             && self.profile.patchable
             && callee.namespace == FUNCTIONS
-            && signature.returns.is_empty()
+            && (signature.returns.is_empty() || self.profile.uniform)
             && !pointer
             && self.draw.one_in(3);
         let throws = callee.namespace == THROWERS;
@@ -132,7 +131,12 @@ impl Builder<'_, '_, '_> {
             let signature = self.func.import_signature(signature);
             return Call { signature, throws, ends: ends || highest < self.group, via, args };
         }
-        let func_ref = self.func_ref(callee, can_be_patched);
+        if can_be_patched && !signature.returns.is_empty() {
+            // Whatever signature the callee itself has.
+            signature.returns.clear();
+            self.runnable = false;
+        }
+        let func_ref = self.func_ref(callee, &signature, can_be_patched);
         let signature = self.func.dfg.ext_funcs[func_ref].signature;
         let ends = callee.namespace != FUNCTIONS || callee.index < self.group;
         Call { signature, throws, ends, via: Via::Name(func_ref), args }
@@ -167,7 +171,7 @@ impl Builder<'_, '_, '_> {
                 _ => {}
             }
         }
-        let func_ref = self.func_ref(callee, false);
+        let func_ref = self.func_ref(callee, signature, false);
         let address = self.ins().func_addr(types::I64, func_ref);
         self.addresses.push(address);
         if callee.namespace == FUNCTIONS && self.draw.one_in(3) {
@@ -175,7 +179,7 @@ impl Builder<'_, '_, '_> {
             let same = (0..groups.len()).filter(|&at| groups[at] == *signature);
             let same: Vec<usize> = same.collect();
             let index = self.draw.choose(&same) as u32;
-            let func_ref = self.func_ref(Callee { namespace: FUNCTIONS, index }, false);
+            let func_ref = self.func_ref(Callee { namespace: FUNCTIONS, index }, signature, false);
             let other = self.ins().func_addr(types::I64, func_ref);
             let condition = self.operand(types::I8).value;
             let address = self.ins().select(condition, address, other);

@@ -3,7 +3,7 @@
 //! What an operation needs is taken from the values that are known, or made. Where an operation
 //! would trap on most values, most of the time its operands are made so that it does not.
 
-use crate::generate::conventions::DATA;
+use crate::generate::conventions::{DATA, FUNCTIONS};
 use crate::generate::function::{Access, Builder, InSlot, Known};
 use crate::generate::opcodes::{self, Immediates, Operation, Way, way};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -42,6 +42,7 @@ impl Builder<'_, '_, '_> {
     /// One operation, with what it needs.
     pub fn operation(&mut self) {
         match self.draw.below(16) {
+            5..=9 if self.profile.uniform => self.call(),
             0..=9 => self.value_operation(),
             10 | 11 if self.profile.memory => self.access(),
             12 | 13 if self.profile.calls => self.call(),
@@ -260,6 +261,11 @@ impl Builder<'_, '_, '_> {
             7 if self.profile.static_only && self.draw.one_in(4) => {
                 self.runnable = false;
                 self.ins().debugtrap();
+            }
+            _ if self.profile.inside && self.draw.one_in(8) => {
+                self.runnable = false;
+                let group = self.draw.below(self.callees.groups.len()) as u32;
+                self.address(FUNCTIONS, group, 8);
             }
             _ => _ = self.ins().nop(),
         }

@@ -41,6 +41,8 @@ pub struct Profile {
     pub rare_types: bool,
     /// Loads and stores of the memory and of stack slots.
     pub memory: bool,
+    /// Stack slots of a function, at most.
+    pub max_slots: usize,
     /// Atomic accesses and fences.
     pub atomics: bool,
     /// Explicit traps, and accesses through null pointers.
@@ -60,6 +62,15 @@ pub struct Profile {
     pub constant_branches: bool,
     /// Functions that cannot be run, or not be compiled with the usual settings.
     pub static_only: bool,
+    /// Pointers into functions, which nothing uses.
+    pub inside: bool,
+    /// Functions of a unit that differ in one change of meaning.
+    pub near_misses: bool,
+    /// Data objects of a unit, with pointers to functions.
+    pub tables: bool,
+    /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
+    /// of any other one. They call more often. Calls that can be patched have no result all the same, and cannot be run.
+    pub uniform: bool,
 }
 
 impl Profile {
@@ -82,12 +93,37 @@ impl Profile {
             effects: true,
             constant_branches: true,
             static_only: false,
+            max_slots: 3,
+            inside: false,
+            near_misses: true,
+            tables: true,
+            uniform: false,
+        }
+    }
+
+    /// Small functions of one signature that differ in constants, references and facts. Functions of a unit are
+    /// equal where their texts and what they refer to are.
+    pub fn small() -> Profile {
+        Profile {
+            max_blocks: 4,
+            max_operations: 2,
+            floats: false,
+            vectors: false,
+            rare_types: false,
+            atomics: false,
+            constant_branches: false,
+            max_slots: 1,
+            inside: true,
+            near_misses: false,
+            tables: false,
+            uniform: true,
+            ..Profile::runnable(Machine::host())
         }
     }
 
     /// Everything, so that some functions cannot be run.
     pub fn all(machine: Machine) -> Profile {
-        Profile { static_only: true, ..Profile::runnable(machine) }
+        Profile { static_only: true, inside: true, ..Profile::runnable(machine) }
     }
 
     /// Whether values of a type may occur.
@@ -232,6 +268,12 @@ pub(super) struct Builder<'d, 'u, 'a> {
 /// A signature that the machine's back end can compile.
 pub fn signature(draw: &mut Draw<'_, '_>, profile: &Profile) -> Signature {
     use CallConv::*;
+    if profile.uniform {
+        let mut signature = Signature::new(Tail);
+        signature.params = vec![AbiParam::new(types::I64); 2];
+        signature.returns = vec![AbiParam::new(types::I64)];
+        return signature;
+    }
     let x86 = [Tail, SystemV, Fast, Tail, WindowsFastcall, PreserveAll];
     let arm = [Tail, SystemV, Fast, Tail, AppleAarch64, PreserveAll];
     let call_conv = draw.choose(if profile.machine.is_x86() { &x86 } else { &arm });
@@ -510,7 +552,7 @@ impl Builder<'_, '_, '_> {
         if !self.profile.memory {
             return;
         }
-        for _ in 0..self.draw.below(4) {
+        for _ in 0..self.draw.below(self.profile.max_slots + 1) {
             let size = self.draw.choose(&SIZES);
             let align_shift = self.draw.below(6) as u8;
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, align_shift);

@@ -12,7 +12,7 @@ use super::program::{
     AREA, Callee, Data, End, Facts, Flush, Function, Hole, Part, Pointer, Program, Shape, Statement,
 };
 use crate::modules::Item;
-use crate::recipes::similar;
+use crate::unit::similar;
 use arbitrary::{Result, Unstructured};
 use cranelift_mergefunc::{Addresses, Attributes, Callees, Mode, ModuleOptions, Policy, Similar};
 use cranelift_module::Linkage;

@@ -16,7 +16,7 @@ use crate::modules::Item;
 use crate::program::{
     ADDED, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
 };
-use crate::recipes::Member;
+use crate::unit::Member;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};

@@ -50,7 +50,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         data: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 8)?,
         remember: !u.ratio(1, 8)?,
-        similar: crate::recipes::similar(u)?,
+        similar: crate::unit::similar(u)?,
         merge_limit: match u.ratio(1, 8)? {
             true => Some(u.int_in_range(0..=4)?),
             false => None,

@@ -3,7 +3,7 @@
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
 //! which units are run, except for the last two, which are not run.
 
-use testkit::recipes::{Member, Unit};
+use testkit::unit::{Member, Unit};
 use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{Callees, Options, Policy, Prove, Similar, Target};
 

@@ -3,10 +3,10 @@
 //! Programs that are executed are not proved, so that these oracles share nothing.
 
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{Function, UserExternalName};
 use testkit::incremental::{self, Program, Statistics, check_jit};
 use testkit::program::ADDED;
-use testkit::recipes::{Member, Unit};
+use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
     Addresses, BackEnd, Bodies, CodeSizes, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
@@ -145,13 +145,7 @@ pub fn is_linked_otherwise(case: u64) -> bool {
 /// Whether the functions of a unit can be used as consecutive units: a pointer into a function that was eliminated
 /// means nothing.
 fn is_of_use(unit: &Unit) -> bool {
-    let points_inside = |member: &Member| {
-        member.body.global_values.values().any(|gv| match gv {
-            GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
-            _ => false,
-        })
-    };
-    !unit.functions.iter().any(points_inside)
+    !unit.functions.iter().any(Member::points_inside)
 }
 
 /// The caller's side of consecutive units: symbols of new functions are new.

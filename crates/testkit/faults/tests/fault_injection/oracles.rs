@@ -19,7 +19,7 @@ use testkit::module;
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};
 use testkit::program::{Parts, Program};
-use testkit::recipes::{DataMember, Unit};
+use testkit::unit::{DataMember, Unit};
 use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
 use cranelift_mergefunc::{
