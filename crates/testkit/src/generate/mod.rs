@@ -15,6 +15,7 @@
 //! A function of some dozen instructions takes a few hundred bytes of input. Where there is no more
 //! input ([`draw`]), what was begun is ended as soon as it can be.
 
+mod body;
 mod calls;
 mod changes;
 mod code;
@@ -25,6 +26,8 @@ pub mod expected;
 pub mod function;
 pub mod near_miss;
 pub mod opcodes;
+pub mod statement;
 pub mod statistics;
+pub mod steps;
 pub mod unit;
 pub(super) mod weaken;

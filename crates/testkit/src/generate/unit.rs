@@ -105,10 +105,14 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
     let mut callees = Callees::default();
     let mut similar = Vec::new();
     // At times a set: some properties of the last function show only in sets of four and more.
-    let is_set = draw.one_in(if profile.uniform { 3 } else { 6 });
+    let is_set = draw.one_in(6);
     let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
+    let (count, unlike) = match profile.uniform {
+        true => (count + draw.below(3), draw.choose(&[2, usize::MAX])),
+        false => (count, 4),
+    };
     for group in 0..count as u32 {
-        let similar_to_any = group > 0 && !is_set && draw.one_in(4);
+        let similar_to_any = group > 0 && !is_set && draw.one_in(unlike);
         let base = match group > 0 && is_set {
             true => Some(0),
             false => similar_to_any.then(|| draw.below(group as usize) as u32),
@@ -420,11 +424,14 @@ fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec
     let mut references = Vec::new();
     // Some refer to what other members of the group refer to, or hardly any would be equal.
     let last = links.last.remove(&group).unwrap_or_default();
-    let follows = links.rng.but_one_in(if links.uniform { 2 } else { 4 });
+    let mut follows = links.rng.but_one_in(4);
     let mut chosen = BTreeMap::new();
     for (place, (called, address)) in uses {
         let Some(symbol) = place.symbol(func) else { continue };
         let (namespace, patchable) = (symbol.namespace, place.patchable(func));
+        if links.uniform {
+            follows = links.rng.but_one_in(3);
+        }
         let index = match namespace {
             FUNCTIONS | DATA if follows && last.contains_key(&place) => last[&place],
             FUNCTIONS if symbol.index == group && links.rng.one_in(3) => own,

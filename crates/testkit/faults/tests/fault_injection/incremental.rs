@@ -13,6 +13,7 @@ use cranelift_mergefunc::{
     Options, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use testkit::checked::checked;
@@ -195,19 +196,23 @@ pub fn is_refused_incrementally(unit: &Unit, seed: u64) -> bool {
     let options = Options { prove: Prove::Always, ..unit.options };
     let mut cache = MergeCache::new();
     let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
+    // The caller says which functions code of earlier units calls.
+    let mut named = HashSet::new();
     let mut rest = &unit.functions[..];
     while !rest.is_empty() {
         let after;
         (held.members, after) = rest.split_at(1 + rng.below(rest.len()));
         let mut merger = Merger::after(&cache, options);
         for member in held.members {
-            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+            let attributes = member.attributes_after(&named);
+            merger.add(member.symbol(), &member.body, attributes).expect("is added");
         }
         let (plan, increment) = merger.plan_increment(&mut held);
         if plan.proof().is_some_and(|proof| proof.is_err()) {
             return true;
         }
         cache.extend(&increment);
+        named.extend(held.members.iter().flat_map(Member::references));
         rest = after;
     }
     false
