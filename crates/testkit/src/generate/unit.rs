@@ -107,12 +107,12 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
     // At times a set: some properties of the last function show only in sets of four and more.
     let is_set = draw.one_in(6);
     let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
-    let (count, unlike) = match profile.uniform {
-        true => (count + draw.below(3), draw.choose(&[2, usize::MAX])),
-        false => (count, 4),
+    let (count, similar_in) = match profile.uniform {
+        true => (count + draw.below(3), draw.choose(&[None, Some(2)])),
+        false => (count, Some(4)),
     };
     for group in 0..count as u32 {
-        let similar_to_any = group > 0 && !is_set && draw.one_in(unlike);
+        let similar_to_any = group > 0 && !is_set && similar_in.is_some_and(|n| draw.one_in(n));
         let base = match group > 0 && is_set {
             true => Some(0),
             false => similar_to_any.then(|| draw.below(group as usize) as u32),

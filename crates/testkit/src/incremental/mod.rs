@@ -7,7 +7,8 @@
 //!
 //! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `echo` and `calls`;
+//!   with `statements`, `echo` and `calls`; the functions themselves are drawn and built by
+//!   [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
