@@ -15,8 +15,8 @@ use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::permute::{Facts, permuted};
 use testkit::program::Parts;
-use testkit::recipes::{Held, Member, Unit};
 use testkit::support::canonical_body;
+use testkit::unit::{Held, Member, Unit};
 
 #[test]
 fn an_applied_unit_is_complete_and_valid() {

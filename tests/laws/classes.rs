@@ -5,7 +5,7 @@ use cranelift_mergefunc::{Disposition, Plan, Prebucket, Similar};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::classes::classes;
 use testkit::permute::Facts;
-use testkit::recipes::Unit;
+use testkit::unit::Unit;
 
 /// Panics unless the plan has exactly those functions in one class that the oracle says are equal.
 #[track_caller]

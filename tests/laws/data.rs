@@ -1,4 +1,7 @@
 //! Laws: classes of data objects and functions together are exactly the greatest fixpoint.
+//!
+//! Functions and data objects are nodes of one graph here, so functions are nothing but lists of references and are not
+//! drawn with the generator.
 
 use crate::refused_plans::{data_member, unit};
 use crate::support::{parse_one, random};

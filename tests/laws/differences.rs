@@ -11,7 +11,7 @@ use cranelift_mergefunc::{
     Target, first_difference, nearest,
 };
 use testkit::permute::Facts;
-use testkit::recipes::{Held, Member, Unit};
+use testkit::unit::{Held, Member, Unit};
 
 #[test]
 fn there_is_a_difference_exactly_between_classes() {

@@ -2,7 +2,8 @@
 //!
 //! The functions here differ in facts only, so all functions of one test are equal. The facts that the kept body
 //! may have are computed from the definition: a flag if all members have it at that place; a region if all members
-//! have that region there, and no member distinguishes fewer accesses anywhere than the result does.
+//! have that region there, and no member distinguishes fewer accesses anywhere than the result does. The definition needs
+//! to know each access by its place, so functions are not drawn with the generator.
 
 use crate::support::{free, parse_one, plan_of, random, test_symbol, verify, walk_all};
 use arbitrary::{Result, Unstructured};

@@ -164,7 +164,7 @@ fn everything_occurs() {
     }
     for reason in Reason::ALL {
         // The verifier and the checker refuse nothing, no data object is thread-local, and few functions are
-        // externally called (those of `recipes` are).
+        // externally called (those of `Unit::random` are).
         let never =
             [Reason::Malformed, Reason::NotProved, Reason::ThreadLocal, Reason::ThunkCheaper];
         if !never.contains(&reason) && !statistics.reasons.contains_key(&reason) {

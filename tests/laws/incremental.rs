@@ -2,12 +2,12 @@
 //! emitted once is not emitted a second time.
 
 use crate::support::{free, parse_one, random};
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::{
     Attributes, Disposition, Increment, MergeCache, Merger, Options, Plan, Reason,
 };
 use std::collections::{BTreeMap, HashSet};
-use testkit::recipes::{Held, Member, Unit};
+use testkit::unit::{Held, Member, Unit};
 
 /// Plans `functions` after the earlier units of `cache`, and adds them to it.
 fn emit(cache: &mut MergeCache, functions: &[Member], unit: &Unit) -> Plan {
@@ -89,14 +89,7 @@ fn an_emitted_function_is_not_emitted_a_second_time() {
         let unit = Unit::random(u)?.redirect_only();
         let patchable =
             |member: &Member| member.body.dfg.ext_funcs.values().any(|callee| callee.patchable);
-        let points_inside = |member: &Member| {
-            let inside = |gv: &GlobalValueData| match gv {
-                GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
-                _ => false,
-            };
-            member.body.global_values.values().any(inside)
-        };
-        if unit.functions.iter().any(|member| patchable(member) || points_inside(member)) {
+        if unit.functions.iter().any(|member| patchable(member) || member.points_inside()) {
             // Patchable calls, and references into a function, are compared by symbol.
             return Ok(());
         }

@@ -10,7 +10,7 @@ use cranelift_mergefunc::internals::{aligned, data_aligned, data_decided, decide
 use cranelift_mergefunc::{
     Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, Plan, Target,
 };
-use testkit::recipes::Unit;
+use testkit::unit::Unit;
 
 /// Where the body of one of the two functions is.
 #[derive(Clone, Copy, Debug, PartialEq)]

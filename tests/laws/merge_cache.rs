@@ -14,7 +14,7 @@ use cranelift_mergefunc::{
     Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, MergeCache, Mismatch,
     Options, Plan, Proof, Prove, Reason, first_difference, prove_after,
 };
-use testkit::recipes::{Held, Unit};
+use testkit::unit::{Held, Unit};
 
 fn proven(cache: &MergeCache, plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
     let bodies: Vec<Function> = texts.iter().map(|text| parse_one(text)).collect();

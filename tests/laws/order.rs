@@ -7,7 +7,7 @@ use cranelift_mergefunc::{Compare, ComparePolicy, Encoding, Options, structural_
 use std::cmp::Ordering;
 use testkit::mutate::instruction_mutants;
 use testkit::permute::{Facts, permuted};
-use testkit::recipes::Unit;
+use testkit::unit::Unit;
 
 /// Encodings that are equal, close to each other, and far from each other.
 fn pool() -> Vec<Encoding> {

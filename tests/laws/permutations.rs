@@ -8,7 +8,7 @@ use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::structural_hash;
 use std::path::{Path, PathBuf};
 use testkit::permute::{Facts, permuted};
-use testkit::recipes::Unit;
+use testkit::unit::Unit;
 
 #[test]
 fn the_corpus_passes_the_verifier() {

@@ -10,7 +10,7 @@ use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
     Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Proof, Prove, Target,
 };
-use testkit::recipes::{DataMember, Member, Unit};
+use testkit::unit::{DataMember, Member, Unit};
 
 /// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.
 pub fn unit(text: &str) -> Unit {

@@ -12,8 +12,8 @@ use cranelift_mergefunc::{
 };
 use testkit::check::{Applied, check_unit};
 use testkit::generate::opcodes::Machine;
-use testkit::recipes::{Member, Unit};
 use testkit::support::{free, parse_one};
+use testkit::unit::{Member, Unit};
 
 /// A function with constants at places of its own, large enough to share its body.
 fn function(own: u32, constants: &[i64]) -> Member {

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::recipes::Member;
+use testkit::unit::Member;
 
 fn isa(name: &str, level: &str) -> OwnedTargetIsa {
     let mut flags = settings::builder();

@@ -6,7 +6,7 @@ use cranelift_mergefunc::{
     Addresses, Contents, DataAttributes, DataObject, Linkage, Options, Plan, Prebucket, Similar,
     Stats,
 };
-use testkit::recipes::{DataMember, Member, Unit};
+use testkit::unit::{DataMember, Member, Unit};
 
 /// Functions 0 to 2 are equal, but 2 has fewer facts. 3 has the same shape and another callee; 4 is malformed, 5
 /// is similar to no other function.

@@ -8,8 +8,8 @@
 
 use crate::generate::weaken::weaken;
 use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
-use crate::recipes::{Member, Unit};
 use crate::support::{Rng, free};
+use crate::unit::{Member, Unit};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::Plan;
 use std::collections::HashMap;

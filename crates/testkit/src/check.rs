@@ -7,8 +7,8 @@
 //! before.
 
 use crate::mutate::{Field, fields};
-use crate::recipes::Unit;
 use crate::support::verify;
+use crate::unit::Unit;
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, Opcode, UserExternalName,
 };

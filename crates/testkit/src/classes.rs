@@ -9,7 +9,7 @@
 //! equality through renumbering, through the order of operands, or where a branch goes only one way, so it
 //! must be given units as they were drawn, not their permuted forms.
 
-use crate::recipes::{DataMember, Unit};
+use crate::unit::{DataMember, Unit};
 use cranelift_codegen::ir::{Function, Opcode, UserExternalNameRef};
 use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
 

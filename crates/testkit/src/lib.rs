@@ -1,9 +1,9 @@
 //! The test kit: generated input, oracles that know the right answer, and hosts that run merged code.
 //!
-//! * `recipes` draws units of functions that refer to each other; `permute` gives a function
-//!   another form with the same meaning; `mutate` gives it another meaning by a single change.
-//! * `generate` draws units of large functions of all opcodes, which a host can run, and knows
-//!   which of them are equal because it made them so; `augmented` puts next to a unit what merging makes of it.
+//! * `generate` draws functions and units of them, which a host can run, and knows which of them are equal because it
+//!   made them so; `unit` is what a unit is; `augmented` puts next to a unit what merging makes of it.
+//! * `permute` gives a function another form with the same meaning; `mutate` gives it another meaning by a single
+//!   change.
 //! * `classes` computes the classes of a unit from the definition, by brute force; `check` holds a
 //!   plan and what it is applied to against what must always hold.
 //! * `program` says what a back end emits for a unit; `differential` has a host run it, merged and
@@ -42,13 +42,13 @@ pub mod modules;
 pub mod mutate;
 pub mod permute;
 pub mod program;
-pub mod recipes;
 pub mod support;
 pub mod targets;
 pub mod text;
 pub mod text_mutation;
 pub mod thunks;
 pub mod tools;
+pub mod unit;
 pub mod units;
 
 use crate::support::parse;

@@ -3,6 +3,8 @@
 //! A program is CLIF in which functions and data objects have names, and every function says its
 //! linkage before the word `function`. Names are those of the module, so a program can refer to what
 //! an earlier one declared.
+//!
+//! Nothing is drawn here: each of the functions below has the one shape that a law is about.
 
 use crate::isa;
 use crate::jit::{self, Run};

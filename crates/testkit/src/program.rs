@@ -20,7 +20,7 @@
 //! everything ends. Addresses are called, loaded from and stored to; what is returned, stored or
 //! passed to an import is never one.
 
-use crate::recipes::{self, Member};
+use crate::unit::{self, Member};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
@@ -67,8 +67,8 @@ pub struct DataMember {
     pub object: DataObject,
 }
 
-impl<'a> From<&'a recipes::Unit> for Parts<'a> {
-    fn from(unit: &'a recipes::Unit) -> Self {
+impl<'a> From<&'a unit::Unit> for Parts<'a> {
+    fn from(unit: &'a unit::Unit) -> Self {
         Parts {
             functions: &unit.functions,
             data: &unit.data,

@@ -6,9 +6,8 @@ use crate::generate::conventions::{
 };
 use crate::generate::function::{Builder, Known};
 use cranelift_codegen::ir::{
-    BlockArg, DebugTag, ExceptionTable, ExtFuncData, ExternalName, FuncRef, Inst, InstBuilder,
-    InstructionData, Opcode, SigRef, Signature, Type, UserExternalName, UserStackMapEntry, Value,
-    ValueList, types,
+    BlockArg, DebugTag, ExceptionTable, FuncRef, Inst, InstBuilder, InstructionData, Opcode,
+    SigRef, Signature, Type, UserExternalName, UserStackMapEntry, Value, ValueList, types,
 };
 use cranelift_codegen::isa::CallConv;
 
@@ -96,44 +95,46 @@ impl Builder<'_, '_, '_> {
     }
 
     /// An import, mostly the one that is there.
-    fn func_ref(&mut self, callee: Callee, patchable: bool) -> FuncRef {
+    fn func_ref(&mut self, callee: Callee, signature: &Signature, patchable: bool) -> FuncRef {
         let key = (callee.namespace, callee.index, patchable);
         if let Some(&func_ref) = self.imports.get(&key)
             && self.draw.but_one_in(4)
         {
             return func_ref;
         }
-        let signature = self.signature_of(callee);
-        let signature = self.func.import_signature(signature);
+        let signature = self.body.func.import_signature(signature.clone());
         let name = UserExternalName::new(callee.namespace, callee.index);
-        let name = ExternalName::User(self.func.declare_imported_user_function(name));
         let colocated = patchable || callee.namespace == FUNCTIONS && self.draw.one_in(2);
-        let data = ExtFuncData { name, signature, colocated, patchable };
-        let func_ref = self.func.import_function(data);
+        let func_ref = self.body.import(name, signature, [colocated, patchable]);
         self.imports.insert(key, func_ref);
         func_ref
     }
 
     /// Arguments, and a pointer if it goes through one.
     pub fn prepare_call(&mut self, callee: Callee, patchable: bool) -> Call {
-        let signature = self.signature_of(callee);
+        let mut signature = self.signature_of(callee);
         let args = self.arguments(&signature);
         let pointer = self.draw.one_in(3);
         let can_be_patched = patchable
             && self.profile.patchable
             && callee.namespace == FUNCTIONS
-            && signature.returns.is_empty()
+            && (signature.returns.is_empty() || self.profile.uniform)
             && !pointer
             && self.draw.one_in(3);
         let throws = callee.namespace == THROWERS;
         if pointer {
             let (pointer, highest) = self.pointer(callee, &signature);
             let (via, ends) = (Via::Pointer(pointer), callee.namespace != FUNCTIONS);
-            let signature = self.func.import_signature(signature);
+            let signature = self.body.func.import_signature(signature);
             return Call { signature, throws, ends: ends || highest < self.group, via, args };
         }
-        let func_ref = self.func_ref(callee, can_be_patched);
-        let signature = self.func.dfg.ext_funcs[func_ref].signature;
+        if can_be_patched && !signature.returns.is_empty() {
+            // Whatever signature the callee itself has.
+            signature.returns.clear();
+            self.runnable = false;
+        }
+        let func_ref = self.func_ref(callee, &signature, can_be_patched);
+        let signature = self.body.func.dfg.ext_funcs[func_ref].signature;
         let ends = callee.namespace != FUNCTIONS || callee.index < self.group;
         Call { signature, throws, ends, via: Via::Name(func_ref), args }
     }
@@ -167,7 +168,7 @@ impl Builder<'_, '_, '_> {
                 _ => {}
             }
         }
-        let func_ref = self.func_ref(callee, false);
+        let func_ref = self.func_ref(callee, signature, false);
         let address = self.ins().func_addr(types::I64, func_ref);
         self.addresses.push(address);
         if callee.namespace == FUNCTIONS && self.draw.one_in(3) {
@@ -175,7 +176,7 @@ impl Builder<'_, '_, '_> {
             let same = (0..groups.len()).filter(|&at| groups[at] == *signature);
             let same: Vec<usize> = same.collect();
             let index = self.draw.choose(&same) as u32;
-            let func_ref = self.func_ref(Callee { namespace: FUNCTIONS, index }, false);
+            let func_ref = self.func_ref(Callee { namespace: FUNCTIONS, index }, signature, false);
             let other = self.ins().func_addr(types::I64, func_ref);
             let condition = self.operand(types::I8).value;
             let address = self.ins().select(condition, address, other);
@@ -212,27 +213,27 @@ impl Builder<'_, '_, '_> {
 
     /// A call that may not come back while there is fuel: some other values without.
     fn call_if_plentiful(&mut self, call: &Call) {
-        let returns = self.func.dfg.signatures[call.signature].returns.clone();
+        let returns = self.body.func.dfg.signatures[call.signature].returns.clone();
         let types: Vec<Type> = returns.iter().map(|result| result.value_type).collect();
         let others: Vec<BlockArg> =
             types.iter().map(|&ty| BlockArg::Value(self.operand(ty).value)).collect();
         let plentiful = self.is_fuel_plentiful();
-        let (calls, join) = (self.new_block(&[]), self.new_block(&types));
+        let (calls, join) = (self.body.new_block(&[]), self.body.new_block(&types));
         self.ins().brif(plentiful, calls, &[], join, &others);
-        self.continue_in(calls);
+        self.body.continue_in(calls);
         let inst = self.finish_call(call, false);
-        let results = self.func.dfg.inst_results(inst).iter();
+        let results = self.body.func.dfg.inst_results(inst).iter();
         let results: Vec<BlockArg> = results.map(|&value| BlockArg::Value(value)).collect();
         self.ins().jump(join, &results);
-        self.continue_in(join);
-        for (&value, &ty) in self.func.dfg.block_params(join).iter().zip(&types) {
+        self.body.continue_in(join);
+        for (&value, &ty) in self.body.func.dfg.block_params(join).iter().zip(&types) {
             self.known.push(Known { value, ty, constant: false });
         }
     }
 
     /// A tail call in place of a return.
     pub fn tail_call(&mut self) -> bool {
-        let own = self.func.signature.clone();
+        let own = self.body.func.signature.clone();
         if !self.profile.tail_calls || own.call_conv != CallConv::Tail {
             return false;
         }
@@ -260,7 +261,7 @@ impl Builder<'_, '_, '_> {
                 sig_ref: call.signature,
             },
         };
-        let inst = self.append(data, types::I64);
+        let inst = self.body.append(data, types::I64);
         if self.profile.effects && !tail {
             self.annotate(inst);
         }
@@ -282,7 +283,7 @@ impl Builder<'_, '_, '_> {
                 exception,
             },
         };
-        let inst = self.append(data, types::I64);
+        let inst = self.body.append(data, types::I64);
         if self.profile.effects {
             self.annotate(inst);
         }
@@ -290,20 +291,20 @@ impl Builder<'_, '_, '_> {
 
     fn list(&mut self, first: Option<Value>, args: &[Value]) -> ValueList {
         let all: Vec<Value> = first.into_iter().chain(args.iter().copied()).collect();
-        ValueList::from_slice(&all, &mut self.func.dfg.value_lists)
+        ValueList::from_slice(&all, &mut self.body.func.dfg.value_lists)
     }
 
     /// What a debugger or a collector would want to know at a call.
     fn annotate(&mut self, inst: Inst) {
         if self.draw.one_in(8) {
             let tag = self.draw.below(16) as u32;
-            self.func.debug_tags.set(inst, [DebugTag::User(tag)]);
+            self.body.func.debug_tags.set(inst, [DebugTag::User(tag)]);
         }
         if self.draw.one_in(8)
             && let Some(&slot) = self.slots.first()
         {
             let entry = UserStackMapEntry { ty: types::I64, slot, offset: 0 };
-            self.func.dfg.append_user_stack_map_entry(inst, entry);
+            self.body.func.dfg.append_user_stack_map_entry(inst, entry);
         }
     }
 }

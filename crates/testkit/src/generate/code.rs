@@ -3,9 +3,9 @@
 //! What an operation needs is taken from the values that are known, or made. Where an operation
 //! would trap on most values, most of the time its operands are made so that it does not.
 
-use crate::generate::conventions::DATA;
+use crate::generate::conventions::{DATA, FUNCTIONS};
 use crate::generate::function::{Access, Builder, InSlot, Known};
-use crate::generate::opcodes::{self, Immediates, Operation, Way, way};
+use crate::generate::opcodes::{self, Immediates, Machine, Operation, Way, way};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
     AtomicRmwOp, Endianness, Inst, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode,
@@ -42,12 +42,14 @@ impl Builder<'_, '_, '_> {
     /// One operation, with what it needs.
     pub fn operation(&mut self) {
         match self.draw.below(16) {
-            0..=9 => self.value_operation(),
+            4..=7 if self.profile.uniform => self.call(),
+            8..=9 if self.profile.uniform => self.address_of_function(),
+            0..=9 => _ = self.value_operation(),
             10 | 11 if self.profile.memory => self.access(),
             12 | 13 if self.profile.calls => self.call(),
             14 if self.profile.traps => self.trap_on_condition(),
             15 if self.profile.effects => self.effect(),
-            _ => self.value_operation(),
+            _ => _ = self.value_operation(),
         }
     }
 
@@ -63,14 +65,18 @@ impl Builder<'_, '_, '_> {
             let operation = self.draw.choose(operations);
             let mut types = [operation.operands(), operation.results()].concat();
             types.push(if operation.ctrl.is_invalid() { types::I64 } else { operation.ctrl });
-            if types.into_iter().all(|ty| ty == types::I64 || self.profile.knows(ty)) {
+            let known = types.into_iter().all(|ty| ty == types::I64 || self.profile.knows(ty));
+            let is_everywhere =
+                || Machine::ALL.iter().all(|machine| machine.operations().contains(&operation));
+            if known && (!self.profile.portable || is_everywhere()) {
                 return Some(operation);
             }
         }
         None
     }
 
-    fn value_operation(&mut self) {
+    /// An operation from values to values, if one is found.
+    pub fn value_operation(&mut self) -> Option<Inst> {
         let traps = self.profile.traps;
         let frequent = self.draw.one_in(3);
         let wanted = |way, opcode: Opcode| {
@@ -78,9 +84,7 @@ impl Builder<'_, '_, '_> {
                 && (traps || !opcode.can_trap())
                 && (!frequent || FREQUENT.contains(&opcode))
         };
-        let Some(operation) = self.choose_operation(wanted) else {
-            return;
-        };
+        let operation = self.choose_operation(wanted)?;
         let mut args = Vec::new();
         let mut constant = true;
         for (at, ty) in operation.operands().into_iter().enumerate() {
@@ -89,21 +93,23 @@ impl Builder<'_, '_, '_> {
             args.push(self.harmless(operation.opcode, at, known.value));
         }
         let immediates = self.immediates(&operation);
-        let inst = opcodes::append(&mut self.func, self.block, operation, &args, &immediates);
+        let inst =
+            opcodes::append(&mut self.body.func, self.body.block, operation, &args, &immediates);
         self.free.push(inst);
         self.learn(inst, constant && !operation.opcode.can_trap());
+        Some(inst)
     }
 
     /// Takes the results of an instruction among the values that are known.
     pub fn learn(&mut self, inst: Inst, constant: bool) {
-        for &value in self.func.dfg.inst_results(inst) {
-            self.known.push(Known { value, ty: self.func.dfg.value_type(value), constant });
+        for &value in self.body.func.dfg.inst_results(inst) {
+            self.known.push(Known { value, ty: self.body.func.dfg.value_type(value), constant });
         }
     }
 
     /// An operand that most likely does not let the operation trap.
     fn harmless(&mut self, opcode: Opcode, at: usize, value: Value) -> Value {
-        let ty = self.func.dfg.value_type(value);
+        let ty = self.body.func.dfg.value_type(value);
         match (opcode, at) {
             (Opcode::Udiv | Opcode::Sdiv | Opcode::Urem | Opcode::Srem, 1)
                 if self.draw.but_one_in(12) =>
@@ -192,9 +198,10 @@ impl Builder<'_, '_, '_> {
         let ctrl = if polymorphic { ty } else { types::INVALID };
         let operation = Operation { opcode, ctrl, free: types::INVALID };
         let immediates = self.immediates(&Operation { opcode, ctrl: ty, free: types::INVALID });
-        let inst = opcodes::append(&mut self.func, self.block, operation, &[], &immediates);
+        let inst =
+            opcodes::append(&mut self.body.func, self.body.block, operation, &[], &immediates);
         self.free.push(inst);
-        self.func.dfg.first_result(inst)
+        self.body.func.dfg.first_result(inst)
     }
 
     /// A trap code that is not that of fuel.
@@ -261,8 +268,17 @@ impl Builder<'_, '_, '_> {
                 self.runnable = false;
                 self.ins().debugtrap();
             }
+            _ if self.profile.inside && self.draw.one_in(8) => self.address_of_function(),
             _ => _ = self.ins().nop(),
         }
+    }
+
+    /// The address of a function, or one in a function, which nothing uses.
+    fn address_of_function(&mut self) {
+        let group = self.draw.below(self.callees.groups.len()) as u32;
+        let inside = self.profile.inside && self.draw.one_in(24);
+        self.runnable &= !inside;
+        self.address(FUNCTIONS, group, if inside { 8 } else { 0 });
     }
 
     /// A load or a store.
@@ -298,7 +314,8 @@ impl Builder<'_, '_, '_> {
         let Place { address, offset, flags, slot, null } = self.place(bytes, writes, atomic);
         (immediates.flags, immediates.offset) = (flags, offset);
         let args: Vec<Value> = args.into_iter().map(|arg| arg.unwrap_or(address)).collect();
-        let inst = opcodes::append(&mut self.func, self.block, operation, &args, &immediates);
+        let inst =
+            opcodes::append(&mut self.body.func, self.body.block, operation, &args, &immediates);
         self.accesses.push(Access { inst, bytes, slot, null });
         self.learn(inst, false);
     }
@@ -328,17 +345,17 @@ impl Builder<'_, '_, '_> {
             let immediates = Immediates { flags, offset, ..Immediates::default() };
             let operation = Operation { opcode: Opcode::Load, ctrl: ty, free: types::I64 };
             let args = [self.memory()];
-            let (func, block) = (&mut self.func, self.block);
+            let (func, block) = (&mut self.body.func, self.body.block);
             let inst = opcodes::append(func, block, operation, &args, &immediates);
             self.accesses.push(Access { inst, bytes: ty.bytes(), slot: None, null: false });
-            let value = self.func.dfg.first_result(inst);
+            let value = self.body.func.dfg.first_result(inst);
             self.store(value);
         }
     }
 
     /// Stores a value behind what other accesses lead to, if the back end can.
     fn store(&mut self, value: Value) {
-        let ty = self.func.dfg.value_type(value);
+        let ty = self.body.func.dfg.value_type(value);
         let operation = Operation { opcode: Opcode::Store, ctrl: ty, free: types::I64 };
         if !self.profile.machine.operations().contains(&operation) {
             return;
@@ -349,7 +366,7 @@ impl Builder<'_, '_, '_> {
         flags.set_alias_region(self.regions.get(quarter).copied());
         let immediates = Immediates { flags, offset, ..Immediates::default() };
         let args = [value, self.memory()];
-        let (func, block) = (&mut self.func, self.block);
+        let (func, block) = (&mut self.body.func, self.body.block);
         let inst = opcodes::append(func, block, operation, &args, &immediates);
         self.accesses.push(Access { inst, bytes: ty.bytes(), slot: None, null: false });
     }
@@ -452,12 +469,12 @@ impl Builder<'_, '_, '_> {
 
     fn place_on_stack(&mut self, bytes: u32) -> Option<Place> {
         let mut slots = self.slots.clone();
-        slots.retain(|&slot| self.func.sized_stack_slots[slot].size >= bytes);
+        slots.retain(|&slot| self.body.func.sized_stack_slots[slot].size >= bytes);
         if slots.is_empty() {
             return None;
         }
         let slot = self.draw.choose(&slots);
-        let data = &self.func.sized_stack_slots[slot];
+        let data = &self.body.func.sized_stack_slots[slot];
         let (size, alignment) = (data.size, 8.max(1u32 << data.align_shift));
         let most = size - bytes;
         let offset = self.draw.below(most as usize / 4 + 1) as u32 * 4;
@@ -469,7 +486,7 @@ impl Builder<'_, '_, '_> {
         if offset.is_multiple_of(bytes) && bytes <= alignment {
             flags.set_aligned();
         }
-        let made = self.func.dfg.value_def(address).unwrap_inst();
+        let made = self.body.func.dfg.value_def(address).unwrap_inst();
         let slot = Some(InSlot { address: made, offset });
         Some(Place { address, offset: second as i32, flags, slot, null: false })
     }
@@ -499,10 +516,10 @@ impl Builder<'_, '_, '_> {
         let data = InstructionData::Load {
             opcode: Opcode::Load,
             arg: base,
-            flags: self.func.dfg.mem_flags.insert(flags).expect("few flags"),
+            flags: self.body.func.dfg.mem_flags.insert(flags).expect("few flags"),
             offset: (offset as i32).into(),
         };
-        let inst = self.append(data, types::I8);
+        let inst = self.body.append(data, types::I8);
         self.learn(inst, false);
     }
 }

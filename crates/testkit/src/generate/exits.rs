@@ -71,18 +71,18 @@ impl Builder<'_, '_, '_> {
     /// Returns unless there is fuel for a call that may not come back.
     pub fn return_unless_plentiful(&mut self) {
         let plentiful = self.is_fuel_plentiful();
-        let [call, leave] = [(); 2].map(|()| self.new_block(&[]));
+        let [call, leave] = [(); 2].map(|()| self.body.new_block(&[]));
         self.ins().brif(plentiful, call, &[], leave, &[]);
-        self.continue_in(leave);
+        self.body.continue_in(leave);
         let known = self.known.clone();
         self.return_();
         self.known = known;
-        self.continue_in(call);
+        self.body.continue_in(call);
     }
 
     fn return_(&mut self) {
         let types: Vec<Type> =
-            self.func.signature.returns.iter().map(|result| result.value_type).collect();
+            self.body.func.signature.returns.iter().map(|result| result.value_type).collect();
         let values: Vec<Value> = types.into_iter().map(|ty| self.operand(ty).value).collect();
         self.ins().return_(&values);
     }
@@ -135,7 +135,7 @@ impl Builder<'_, '_, '_> {
         if !self.nodes[node].filled {
             self.nodes[node].preds.push(self.at);
         }
-        BlockCall::new(self.nodes[node].block, args, &mut self.func.dfg.value_lists)
+        BlockCall::new(self.nodes[node].block, args, &mut self.body.func.dfg.value_lists)
     }
 
     fn jump(&mut self) -> bool {
@@ -144,7 +144,7 @@ impl Builder<'_, '_, '_> {
         };
         let destination = self.edge(node);
         let data = InstructionData::Jump { opcode: Opcode::Jump, destination };
-        self.append(data, types::INVALID);
+        self.body.append(data, types::INVALID);
         true
     }
 
@@ -156,7 +156,7 @@ impl Builder<'_, '_, '_> {
         let mut arg = self.condition();
         let mut blocks = [self.edge(then), self.edge(other)];
         if back.is_some() {
-            let condition = self.as_type(arg, types::I8);
+            let condition = self.body.as_type(arg, types::I8);
             let goes_on = self.goes_on();
             if self.draw.one_in(2) {
                 blocks.reverse();
@@ -167,7 +167,8 @@ impl Builder<'_, '_, '_> {
                 arg = self.ins().band(condition, goes_on);
             }
         }
-        self.append(InstructionData::Brif { opcode: Opcode::Brif, arg, blocks }, types::INVALID);
+        self.body
+            .append(InstructionData::Brif { opcode: Opcode::Brif, arg, blocks }, types::INVALID);
         true
     }
 
@@ -191,7 +192,7 @@ impl Builder<'_, '_, '_> {
             return false;
         };
         let condition = self.condition();
-        let arg = self.as_type(condition, types::I32);
+        let arg = self.body.as_type(condition, types::I32);
         let mask = self.ins().iconst(types::I32, 3);
         let mut arg = self.ins().band(arg, mask);
         let default = self.edge(default);
@@ -210,20 +211,10 @@ impl Builder<'_, '_, '_> {
             arg = self.ins().select(goes_on, arg, beyond);
         }
         let table = JumpTableData::new(default, &entries);
-        let table = self.func.create_jump_table(table);
+        let table = self.body.func.create_jump_table(table);
         let data = InstructionData::BranchTable { opcode: Opcode::BrTable, arg, table };
-        self.append(data, types::INVALID);
+        self.body.append(data, types::INVALID);
         true
-    }
-
-    /// The low bits of an integer.
-    pub fn as_type(&mut self, value: Value, ty: Type) -> Value {
-        let old = self.func.dfg.value_type(value);
-        match old.bits().cmp(&ty.bits()) {
-            std::cmp::Ordering::Less => self.ins().uextend(ty, value),
-            std::cmp::Ordering::Equal => value,
-            std::cmp::Ordering::Greater => self.ins().ireduce(ty, value),
-        }
     }
 
     /// A call that can throw, to what the unit, or the host, provides.
@@ -238,7 +229,7 @@ impl Builder<'_, '_, '_> {
         if !call.ends {
             self.return_unless_plentiful();
         }
-        let signature = self.func.dfg.signatures[call.signature].clone();
+        let signature = self.body.func.dfg.signatures[call.signature].clone();
         let mut items = Vec::new();
         let mut tags: Vec<u32> = Vec::new();
         for _ in 0..self.draw.below(3) {
@@ -268,13 +259,13 @@ impl Builder<'_, '_, '_> {
         // The verifier does not allow references to the entry block.
         if self.profile.effects && handlers > 0 && self.at != 0 && self.draw.one_in(4) {
             let (opcode, imm) = (Opcode::GetExceptionHandlerAddress, 0.into());
-            let block = self.block;
+            let block = self.body.block;
             let data = InstructionData::ExceptionHandlerAddress { opcode, block, imm };
-            let inst = self.append(data, types::I64);
-            self.addresses.extend(self.func.dfg.inst_results(inst));
+            let inst = self.body.append(data, types::I64);
+            self.addresses.extend(self.body.func.dfg.inst_results(inst));
         }
         let table = ExceptionTableData::new(call.signature, normal, items);
-        let exception = self.func.dfg.exception_tables.push(table);
+        let exception = self.body.func.dfg.exception_tables.push(table);
         self.finish_try_call(call, exception);
         true
     }

@@ -38,6 +38,8 @@ pub(super) struct Reference {
     pub called: bool,
     pub address: bool,
     pub patchable: bool,
+    /// Whether it is an address in a function, and not that of it.
+    pub inside: bool,
 }
 
 /// What is known of two functions.
@@ -174,7 +176,8 @@ fn may_replace(
     let (a, b) = (at(x), at(y));
     let replaceable = |node: &Node, reference: &Reference| {
         (!reference.called || node.replaceable && !reference.patchable)
-            && (!reference.address || node.by_address && (reference.data || node.replaceable))
+            && (!reference.address
+                || node.by_address && (reference.data || node.replaceable) && !reference.inside)
     };
     let both = rule == Rule::Loose || replaceable(&nodes[a], x) && replaceable(&nodes[b], y);
     both && equal[a][b]

@@ -8,6 +8,7 @@
 //! A function has the strongest facts that are true of it. It refers to functions and tables of the unit by the
 //! number of their *group*; `unit` puts members in their places.
 
+use crate::generate::body::{Body, End};
 use crate::generate::conventions::{
     self, FUEL_OFFSET, SEED_OFFSET, USUAL_FUEL, memory_symbol, out_of_fuel,
 };
@@ -15,9 +16,8 @@ use crate::generate::draw::Draw;
 use crate::generate::opcodes::{Machine, TYPES};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, AliasRegion, AliasRegionData, ArgumentExtension, ArgumentPurpose, Block,
-    DataFlowGraph, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, InsertBuilder,
-    Inst, InstBuilder, InstInserterBase, InstructionData, MemFlagsData, Signature, SourceLoc,
+    AbiParam, AliasRegion, AliasRegionData, ArgumentExtension, ArgumentPurpose, Block, FuncRef,
+    Function, GlobalValue, InsertBuilder, Inst, InstBuilder, MemFlagsData, Signature, SourceLoc,
     StackSlot, StackSlotData, StackSlotKind, TrapCode, Type, UserExternalName, UserFuncName, Value,
     types,
 };
@@ -41,6 +41,8 @@ pub struct Profile {
     pub rare_types: bool,
     /// Loads and stores of the memory and of stack slots.
     pub memory: bool,
+    /// Stack slots of a function, at most.
+    pub max_slots: usize,
     /// Atomic accesses and fences.
     pub atomics: bool,
     /// Explicit traps, and accesses through null pointers.
@@ -60,6 +62,17 @@ pub struct Profile {
     pub constant_branches: bool,
     /// Functions that cannot be run, or not be compiled with the usual settings.
     pub static_only: bool,
+    /// Pointers into functions, which nothing uses.
+    pub inside: bool,
+    /// Only operations that every machine has.
+    pub portable: bool,
+    /// Functions of a unit that differ in one change of meaning.
+    pub near_misses: bool,
+    /// Data objects of a unit, with pointers to functions.
+    pub tables: bool,
+    /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
+    /// of any other one. They call more often. Calls that can be patched have no result all the same, and cannot be run.
+    pub uniform: bool,
 }
 
 impl Profile {
@@ -82,12 +95,38 @@ impl Profile {
             effects: true,
             constant_branches: true,
             static_only: false,
+            max_slots: 3,
+            inside: false,
+            portable: false,
+            near_misses: true,
+            tables: true,
+            uniform: false,
+        }
+    }
+
+    /// Small functions of one signature that differ in constants, references and facts. Functions of a unit are
+    /// equal where their texts and what they refer to are.
+    pub fn small() -> Profile {
+        Profile {
+            max_blocks: 3,
+            max_operations: 2,
+            floats: false,
+            vectors: false,
+            rare_types: false,
+            atomics: false,
+            constant_branches: false,
+            max_slots: 1,
+            inside: true,
+            near_misses: false,
+            tables: false,
+            uniform: true,
+            ..Profile::runnable(Machine::host())
         }
     }
 
     /// Everything, so that some functions cannot be run.
     pub fn all(machine: Machine) -> Profile {
-        Profile { static_only: true, ..Profile::runnable(machine) }
+        Profile { static_only: true, inside: true, ..Profile::runnable(machine) }
     }
 
     /// Whether values of a type may occur.
@@ -203,7 +242,7 @@ pub(super) struct Builder<'d, 'u, 'a> {
     pub draw: &'d mut Draw<'u, 'a>,
     pub profile: &'d Profile,
     pub callees: &'d Callees,
-    pub func: Function,
+    pub body: &'d mut Body,
     pub free: Vec<Inst>,
     pub addresses: Vec<Value>,
     pub accesses: Vec<Access>,
@@ -211,8 +250,6 @@ pub(super) struct Builder<'d, 'u, 'a> {
     /// The group of the function.
     pub group: u32,
     pub runnable: bool,
-    /// The block that is filled.
-    pub block: Block,
     /// The values that can be used in it.
     pub known: Vec<Known>,
     /// The address of the memory.
@@ -232,6 +269,12 @@ pub(super) struct Builder<'d, 'u, 'a> {
 /// A signature that the machine's back end can compile.
 pub fn signature(draw: &mut Draw<'_, '_>, profile: &Profile) -> Signature {
     use CallConv::*;
+    if profile.uniform {
+        let mut signature = Signature::new(Tail);
+        signature.params = vec![AbiParam::new(types::I64); 2];
+        signature.returns = vec![AbiParam::new(types::I64)];
+        return signature;
+    }
     let x86 = [Tail, SystemV, Fast, Tail, WindowsFastcall, PreserveAll];
     let arm = [Tail, SystemV, Fast, Tail, AppleAarch64, PreserveAll];
     let call_conv = draw.choose(if profile.machine.is_x86() { &x86 } else { &arm });
@@ -302,83 +345,86 @@ pub fn seed(draw: &mut Draw<'_, '_>, profile: &Profile, callees: &Callees, group
     let signature = callees.groups[group as usize].clone();
     let func =
         Function::with_name_signature(UserFuncName::user(conventions::FUNCTIONS, group), signature);
-    let mut builder = Builder {
-        draw,
-        profile,
-        callees,
-        func,
-        free: Vec::new(),
-        addresses: Vec::new(),
-        accesses: Vec::new(),
-        folds: false,
-        group,
-        runnable: true,
-        block: Block::from_u32(0),
-        known: Vec::new(),
-        memory: None,
-        regions: Vec::new(),
-        slots: Vec::new(),
-        imports: BTreeMap::new(),
-        symbols: BTreeMap::new(),
-        nodes: Vec::new(),
-        at: 0,
-        pending: VecDeque::new(),
-    };
-    builder.fill_all(group);
-    let Builder { func, free, addresses, accesses, slots, folds, runnable, .. } = builder;
-    Seed { func, free, addresses, accesses, slots, folds, runnable }
+    let mut body = Body::new(func);
+    let mut builder = Builder::new(draw, profile, callees, group, &mut body);
+    builder.fill_all();
+    let Builder { free, addresses, accesses, slots, folds, runnable, .. } = builder;
+    Seed { func: body.func, free, addresses, accesses, slots, folds, runnable }
 }
 
-/// Appends instructions to a block.
-pub(super) struct End<'f> {
-    func: &'f mut Function,
-    block: Block,
+/// Draws up to so many operations on integers that every back end compiles, which use these values, and returns their
+/// results.
+pub(super) fn operations(
+    body: &mut Body,
+    draw: &mut Draw<'_, '_>,
+    known: &[Value],
+    count: usize,
+) -> Vec<Value> {
+    let profile = Profile { traps: false, portable: true, ..Profile::small() };
+    let callees = Callees::default();
+    let mut builder = Builder::new(draw, &profile, &callees, 0, body);
+    for &value in known {
+        let ty = builder.body.func.dfg.value_type(value);
+        builder.known.push(Known { value, ty, constant: false });
+    }
+    let mut results = Vec::new();
+    for _ in 0..count {
+        let inst = builder.value_operation();
+        results.extend(inst.map(|inst| builder.body.func.dfg.first_result(inst)));
+    }
+    results
 }
 
-impl<'f> InstInserterBase<'f> for End<'f> {
-    fn data_flow_graph(&self) -> &DataFlowGraph {
-        &self.func.dfg
-    }
-
-    fn data_flow_graph_mut(&mut self) -> &mut DataFlowGraph {
-        &mut self.func.dfg
-    }
-
-    fn insert_built_inst(self, inst: Inst) -> &'f mut DataFlowGraph {
-        self.func.layout.append_inst(inst, self.block);
-        &mut self.func.dfg
-    }
-
-    fn insert_aux_inst(&mut self, inst: Inst) {
-        self.func.layout.append_inst(inst, self.block);
+impl<'d, 'u, 'a> Builder<'d, 'u, 'a> {
+    fn new(
+        draw: &'d mut Draw<'u, 'a>,
+        profile: &'d Profile,
+        callees: &'d Callees,
+        group: u32,
+        body: &'d mut Body,
+    ) -> Self {
+        Builder {
+            draw,
+            profile,
+            callees,
+            body,
+            free: Vec::new(),
+            addresses: Vec::new(),
+            accesses: Vec::new(),
+            folds: false,
+            group,
+            runnable: true,
+            known: Vec::new(),
+            memory: None,
+            regions: Vec::new(),
+            slots: Vec::new(),
+            imports: BTreeMap::new(),
+            symbols: BTreeMap::new(),
+            nodes: Vec::new(),
+            at: 0,
+            pending: VecDeque::new(),
+        }
     }
 }
 
 impl Builder<'_, '_, '_> {
     /// The next instruction of the block.
     pub fn ins(&mut self) -> InsertBuilder<'_, End<'_>> {
-        InsertBuilder::new(End { func: &mut self.func, block: self.block })
+        self.body.ins()
     }
 
-    /// An instruction from its data.
-    pub fn append(&mut self, data: InstructionData, ctrl: Type) -> Inst {
-        let inst = self.func.dfg.make_inst(data);
-        self.func.dfg.make_inst_results(inst, ctrl);
-        self.func.layout.append_inst(inst, self.block);
-        inst
-    }
-
-    fn fill_all(&mut self, group: u32) {
+    fn fill_all(&mut self) {
+        let group = self.group;
         let entry = self.node(Vec::new(), false);
         self.pending.pop_front();
         self.nodes[entry].filled = true;
-        self.block = self.nodes[entry].block;
-        let params: Vec<AbiParam> = self.func.signature.params.clone();
+        self.body.block = self.nodes[entry].block;
+        let params: Vec<AbiParam> = self.body.func.signature.params.clone();
         for param in params {
-            let value = self.func.dfg.append_block_param(self.block, param.value_type);
+            let value = self.body.func.dfg.append_block_param(self.body.block, param.value_type);
             self.known.push(Known { value, ty: param.value_type, constant: false });
         }
-        self.func.layout.append_block(self.block);
+        self.body.func.layout.append_block(self.body.block);
         if self.draw.one_in(if group == 0 { 10 } else { 40 }) {
             self.trivial(group);
             return;
@@ -389,7 +435,7 @@ impl Builder<'_, '_, '_> {
         if self.profile.memory {
             for (user_id, name) in (1..).zip(["first", "second", "third", "read-only"]) {
                 let data = AliasRegionData { user_id, description: name.into() };
-                self.regions.push(self.func.dfg.alias_regions.insert(data));
+                self.regions.push(self.body.func.dfg.alias_regions.insert(data));
             }
         }
         self.take_fuel();
@@ -410,7 +456,7 @@ impl Builder<'_, '_, '_> {
 
     /// A function of one instruction, which has no fuel to take.
     fn trivial(&mut self, group: u32) {
-        let returns = self.func.signature.returns.iter();
+        let returns = self.body.func.signature.returns.iter();
         let param = |ty: Type| self.known.iter().find(|known| known.ty == ty);
         let params = returns.map(|result| param(result.value_type).map(|known| known.value));
         // One group only, or two of them could be equal.
@@ -457,21 +503,6 @@ impl Builder<'_, '_, '_> {
         self.ins().icmp(IntCC::NotEqual, bits, zero)
     }
 
-    /// A new block, without a node: only what is built at once leads there.
-    pub fn new_block(&mut self, params: &[Type]) -> Block {
-        let block = self.func.dfg.make_block();
-        for &ty in params {
-            self.func.dfg.append_block_param(block, ty);
-        }
-        block
-    }
-
-    /// Continues in such a block.
-    pub fn continue_in(&mut self, block: Block) {
-        self.func.layout.append_block(block);
-        self.block = block;
-    }
-
     /// The address of the memory, which is known everywhere.
     pub fn memory(&self) -> Value {
         self.memory.expect("made at entry")
@@ -482,11 +513,7 @@ impl Builder<'_, '_, '_> {
         if let Some(&global) = self.symbols.get(&(namespace, index, offset)) {
             return global;
         }
-        let name = UserExternalName { namespace, index };
-        let name = ExternalName::User(self.func.declare_imported_user_function(name));
-        let (colocated, tls) = (false, false);
-        let data = GlobalValueData::Symbol { name, offset: offset.into(), colocated, tls };
-        let global = self.func.create_global_value(data);
+        let global = self.body.symbol(UserExternalName { namespace, index }, offset, false);
         self.symbols.insert((namespace, index, offset), global);
         global
     }
@@ -510,11 +537,11 @@ impl Builder<'_, '_, '_> {
         if !self.profile.memory {
             return;
         }
-        for _ in 0..self.draw.below(4) {
+        for _ in 0..self.draw.below(self.profile.max_slots + 1) {
             let size = self.draw.choose(&SIZES);
             let align_shift = self.draw.below(6) as u8;
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, align_shift);
-            let slot = self.func.create_sized_stack_slot(data);
+            let slot = self.body.func.create_sized_stack_slot(data);
             // Others are there and not used: a frame of another size.
             if size.is_multiple_of(8) {
                 self.slots.push(slot);
@@ -526,7 +553,7 @@ impl Builder<'_, '_, '_> {
     fn write_stack_slots(&mut self) {
         let mut number = 0;
         for slot in self.slots.clone() {
-            for offset in (0..self.func.sized_stack_slots[slot].size as i32).step_by(8) {
+            for offset in (0..self.body.func.sized_stack_slots[slot].size as i32).step_by(8) {
                 number += 0x0101_0101_0101_0101;
                 let word = self.ins().iconst(types::I64, number);
                 let address = self.ins().stack_addr(types::I64, slot, offset);
@@ -538,7 +565,7 @@ impl Builder<'_, '_, '_> {
 
     /// A node for a block that is filled later.
     pub fn node(&mut self, params: Vec<(Type, bool)>, taken: bool) -> usize {
-        let block = self.func.dfg.make_block();
+        let block = self.body.func.dfg.make_block();
         let header = self.draw.one_in(3);
         self.nodes.push(Node {
             block,
@@ -569,22 +596,22 @@ impl Builder<'_, '_, '_> {
             }
         }
         self.at = node;
-        self.block = self.nodes[node].block;
+        self.body.block = self.nodes[node].block;
         self.known = self.nodes[idom].known.clone();
         self.nodes[node].idom = idom;
         self.nodes[node].depth = self.nodes[idom].depth + 1;
         self.nodes[node].filled = true;
         for (ty, usable) in self.nodes[node].params.clone() {
-            let value = self.func.dfg.append_block_param(self.block, ty);
+            let value = self.body.func.dfg.append_block_param(self.body.block, ty);
             if usable {
                 self.known.push(Known { value, ty, constant: false });
             } else {
                 self.addresses.push(value);
             }
         }
-        self.func.layout.append_block(self.block);
+        self.body.func.layout.append_block(self.body.block);
         if self.draw.one_in(8) {
-            self.func.layout.set_cold(self.block);
+            self.body.func.layout.set_cold(self.body.block);
         }
         if self.nodes[node].header {
             self.take_fuel();
@@ -619,10 +646,10 @@ impl Builder<'_, '_, '_> {
     fn decorate(&mut self) {
         if self.draw.one_in(3) {
             let mut rng = self.draw.rng();
-            for block in self.func.layout.blocks().collect::<Vec<_>>() {
-                for inst in self.func.layout.block_insts(block).collect::<Vec<_>>() {
+            for block in self.body.func.layout.blocks().collect::<Vec<_>>() {
+                for inst in self.body.func.layout.block_insts(block).collect::<Vec<_>>() {
                     if rng.one_in(2) {
-                        self.func.set_srcloc(inst, SourceLoc::new(rng.below(5000) as u32));
+                        self.body.func.set_srcloc(inst, SourceLoc::new(rng.below(5000) as u32));
                     }
                 }
             }

@@ -1,4 +1,16 @@
-//! Units of any functions that a back end compiles and a host can run.
+//! The generator: every random function of the test kit is drawn and built here.
+//!
+//! It draws functions of all opcodes and types that a back end compiles: arithmetic, accesses with facts, traps,
+//! branches and loops, calls of every kind, exceptions. A host can run them. A [`Profile`](function::Profile) says
+//! what functions may be made of. What must be known of a function before it is built, such as the facts that its
+//! callers must keep, is drawn as [statements](statement), between which the generator draws the arithmetic.
+//!
+//! | oracle | configures it by |
+//! |---|---|
+//! | differential execution, classes by construction | [`Profile::runnable`](function::Profile::runnable), [`Profile::all`](function::Profile::all) |
+//! | laws of every unit ([`Unit::random`](crate::unit::Unit::random)) | [`Profile::small`](function::Profile::small) |
+//! | [programs over time](crate::incremental) | families of statements: copies that differ in constants, references and facts, over flushes, linkages and data objects |
+//! | [calls of `Module`](crate::module) | few statements, about which handle refers to which |
 //!
 //! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and makes the others
 //! from them: clones with other facts that refer to other clones, which must be equal; near misses by one change
@@ -7,7 +19,9 @@
 //!
 //! * [`conventions`]: what a function may refer to, and what a host must provide to run it.
 //! * [`opcodes`]: which operations there are, and which of them a back end compiles.
-//! * [`function`]: one function, with everything that its [`Profile`](function::Profile) allows.
+//! * `body`: a function in the making, to which everything adds.
+//! * [`function`]: one function, with everything that its profile allows.
+//! * [`statement`]: a function as data; [`steps`]: the function itself.
 //! * [`near_miss`]: the same function but for one change of meaning.
 //! * [`mod@unit`]: a whole unit; [`expected`]: what is known of its classes.
 //! * [`statistics`]: how often what occurred.
@@ -15,6 +29,7 @@
 //! A function of some dozen instructions takes a few hundred bytes of input. Where there is no more
 //! input ([`draw`]), what was begun is ended as soon as it can be.
 
+mod body;
 mod calls;
 mod changes;
 mod code;
@@ -25,6 +40,8 @@ pub mod expected;
 pub mod function;
 pub mod near_miss;
 pub mod opcodes;
+pub mod statement;
 pub mod statistics;
+pub mod steps;
 pub mod unit;
 pub(super) mod weaken;

@@ -17,8 +17,8 @@ use crate::generate::near_miss::{self, NearMiss};
 use crate::generate::weaken::weaken;
 use crate::mutate::{Field, fields};
 use crate::permute::{Facts, permuted};
-use crate::recipes::{DataMember, Member, Unit};
 use crate::support::{Rng, free};
+use crate::unit::{DataMember, Member, Unit};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
@@ -107,8 +107,12 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
     // At times a set: some properties of the last function show only in sets of four and more.
     let is_set = draw.one_in(6);
     let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
+    let (count, similar_in) = match profile.uniform {
+        true => (count + draw.below(3), draw.choose(&[None, Some(2)])),
+        false => (count, Some(4)),
+    };
     for group in 0..count as u32 {
-        let similar_to_any = group > 0 && !is_set && draw.one_in(4);
+        let similar_to_any = group > 0 && !is_set && similar_in.is_some_and(|n| draw.one_in(n));
         let base = match group > 0 && is_set {
             true => Some(0),
             false => similar_to_any.then(|| draw.below(group as usize) as u32),
@@ -122,7 +126,7 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
         callees.groups.push(signature);
         similar.push(base);
     }
-    if profile.calls {
+    if profile.calls && profile.tables {
         for _ in 0..draw.below(3) {
             let mut pointer = || draw.below(callees.groups.len()) as u32;
             let pointers = [pointer(), pointer()];
@@ -225,7 +229,8 @@ fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Ch
         for _ in 0..1 + draw.below(4) {
             members.push(Chosen { group, near_miss: None });
         }
-        for number in 1..1 + draw.below(4) as u32 {
+        let near_misses = if profile.near_misses { draw.below(4) } else { 0 };
+        for number in 1..1 + near_misses as u32 {
             let runs = !profile.static_only || draw.one_in(2);
             let near_miss = match runs {
                 true => Some(near_miss::runnable(draw, seed, profile.machine)),
@@ -252,7 +257,7 @@ fn assemble(
     members: Vec<Chosen>,
 ) -> GeneratedUnit {
     let style = draw.below(6);
-    let mut links = Links::of(&members, style, draw.rng());
+    let mut links = Links::of(&members, style, profile.uniform, draw.rng());
     let tables = tables(draw, callees, &mut links);
     let mut functions = Vec::new();
     let mut about = Vec::new();
@@ -310,6 +315,8 @@ struct Links {
     /// What the last function of each group refers to.
     last: BTreeMap<u32, BTreeMap<Place, u32>>,
     style: usize,
+    /// Whether any function can be called instead of any other one.
+    uniform: bool,
     rng: Rng,
 }
 
@@ -323,7 +330,7 @@ struct Members {
 }
 
 impl Links {
-    fn of(members: &[Chosen], style: usize, rng: Rng) -> Links {
+    fn of(members: &[Chosen], style: usize, uniform: bool, rng: Rng) -> Links {
         let mut functions: BTreeMap<u32, Members> = BTreeMap::new();
         for (index, chosen) in (0..).zip(members) {
             let members = functions.entry(chosen.group).or_default();
@@ -333,11 +340,16 @@ impl Links {
                 Some((_, _, false)) => {}
             }
         }
-        Links { functions, tables: BTreeMap::new(), last: BTreeMap::new(), style, rng }
+        let (tables, last) = (BTreeMap::new(), BTreeMap::new());
+        Links { functions, tables, last, style, uniform, rng }
     }
 
     /// A member of a group of functions.
     fn function(&mut self, group: u32) -> u32 {
+        let group = match self.uniform && self.rng.one_in(10) {
+            true => self.rng.below(self.functions.len()) as u32,
+            false => group,
+        };
         choose(&self.functions[&group], self.style, &mut self.rng)
     }
 
@@ -412,11 +424,14 @@ fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec
     let mut references = Vec::new();
     // Some refer to what other members of the group refer to, or hardly any would be equal.
     let last = links.last.remove(&group).unwrap_or_default();
-    let follows = links.rng.but_one_in(4);
+    let mut follows = links.rng.but_one_in(4);
     let mut chosen = BTreeMap::new();
     for (place, (called, address)) in uses {
         let Some(symbol) = place.symbol(func) else { continue };
         let (namespace, patchable) = (symbol.namespace, place.patchable(func));
+        if links.uniform {
+            follows = links.rng.but_one_in(3);
+        }
         let index = match namespace {
             FUNCTIONS | DATA if follows && last.contains_key(&place) => last[&place],
             FUNCTIONS if symbol.index == group && links.rng.one_in(3) => own,
@@ -429,7 +444,8 @@ fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec
         };
         chosen.insert(place, index);
         place.set(func, UserExternalName::new(namespace, index));
-        references.push(Reference { data: namespace == DATA, index, called, address, patchable });
+        let (data, inside) = (namespace == DATA, namespace == FUNCTIONS && place.offset(func) != 0);
+        references.push(Reference { data, index, called, address, patchable, inside });
     }
     links.last.insert(group, chosen);
     references
@@ -454,6 +470,17 @@ impl Place {
         match name {
             ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
             _ => None,
+        }
+    }
+
+    /// How far behind the symbol.
+    fn offset(self, func: &Function) -> i64 {
+        match self {
+            Place::Import(_) => 0,
+            Place::Global(global) => match &func.global_values[global] {
+                GlobalValueData::Symbol { offset, .. } => offset.bits(),
+                _ => 0,
+            },
         }
     }
 
@@ -548,8 +575,14 @@ fn table_member(
     let style = if links.rng.one_in(2) { 0 } else { links.style };
     for (at, pointee) in (0..).zip(&table.pointers) {
         let target = choose(&links.functions[pointee], style, &mut links.rng);
-        let (called, address, patchable, data) = (false, true, false, false);
-        references.push(Reference { data, index: target, called, address, patchable });
+        references.push(Reference {
+            data: false,
+            index: target,
+            called: false,
+            address: true,
+            patchable: false,
+            inside: false,
+        });
         let target = UserExternalName::new(FUNCTIONS, target);
         relocations.push(DataReloc { offset: 8 * at, target, addend: 0 });
     }

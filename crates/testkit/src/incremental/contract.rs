@@ -47,7 +47,7 @@ impl Contract {
                 }
                 Statement::Constant(..)
                 | Statement::Float(_)
-                | Statement::Mix(_)
+                | Statement::Mix { .. }
                 | Statement::Extra(_)
                 | Statement::Slot { .. }
                 | Statement::Number { .. }

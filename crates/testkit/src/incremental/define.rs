@@ -1,9 +1,8 @@
 //! Defines a program in a module, flush by flush.
 
-use super::program::{Data, Function, Part, Program};
-use super::text::{self, DATA, FUNCTION};
+use super::program::{Address, Callee, Data, Function, Part, Program, Shape};
+use crate::generate::steps::{Names, Steps};
 use crate::modules::items_description;
-use crate::support::parse_one;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
@@ -126,9 +125,68 @@ fn define_bytes(
     module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
 }
 
-/// Parsed functions of a program, by number.
-pub fn parse(program: &Program) -> Vec<ir::Function> {
-    (0..program.functions.len()).map(|number| parse_one(&text::function(program, number))).collect()
+/// The namespace of functions.
+pub const FUNCTION: u32 = 0;
+/// The namespace of data objects.
+pub const DATA: u32 = 1;
+
+impl Program {
+    /// Whether references to a part are colocated. That must be the same in all functions.
+    fn is_near(&self, part: Part, address: bool) -> bool {
+        let linkage = match part {
+            Part::Function(function) => self.functions[function].declared,
+            Part::Data(data) => self.data[data].linkage,
+        };
+        self.colocated
+            && match (linkage, self.linkage(part)) {
+                (Linkage::Import | Linkage::Preemptible, _) => false,
+                // A shared library must ask the loader for the addresses of exported symbols.
+                (_, Linkage::Export) => !address,
+                (_, Linkage::Local | Linkage::Hidden) => true,
+                (_, Linkage::Import | Linkage::Preemptible) => false,
+            }
+    }
+}
+
+impl Names for Program {
+    fn function(&self, function: usize) -> UserExternalName {
+        UserExternalName::new(FUNCTION, function as u32)
+    }
+
+    fn data(&self, data: usize) -> UserExternalName {
+        UserExternalName::new(DATA, data as u32)
+    }
+
+    fn shape(&self, callee: Callee) -> &Shape {
+        &self.functions[self.callee(callee)].shape
+    }
+
+    fn is_function_near(&self, function: usize, address: bool) -> bool {
+        self.is_near(Part::Function(function), address)
+    }
+
+    fn is_data_near(&self, data: usize) -> bool {
+        self.is_near(Part::Data(data), true)
+    }
+
+    fn is_writable(&self, data: usize) -> bool {
+        self.data[data].writable
+    }
+
+    fn alignment(&self, address: Address) -> u32 {
+        Program::alignment(self, self.part_at(address))
+    }
+}
+
+/// The function of a number.
+pub fn function(program: &Program, number: usize) -> ir::Function {
+    let Function { shape, facts, statements, end, .. } = &program.functions[number];
+    Steps { shape, facts, statements, end }.build(number, program)
+}
+
+/// The functions of a program, by number.
+pub fn functions(program: &Program) -> Vec<ir::Function> {
+    (0..program.functions.len()).map(|number| function(program, number)).collect()
 }
 
 /// A program, and the module in which it is defined.

@@ -12,7 +12,7 @@ use super::program::{
     AREA, Callee, Data, End, Facts, Flush, Function, Hole, Part, Pointer, Program, Shape, Statement,
 };
 use crate::modules::Item;
-use crate::recipes::similar;
+use crate::unit::similar;
 use arbitrary::{Result, Unstructured};
 use cranelift_mergefunc::{Addresses, Attributes, Callees, Mode, ModuleOptions, Policy, Similar};
 use cranelift_module::Linkage;
@@ -562,7 +562,7 @@ impl Drawn {
             }
             let own = Function {
                 family,
-                shape: Shape { extras: Vec::new(), tail: false },
+                shape: Shape { extras: Vec::new(), tail: false, results: 1 },
                 statements: Vec::new(),
                 end: End::Return,
                 facts: Facts::default(),
@@ -589,7 +589,7 @@ impl Drawn {
             };
             self.program.flushes[flush].defined.push(Part::Function(number));
             let mix = if exact { 1 } else { u.int_in_range(0..=3)? };
-            let statements = vec![call, Statement::Mix(mix)];
+            let statements = vec![call, Statement::Mix { rounds: mix, seed: 0 }];
             self.program.functions.push(Function { statements, ..own });
             members.push(number);
         }

@@ -1,6 +1,6 @@
 //! Two JITs: a plain one, and one that merges.
 
-use super::define::{Definer, parse, say};
+use super::define::{Definer, functions, say};
 use super::program::{Call, Part, Program};
 use super::statistics::Statistics;
 use super::{Finding, check_alignment, jit_isa};
@@ -18,7 +18,7 @@ use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 ///
 /// If the program is wrong, or the pass panics.
 pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
-    let bodies = parse(program);
+    let bodies = functions(program);
     let [plain, merging] = [(); 2].map(|()| jit::module(jit_isa(program.speed), |_| {}));
     let back_end = if program.any_back_end { BackEnd::Any } else { BackEnd::Jit };
     let options = ModuleOptions { back_end, ..program.options };
@@ -45,7 +45,7 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
 /// If the program is wrong.
 pub fn check_facts(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
     statistics.add_program(program);
-    let bodies = parse(program);
+    let bodies = functions(program);
     let mut left = Vec::new();
     for speed in [false, true] {
         let mut plain = Definer::plain(jit::module(jit_isa(speed), |_| {}), program, &bodies, "");

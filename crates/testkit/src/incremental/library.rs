@@ -5,18 +5,19 @@
 //! takes has `address_taken`, and one that an earlier unit names has `externally_called`. Everything else a later
 //! unit must handle without such attributes: every symbol that it can still refer to must be defined.
 
-use super::define::{Definer, data_attributes, define_aligned, function_attributes, parse};
+use super::define::{
+    DATA, Definer, FUNCTION, data_attributes, define_aligned, function_attributes, functions,
+};
 use super::jit::{Merged, run};
 use super::program::{Address, Callee, Data, Part, Program, Statement};
 use super::statistics::{Statistics, word};
-use super::text::{DATA, FUNCTION};
 use super::{Finding, jit_isa};
 use crate::jit;
 use crate::modules::Item;
 use crate::program::{
     ADDED, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
 };
-use crate::recipes::Member;
+use crate::unit::Member;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -43,7 +44,7 @@ use std::collections::BTreeMap;
 ///
 /// If the program is wrong, or the pass panics.
 pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
-    let bodies = parse(program);
+    let bodies = functions(program);
     let isa = jit_isa(program.speed);
     let module = || jit::module(isa.clone(), |_| {});
     let mut plain = Definer::plain(module(), program, &bodies, "");
@@ -125,9 +126,10 @@ fn takes(program: &Program, part: Part) -> Vec<usize> {
             };
             for statement in &program.functions[function].statements {
                 match statement {
-                    Statement::Call { call: Callee::Indirect(function), .. } => {
-                        taken.push(*function);
-                    }
+                    Statement::Call {
+                        call: Callee::Indirect(function) | Callee::Symbol(function),
+                        ..
+                    } => taken.push(*function),
                     Statement::Compare(addresses) => {
                         taken.extend(addresses.iter().filter_map(code))
                     }

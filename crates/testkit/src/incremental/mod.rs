@@ -5,9 +5,10 @@
 //! must return the same and leave the same in memory. This is the oracle for what no single plan shows: the
 //! information that one flush uses of earlier ones.
 //!
-//! * `program` is what a program consists of; `text` is its CLIF;
+//! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `echo` and `calls`;
+//!   with `statements`, `echo` and `calls`; the functions themselves are drawn and built by
+//!   [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
@@ -25,7 +26,6 @@ mod program;
 mod reduce;
 mod statements;
 mod statistics;
-mod text;
 
 use crate::isa;
 use arbitrary::Unstructured;
@@ -135,7 +135,7 @@ pub fn print(program: &Program) -> String {
                         own.linkage, own.declared, own.attributes
                     )
                     .unwrap();
-                    text += &text::function(program, function);
+                    text += &clif_unit::text::of(&define::function(program, function));
                 }
                 Part::Data(number) => {
                     let own = &data[number];

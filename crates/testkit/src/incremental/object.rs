@@ -4,7 +4,7 @@
 //! some functions and data objects. Then the result of a function that reaches one of those is only compared if
 //! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
 
-use super::define::{Definer, name, parse, say};
+use super::define::{Definer, functions, name, say};
 use super::program::{AREA, Call, Data, MOST_EXTRAS, Part, Program};
 use super::statistics::Statistics;
 use super::{Finding, settings};
@@ -39,7 +39,7 @@ pub fn objects(
     triple: &str,
     statistics: &mut Statistics,
 ) -> Result<[Vec<u8>; 2], Finding> {
-    let bodies = parse(program);
+    let bodies = functions(program);
     let module = || {
         let settings = [&settings(program.speed)[..], &[("is_pic", "true")]].concat();
         modules::object_with(isa::of(triple, &settings), |_| {})

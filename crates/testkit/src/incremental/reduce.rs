@@ -243,7 +243,7 @@ fn mixes(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut changed = false;
     for function in smaller.functions.iter_mut().filter(|function| function.family == at) {
         for statement in &mut function.statements {
-            if let Statement::Mix(rounds) = statement
+            if let Statement::Mix { rounds, .. } = statement
                 && *rounds > 0
             {
                 *rounds /= 2;

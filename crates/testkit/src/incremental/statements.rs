@@ -31,7 +31,7 @@ impl Drawn {
         }
         let mut function = Function {
             family: self.families.len(),
-            shape: Shape { extras, tail },
+            shape: Shape { extras, tail, results: 1 },
             statements: Vec::new(),
             end: End::Return,
             facts: Facts::default(),
@@ -53,7 +53,8 @@ impl Drawn {
         // Small functions do not pay to be merged unless they are identical.
         let mix = *u.choose(&[0, 1, 4, 8, 16, 24])?;
         let at = u.int_in_range(0..=function.statements.len())?;
-        function.statements.insert(at, Statement::Mix(mix));
+        let mix = Statement::Mix { rounds: mix, seed: u.arbitrary::<u16>()?.into() };
+        function.statements.insert(at, mix);
         if tail && u.ratio(1, 2)? {
             let family = self.callee_of(true, u)?;
             if let Some(choice) = family {
@@ -163,6 +164,7 @@ impl Drawn {
             Callee::Direct(number),
             Callee::Direct(number),
             Callee::Indirect(number),
+            Callee::Symbol(number),
             Callee::Handled(number),
         ])?;
         Ok(Statement::Call { call, passes, in_loop, entries })

@@ -47,7 +47,7 @@ impl Statistics {
                             match call {
                                 Callee::Direct(_) => "direct calls",
                                 Callee::Handled(_) => "calls with handlers",
-                                Callee::Indirect(_) => "calls by address",
+                                Callee::Indirect(_) | Callee::Symbol(_) => "calls by address",
                                 Callee::Slot(_) => "calls through tables",
                             },
                             1,
@@ -73,7 +73,7 @@ impl Statistics {
                     | Statement::Guarded { .. } => self.add("uses of memory", 1),
                     Statement::Constant(..)
                     | Statement::Float(_)
-                    | Statement::Mix(_)
+                    | Statement::Mix { .. }
                     | Statement::Extra(_)
                     | Statement::Slot { .. }
                     | Statement::Switch(_) => {}

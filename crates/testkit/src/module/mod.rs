@@ -26,7 +26,7 @@ use cranelift_mergefunc::{
 };
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};
-use shapes::{Contents, Shape};
+use shapes::{Contents, Ids, Shape};
 use std::collections::BTreeSet;
 
 /// Makes random calls on two modules, and panics if their observable behaviour differs.
@@ -50,7 +50,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         data: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 8)?,
         remember: !u.ratio(1, 8)?,
-        similar: crate::recipes::similar(u)?,
+        similar: crate::unit::similar(u)?,
         merge_limit: match u.ratio(1, 8)? {
             true => Some(u.int_in_range(0..=4)?),
             false => None,
@@ -354,7 +354,8 @@ impl<B: Module> Pair<B> {
             let eager = self.merging.options().mode == Mode::Eager;
             let module = self.modules().into_iter().nth(at).expect("two modules");
             let mut context = module.make_context();
-            context.func = shape.body(module, wide, id, &functions, &data, near);
+            context.func =
+                shape.body(wide, function, &Ids { functions: &functions, data: &data, near });
             let defined = module.define_function(id, &mut context);
             if defined.is_ok() && (eager || at == 0) {
                 assert!(context.compiled_code().is_some(), "{what}: no code in the context");
@@ -556,7 +557,7 @@ impl<B: Module> Pair<B> {
                 match self.functions[function].wide {
                     true => self.define_bytes(function, None, None)?,
                     false => {
-                        self.define_function(function, Shape::Constant(function as i64 % 3))?
+                        self.define_function(function, Shape::constant(function as i64 % 3))?
                     }
                 }
             }

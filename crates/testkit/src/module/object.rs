@@ -219,7 +219,7 @@ impl Comparison<'_> {
         let takes = functions
             .iter()
             .zip(&names.functions)
-            .filter(|(handle, _)| matches!(handle.shape, Some(Shape::Address { .. })));
+            .filter(|(handle, _)| handle.shape.as_ref().is_some_and(Shape::takes_addresses));
         let takes = takes.map(|(_, names)| names);
         let holds = data.iter().zip(&names.data).filter(|(handle, _)| handle.defined);
         let holds = holds.map(|(_, names)| names);

@@ -1,37 +1,25 @@
 //! What the functions and data objects of random modules are made of.
 //!
-//! Functions take a number and return one. A function that refers to others passes them a smaller number, and all
-//! of them end at zero, so that every call ends. Few shapes and few constants, so that many functions are equal.
+//! Functions are [`Statement`]s of the generator, of which few are drawn here, and with few constants, so that many
+//! functions are equal. A function that refers to others passes them a smaller number, and all of them end at zero, so
+//! that every call ends.
 
+use crate::generate::statement::{
+    Address, Callee, End, Facts, Hole, Operation, Passes, Place, Pointer, Shape as Called,
+    Statement, holes,
+};
+use crate::generate::steps::{Names, Steps};
 use crate::modules::{Item, items_description};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{
-    AbiParam, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData, Signature,
-    UserExternalName, UserFuncName, Value,
-};
-use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, ModuleRelocTarget};
 
 /// What a function does. Numbers are those of handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Adds.
-    Constant(i64),
-    /// Mixes its argument with two constants, in so many instructions that sharing them pays.
-    Mixed([i64; 2]),
-    /// Calls another one.
-    Call { callee: usize, constant: i64 },
-    /// Calls two others.
-    Calls([usize; 2]),
-    /// Calls another one through its address, which is that of a reference or of a global value.
-    Address { callee: usize, constant: i64, by_symbol: bool },
-    /// Calls what a data object points to.
-    Slot { data: usize, slot: usize },
-    /// Reads a number of a data object.
-    Number { data: usize, slot: usize },
+    /// These statements, and returns their result.
+    Steps(Vec<Statement>),
     /// A function that the verifier refuses.
     Refused,
     /// Given as bytes.
@@ -39,6 +27,11 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Adds a constant.
+    pub fn constant(constant: i64) -> Shape {
+        Shape::Steps(vec![Statement::Constant(Operation::Add, constant)])
+    }
+
     /// A shape with IR that refers to these functions and data objects.
     pub fn random(
         callees: &[usize],
@@ -46,219 +39,172 @@ impl Shape {
         u: &mut Unstructured<'_>,
     ) -> Result<Shape> {
         let constant = u.int_in_range(0..=1)?;
-        let slots = |wanted: fn(&Item) -> bool| {
-            data.iter().flat_map(move |(data, contents)| {
+        let place = |wanted: fn(&Item) -> bool, u: &mut Unstructured<'_>| {
+            let places = data.iter().flat_map(move |(data, contents)| {
                 let slots = contents.items.iter().enumerate();
-                slots.filter(move |(_, item)| wanted(item)).map(|(slot, _)| (*data, slot))
-            })
+                let slots = slots.filter(move |(_, item)| wanted(item));
+                slots.map(|(slot, _)| Place { data: *data, slot, base: 0 })
+            });
+            let places: Vec<Place> = places.collect();
+            if places.is_empty() { Ok(None) } else { u.choose(&places).copied().map(Some) }
         };
+        let call = |call: Callee| {
+            let passes =
+                Passes { pointers: [Pointer::Own(0), Pointer::Own(1)], extras: Vec::new() };
+            Statement::Call { call, passes, in_loop: false, entries: 0 }
+        };
+        let multiply = Statement::Constant(Operation::Multiply, 5 + constant);
         Ok(match u.int_in_range(0..=13)? {
-            0..=3 if !callees.is_empty() => Shape::Call { callee: *u.choose(callees)?, constant },
-            4 if !callees.is_empty() => Shape::Calls([*u.choose(callees)?, *u.choose(callees)?]),
+            0..=3 if !callees.is_empty() => {
+                Shape::Steps(vec![call(Callee::Direct(*u.choose(callees)?)), multiply])
+            }
+            4 if !callees.is_empty() => {
+                let both = [*u.choose(callees)?, *u.choose(callees)?];
+                Shape::Steps(both.map(|callee| call(Callee::Direct(callee))).to_vec())
+            }
             5 if !callees.is_empty() => {
-                let (callee, by_symbol) = (*u.choose(callees)?, u.arbitrary()?);
-                Shape::Address { callee, constant, by_symbol }
+                let callee = *u.choose(callees)?;
+                let callee = match u.arbitrary()? {
+                    true => Callee::Symbol(callee),
+                    false => Callee::Indirect(callee),
+                };
+                Shape::Steps(vec![call(callee), multiply])
             }
-            6..=7 => {
-                let slots: Vec<_> = slots(|item| item.function().is_some()).collect();
-                match slots.is_empty() {
-                    true => Shape::Constant(constant),
-                    false => {
-                        let (data, slot) = *u.choose(&slots)?;
-                        Shape::Slot { data, slot }
-                    }
-                }
-            }
-            8 => {
-                let slots: Vec<_> = slots(|item| matches!(item, Item::Number(_))).collect();
-                match slots.is_empty() {
-                    true => Shape::Constant(constant),
-                    false => {
-                        let (data, slot) = *u.choose(&slots)?;
-                        Shape::Number { data, slot }
-                    }
-                }
-            }
+            6..=7 => match place(|item| item.function().is_some(), u)? {
+                None => Shape::constant(constant),
+                Some(place) => Shape::Steps(vec![call(Callee::Slot(place))]),
+            },
+            8 => match place(|item| matches!(item, Item::Number(_)), u)? {
+                None => Shape::constant(constant),
+                Some(place) => Shape::Steps(vec![Statement::Number { place, stores: false }]),
+            },
             9 if u.ratio(1, 4)? => Shape::Refused,
             10..=11 => {
-                // Mostly the same, so that places agree in all functions except one.
+                // Mostly the same, so that places agree in all functions except one. In so many instructions that
+                // sharing them pays.
                 let first = u.int_in_range(0..=5)?;
                 let second = if u.ratio(1, 4)? { u.int_in_range(0..=5)? } else { first };
-                Shape::Mixed([first, second])
+                Shape::Steps(vec![
+                    Statement::Constant(Operation::Xor, first),
+                    Statement::Mix { rounds: 8, seed: 0 },
+                    Statement::Constant(Operation::Xor, second),
+                ])
             }
-            _ => Shape::Constant(constant),
+            _ => Shape::constant(constant),
         })
+    }
+
+    /// The callees of its statements.
+    fn callees(&self) -> impl Iterator<Item = Callee> {
+        let statements = match self {
+            Shape::Steps(statements) => &statements[..],
+            Shape::Refused | Shape::Bytes { .. } => &[],
+        };
+        statements.iter().filter_map(|statement| match statement {
+            Statement::Call { call, .. } => Some(*call),
+            _ => None,
+        })
+    }
+
+    /// Whether code calls functions by their addresses.
+    pub fn takes_addresses(&self) -> bool {
+        self.callees().any(|callee| matches!(callee, Callee::Indirect(_) | Callee::Symbol(_)))
     }
 
     /// Functions whose addresses it takes.
     pub fn takes(&self) -> Vec<usize> {
         match self {
-            Shape::Address { callee, .. } => vec![*callee],
             Shape::Bytes { jumps_to, inside } => jumps_to.iter().chain(inside).copied().collect(),
-            _ => Vec::new(),
+            Shape::Steps(_) | Shape::Refused => {
+                let taken = self.callees().filter_map(|callee| match callee {
+                    Callee::Indirect(function) | Callee::Symbol(function) => Some(function),
+                    Callee::Direct(_) | Callee::Handled(_) | Callee::Slot(_) => None,
+                });
+                taken.collect()
+            }
         }
     }
 
     /// Whether a function of this shape can be equal to one of the other, whatever they refer to.
     pub fn is_like(&self, other: &Shape) -> bool {
-        match (self, other) {
-            (Shape::Constant(one), Shape::Constant(other)) => one == other,
-            (Shape::Mixed(one), Shape::Mixed(other)) => one == other,
-            (Shape::Call { constant: one, .. }, Shape::Call { constant: other, .. }) => {
-                one == other
+        let alike = |shape: &Shape| {
+            let mut shape = shape.clone();
+            let Shape::Steps(statements) = &mut shape else { return None };
+            for hole in holes(statements, &mut End::Return) {
+                match hole {
+                    Hole::Function(number) | Hole::Data(number) => *number = 0,
+                    Hole::Constant(_) | Hole::Float(_) | Hole::Offset(..) | Hole::Item(..) => {}
+                }
             }
-            (
-                Shape::Address { constant: one, by_symbol, .. },
-                Shape::Address { constant: other, by_symbol: other_by_symbol, .. },
-            ) => one == other && by_symbol == other_by_symbol,
-            (Shape::Calls(_), Shape::Calls(_)) => true,
-            (Shape::Slot { slot: one, .. }, Shape::Slot { slot: other, .. })
-            | (Shape::Number { slot: one, .. }, Shape::Number { slot: other, .. }) => one == other,
-            _ => false,
-        }
+            Some(shape)
+        };
+        alike(self).is_some_and(|own| alike(other) == Some(own))
     }
 
-    /// The body of `id`, where these are the functions and data objects of `module`; `near`: code may
-    /// take all of them to be colocated. (A module says that of each, by its linkage. But functions
-    /// that differ in it alone are equal, and compile to different code.)
-    pub fn body(
-        &self,
-        module: &mut dyn Module,
-        wide: bool,
-        id: FuncId,
-        functions: &[FuncId],
-        data: &[DataId],
-        near: bool,
-    ) -> Function {
-        let name = UserFuncName::user(0, id.as_u32());
-        let mut func = Function::with_name_signature(name, signature(wide));
-        let mut callee = |func: &mut Function, at: usize| {
-            let callee = module.declare_func_in_func(functions[at], func);
-            func.dfg.ext_funcs[callee].colocated = near;
-            callee
+    /// The body of `function`.
+    pub fn body(&self, wide: bool, function: usize, names: &Ids<'_>) -> Function {
+        let statements = match self {
+            Shape::Steps(statements) => &statements[..],
+            Shape::Refused | Shape::Bytes { .. } => &[],
         };
-        let mut callees = Vec::new();
-        let mut object = None;
-        match self {
-            Shape::Call { callee: at, .. }
-            | Shape::Address { callee: at, constant: _, by_symbol: false } => {
-                callees.push(callee(&mut func, *at));
-            }
-            Shape::Address { callee: at, constant: _, by_symbol: true } => {
-                let user = UserExternalName::new(0, functions[*at].as_u32());
-                let name = ExternalName::user(func.declare_imported_user_function(user));
-                object = Some(func.create_global_value(GlobalValueData::Symbol {
-                    name,
-                    offset: 0.into(),
-                    colocated: near,
-                    tls: false,
-                }));
-            }
-            Shape::Calls(both) => callees.extend(both.map(|at| callee(&mut func, at))),
-            Shape::Slot { data: at, .. } | Shape::Number { data: at, .. } => {
-                let gv = module.declare_data_in_func(data[*at], &mut func);
-                if let GlobalValueData::Symbol { colocated, .. } = &mut func.global_values[gv] {
-                    *colocated = near;
-                }
-                object = Some(gv);
-            }
-            Shape::Constant(_) | Shape::Mixed(_) | Shape::Refused | Shape::Bytes { .. } => {}
-        }
-        let pointers = match self {
-            Shape::Address { .. } | Shape::Slot { .. } => {
-                Some(func.import_signature(signature(false)))
-            }
-            _ => None,
-        };
-
-        let [entry, end, refers] = [(); 3].map(|()| func.dfg.make_block());
-        let argument = func.dfg.append_block_param(entry, I64);
-        let mut pos = FuncCursor::new(&mut func);
-        pos.insert_block(entry);
-        let results = |value: Value| if wide { vec![value; 3] } else { vec![value] };
-        match self {
-            Shape::Constant(constant) => {
-                let constant = pos.ins().iconst(I64, *constant);
-                let result = pos.ins().iadd(argument, constant);
-                pos.ins().return_(&results(result));
-                return func;
-            }
-            Shape::Mixed(constants) => {
-                let constants = constants.map(|constant| pos.ins().iconst(I64, constant));
-                let mut result = argument;
-                for at in 0..16 {
-                    let product = pos.ins().imul(result, argument);
-                    result = pos.ins().bxor(product, constants[at % 2]);
-                }
-                pos.ins().return_(&results(result));
-                return func;
-            }
-            Shape::Refused | Shape::Bytes { .. } => {
-                pos.ins().return_(&[argument; 7]);
-                return func;
-            }
-            _ => pos.ins().brif(argument, refers, &[], end, &[]),
-        };
-        pos.insert_block(refers);
-        let one = pos.ins().iconst(I64, 1);
-        let smaller = pos.ins().isub(argument, one);
-        let flags = MemFlagsData::trusted();
-        let mut result = argument;
-        match self {
-            Shape::Call { constant, .. } => {
-                let call = pos.ins().call(callees[0], &[smaller]);
-                let constant = pos.ins().iconst(I64, 5 + *constant);
-                result = pos.func.dfg.first_result(call);
-                result = pos.ins().imul(result, constant);
-            }
-            Shape::Calls(_) => {
-                for callee in callees {
-                    let call = pos.ins().call(callee, &[smaller]);
-                    let more = pos.func.dfg.first_result(call);
-                    result = pos.ins().bxor(result, more);
-                }
-            }
-            Shape::Address { constant, .. } => {
-                let address = match object {
-                    Some(gv) => pos.ins().symbol_value(I64, gv),
-                    None => pos.ins().func_addr(I64, callees[0]),
-                };
-                let pointers = pointers.expect("a signature");
-                let call = pos.ins().call_indirect(pointers, address, &[smaller]);
-                let constant = pos.ins().iconst(I64, 7 + *constant);
-                result = pos.func.dfg.first_result(call);
-                result = pos.ins().iadd(result, constant);
-            }
-            Shape::Slot { slot, .. } => {
-                let base = pos.ins().symbol_value(I64, object.expect("an object"));
-                let address = pos.ins().load(I64, flags, base, 8 * *slot as i32);
-                let pointers = pointers.expect("a signature");
-                let call = pos.ins().call_indirect(pointers, address, &[smaller]);
-                result = pos.func.dfg.first_result(call);
-            }
-            Shape::Number { slot, .. } => {
-                let base = pos.ins().symbol_value(I64, object.expect("an object"));
-                result = pos.ins().load(I64, flags, base, 8 * *slot as i32);
-            }
-            Shape::Constant(_) | Shape::Mixed(_) | Shape::Refused | Shape::Bytes { .. } => {}
-        }
-        pos.ins().return_(&results(result));
-        pos.insert_block(end);
-        pos.ins().return_(&results(argument));
+        let results = if matches!(self, Shape::Steps(_)) { called(wide).results } else { 7 };
+        let (shape, facts) = (Called { results, ..called(wide) }, Facts::default());
+        let steps = Steps { shape: &shape, facts: &facts, statements, end: &End::Return };
+        let mut func = steps.build(function, names);
+        func.signature = signature(wide);
         func
     }
 }
 
-/// The signature of all functions, or that of those that no back end compiles.
-pub fn signature(wide: bool) -> Signature {
-    let mut signature = Signature::new(CallConv::SystemV);
-    signature.params.push(AbiParam::new(I64));
-    signature.returns.resize(if wide { WIDE } else { 1 }, AbiParam::new(I64));
-    signature
+/// The identifiers of functions and data objects in a module, by handle.
+pub struct Ids<'a> {
+    pub functions: &'a [FuncId],
+    pub data: &'a [DataId],
+    /// Whether code may take all of them to be colocated. (A module says that of each, by its linkage. But functions
+    /// that differ in it alone are equal, and compile to different code.)
+    pub near: bool,
 }
 
-/// How many numbers a function returns for which there are not enough registers.
-const WIDE: usize = 3;
+impl Names for Ids<'_> {
+    fn function(&self, function: usize) -> UserExternalName {
+        UserExternalName::new(0, self.functions[function].as_u32())
+    }
+
+    fn data(&self, data: usize) -> UserExternalName {
+        UserExternalName::new(1, self.data[data].as_u32())
+    }
+
+    fn shape(&self, _: Callee) -> &Called {
+        const { &called(false) }
+    }
+
+    fn is_function_near(&self, _: usize, _: bool) -> bool {
+        self.near
+    }
+
+    fn is_data_near(&self, _: usize) -> bool {
+        self.near
+    }
+
+    fn is_writable(&self, _: usize) -> bool {
+        true
+    }
+
+    fn alignment(&self, _: Address) -> u32 {
+        1
+    }
+}
+
+/// How all functions are called, or how those are that no back end compiles: there are not enough registers for
+/// their results.
+const fn called(wide: bool) -> Called {
+    Called { extras: Vec::new(), tail: false, results: if wide { 3 } else { 1 } }
+}
+
+/// Their signature.
+pub fn signature(wide: bool) -> Signature {
+    called(wide).signature()
+}
 
 /// Code that jumps to a function, or returns its argument; and a pointer into a function behind it.
 pub fn bytes(jumps_to: Option<FuncId>, inside: Option<FuncId>) -> (Vec<u8>, Vec<ModuleReloc>) {

@@ -20,8 +20,8 @@ use testkit::differential::{Argument, Comparison, Effort, End, Invocation, Outco
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
 use testkit::permute::{Facts, permuted};
 use testkit::program::{Entry, Parts};
-use testkit::recipes::Member;
 use testkit::support::{any_isa, clif_files, free};
+use testkit::unit::Member;
 
 /// The functions of a file with their duplicates, and the commands.
 struct File {

@@ -8,8 +8,8 @@ use testkit::differential::{
 };
 use testkit::host::{self, Batch, Cpu, Level, interpreter};
 use testkit::program::{Parts, Program};
-use testkit::recipes::Member;
 use testkit::support::parse;
+use testkit::unit::Member;
 
 /// The unmerged program of a text.
 pub fn program(text: &str) -> Program {

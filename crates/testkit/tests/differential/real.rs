@@ -26,8 +26,8 @@ use testkit::differential::{
 use testkit::fuel;
 use testkit::host::run;
 use testkit::program::{Definition, Parts, Program};
-use testkit::recipes::Member;
 use testkit::support::{Rng, free};
+use testkit::unit::Member;
 
 /// How often every function is called, and with how much fuel.
 const EFFORT: Effort = Effort { inputs: 8, fuel: 2000 };

@@ -1,19 +1,18 @@
 //! Random units, merged and unmerged.
 
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{UserExternalName, UserFuncName};
 use cranelift_mergefunc::{Canonicalize, cranelift_codegen};
 use std::collections::HashSet;
 use std::panic::catch_unwind;
 use testkit::differential::{Comparison, Effort, Outcome, Tally};
-use testkit::fuel;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
 use testkit::program::Parts;
-use testkit::recipes::{Member, Unit};
 use testkit::support::{Rng, any_isa};
+use testkit::unit::Unit;
 
 /// How many units, unless the environment says another number (`CLIF_MERGE_RUNS`).
 const RUNS: u64 = 100;
@@ -42,40 +41,22 @@ pub fn run_natively(seed: u64, comparison: &Comparison, tally: &mut Tally) {
 
 /// A unit to be run, for a seed, and the functions that keep to the conventions. All choices of what is drawn are
 /// made here.
-fn unit(seed: u64, profile: &Profile) -> Option<(Unit, HashSet<UserExternalName>)> {
+fn unit(seed: u64, profile: &Profile) -> (Unit, HashSet<UserExternalName>) {
     let mut rng = Rng::new(seed);
-    if seed.is_multiple_of(4) {
-        let bytes = rng.bytes(1024);
-        let mut unit = Unit::random(&mut Unstructured::new(&bytes)).ok()?;
-        for member in &mut unit.functions {
-            if !can_run(&member.body) {
-                return None;
-            }
-            fuel::limit(&mut member.body);
-        }
-        let all = unit.functions.iter().map(Member::symbol).collect();
-        return Some((unit, all));
-    }
     let bytes = rng.bytes(8192);
+    let small =
+        Profile { machine: profile.machine, patchable: false, inside: false, ..Profile::small() };
+    let profile = if seed.is_multiple_of(4) { &small } else { profile };
     let GeneratedUnit { unit, about, .. } =
         GeneratedUnit::draw(&mut Unstructured::new(&bytes), profile);
     let runnable = unit.functions.iter().zip(about).filter(|(_, about)| about.runnable);
     let runnable = runnable.map(|(member, _)| member.symbol()).collect();
-    Some((unit, runnable))
-}
-
-/// Whether results can be compared: addresses would be results, and calls that can be patched are
-/// made with another signature than the callee's.
-fn can_run(func: &Function) -> bool {
-    let symbols = func.global_values.values();
-    let mut symbols = symbols.filter(|data| matches!(data, GlobalValueData::Symbol { .. }));
-    let patchable = func.dfg.ext_funcs.values().any(|callee| callee.patchable);
-    symbols.next().is_none() && !patchable
+    (unit, runnable)
 }
 
 /// A unit for a seed, and what to compare of it. `None` if nothing merges.
 fn comparison(seed: u64, profile: &Profile, tally: &mut Tally) -> Option<Comparison> {
-    let (unit, runnable) = unit(seed, profile)?;
+    let (unit, runnable) = unit(seed, profile);
     compare(seed, unit, runnable, tally)
 }
 
@@ -124,9 +105,7 @@ fn random_units_of_canonical_bodies() {
     let mut tally = Tally::default();
     let profile = Profile::runnable(MACHINE);
     for seed in 0..runs(RUNS) / 2 {
-        let Some((mut unit, mut runnable)) = unit(seed, &profile) else {
-            continue;
-        };
+        let (mut unit, mut runnable) = unit(seed, &profile);
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
         for index in 0..unit.functions.len() {
             let mut duplicate = unit.functions[index].clone();

@@ -1,15 +1,27 @@
 //! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, except for the last two, which are not run.
+//! which units are run, except for the first two, the only ones that are run. The last ones are meant as
+//! consecutive units.
 
-use testkit::recipes::{Member, Unit};
+use testkit::unit::{Member, Unit};
 use testkit::support::{free, parse_one};
-use cranelift_mergefunc::{Callees, Options, Policy, Prove, Similar, Target};
+use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
 /// How many there are, and how many can be run.
-pub const COUNT: u64 = 4;
+pub const COUNT: u64 = 8;
 pub const RUN: u64 = 2;
+
+/// The sizes of consecutive units, if the unit is meant as such.
+pub fn sizes(number: u64) -> &'static [usize] {
+    match number {
+        4 => &[2, 1],
+        5 => &[2, 2, 1],
+        6 => &[3, 2],
+        7 => &[3, 1],
+        _ => &[],
+    }
+}
 
 pub fn unit(number: u64) -> Unit {
     let texts = match number {
@@ -17,10 +29,18 @@ pub fn unit(number: u64) -> Unit {
         1 => self_calls(),
         2 => callee_dispatch_with_stack_maps(),
         3 => mismatched_calls(),
+        4 => symbol_of_an_eliminated_function(),
+        5 => callees_that_are_eliminated_later(),
+        6 => callers_of_fewer_facts(),
+        7 => addresses_by_class_and_by_symbol(),
         _ => unreachable!("so many there are"),
     };
-    let functions =
-        texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) }).collect();
+    let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
+    let mut functions: Vec<Member> = functions.collect();
+    if number == 7 {
+        functions[0].attributes.addresses = Addresses::Significant;
+        functions[1].attributes.pinned = true;
+    }
     let similar = Similar {
         policy: Policy::Size,
         callees: if number == 2 { Callees::Dispatch } else { Callees::Indirect },
@@ -28,7 +48,8 @@ pub fn unit(number: u64) -> Unit {
     };
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
-    Unit { functions, data: Vec::new(), options, code_size: Some(64) }
+    let code_size = Some(if sizes(number).is_empty() { 64 } else { 200 });
+    Unit { functions, data: Vec::new(), options, code_size }
 }
 
 /// Enough code that sharing it pays, computed from two values: its text, and its last value.
@@ -137,4 +158,100 @@ block0(v0: {ty}, v1: i64):
         ));
     }
     functions
+}
+
+/// A function that mixes its arguments with a constant, after these lines.
+fn mixes(own: u32, lines: &str, k: i64) -> String {
+    let (work, last) = work("v4".into(), "v1".into());
+    format!(
+        "function u0:{own}(i64, i64) -> i64 tail {{
+{lines}    v3 = iconst.i64 {k}
+    v4 = iadd v2, v3
+{work}    return {last}
+}}"
+    )
+}
+
+/// Two functions that share a parameterised body.
+fn eliminated() -> [String; 2] {
+    [(0, 5), (1, 6)].map(|(own, k)| mixes(own, "block0(v2: i64, v1: i64):\n", k))
+}
+
+/// A later unit uses the address of one of them, as that of a symbol.
+fn symbol_of_an_eliminated_function() -> Vec<String> {
+    let takes = "function u0:2() -> i64 tail {
+    gv0 = symbol u0:1
+block0:
+    v0 = symbol_value.i64 gv0
+    return v0
+}";
+    [&eliminated()[..], &[takes.into()]].concat()
+}
+
+/// Functions that differ in their callees, which the next unit eliminates; then one function of each is called.
+fn callees_that_are_eliminated_later() -> Vec<String> {
+    let calls = |own: u32, callee: u32| {
+        let lines = format!(
+            "    fn0 = u0:{callee}(i64, i64) -> i64 tail
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+"
+        );
+        mixes(own, &lines, 9)
+    };
+    let adds = |own, k| mixes(own, "block0(v2: i64, v1: i64):\n", k);
+    let both = "    fn0 = u0:0(i64, i64) -> i64 tail
+    fn1 = u0:2(i64, i64) -> i64 tail
+block0(v0: i64, v1: i64):
+    v5 = call fn0(v0, v1)
+    v2 = call fn1(v5, v1)
+";
+    vec![calls(0, 2), calls(1, 3), adds(2, 5), adds(3, 6), mixes(4, both, 9)]
+}
+
+/// A caller of a function that shares a parameterised body, and one of a later function that is equal and has fewer
+/// facts.
+fn callers_of_fewer_facts() -> Vec<String> {
+    let loads = |own: u32, facts: &str, k: i64| {
+        let lines = format!("block0(v0: i64, v1: i64):\n    v2 = load.i64 notrap {facts} v0\n");
+        mixes(own, &lines, k)
+    };
+    let calls = |own: u32, callee: u32| {
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+    fn0 = u0:{callee}(i64, i64) -> i64 tail
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+    v3 = bxor v2, v1
+    return v3
+}}"
+        )
+    };
+    let facts = "aligned readonly";
+    vec![loads(0, facts, 5), loads(1, facts, 6), calls(2, 0), loads(3, "", 5), calls(4, 3)]
+}
+
+/// Code that takes the address of a function that equals the first one, and later code that takes the address of the
+/// first one, which is significant.
+fn addresses_by_class_and_by_symbol() -> Vec<String> {
+    let adds = |own: u32| {
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+block0(v0: i64, v1: i64):
+    v2 = iadd v0, v1
+    return v2
+}}"
+        )
+    };
+    let takes = |own: u32, of: u32| {
+        format!(
+            "function u0:{own}() -> i64 tail {{
+    fn0 = u0:{of}(i64, i64) -> i64 tail
+block0:
+    v0 = func_addr.i64 fn0
+    return v0
+}}"
+        )
+    };
+    vec![adds(0), adds(1), takes(2, 1), takes(3, 0)]
 }

@@ -3,16 +3,17 @@
 //! Programs that are executed are not proved, so that these oracles share nothing.
 
 use arbitrary::Unstructured;
-use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
 use testkit::incremental::{self, Program, Statistics, check_jit};
 use testkit::program::ADDED;
-use testkit::recipes::{Member, Unit};
+use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, CodeSizes, FunctionIndex, MergeCache, Merger, MergingModule, ModuleOptions,
-    Options, Policy, Prove, Similar, cranelift_codegen,
+    Addresses, BackEnd, Bodies, CodeSizes, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
+    ModuleOptions, Options, Plan, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use testkit::checked::checked;
@@ -145,13 +146,7 @@ pub fn is_linked_otherwise(case: u64) -> bool {
 /// Whether the functions of a unit can be used as consecutive units: a pointer into a function that was eliminated
 /// means nothing.
 fn is_of_use(unit: &Unit) -> bool {
-    let points_inside = |member: &Member| {
-        member.body.global_values.values().any(|gv| match gv {
-            GlobalValueData::Symbol { offset, .. } => offset.bits() != 0,
-            _ => false,
-        })
-    };
-    !unit.functions.iter().any(points_inside)
+    !unit.functions.iter().any(Member::points_inside)
 }
 
 /// The caller's side of consecutive units: symbols of new functions are new.
@@ -192,29 +187,101 @@ impl CodeSizes for Held<'_> {
     }
 }
 
-/// Whether the checker refuses one of the units into which a unit is divided.
-pub fn is_refused_incrementally(unit: &Unit, seed: u64) -> bool {
+/// Whether something is wrong with the plan of one of the units into which a unit is divided, of given sizes or
+/// of any.
+fn is_wrong_in_steps(
+    unit: &Unit,
+    sizes: &[usize],
+    seed: u64,
+    mut is_wrong: impl FnMut(&Plan, &[Member]) -> bool,
+) -> bool {
     if !is_of_use(unit) {
         return false;
     }
-    let mut rng = Rng::new(seed);
-    let options = Options { prove: Prove::Always, ..unit.options };
+    let (mut rng, mut sizes) = (Rng::new(seed), sizes.iter());
     let mut cache = MergeCache::new();
     let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
+    // The caller says which functions code of earlier units refers to.
+    let mut named = HashSet::new();
     let mut rest = &unit.functions[..];
     while !rest.is_empty() {
         let after;
-        (held.members, after) = rest.split_at(1 + rng.below(rest.len()));
-        let mut merger = Merger::after(&cache, options);
+        let size = sizes.next().copied().unwrap_or_else(|| 1 + rng.below(rest.len()));
+        (held.members, after) = rest.split_at(size);
+        let mut merger = Merger::after(&cache, unit.options);
         for member in held.members {
-            merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
+            let attributes = member.attributes_after(&named);
+            merger.add(member.symbol(), &member.body, attributes).expect("is added");
         }
         let (plan, increment) = merger.plan_increment(&mut held);
-        if plan.proof().is_some_and(|proof| proof.is_err()) {
+        if is_wrong(&plan, held.members) {
             return true;
         }
         cache.extend(&increment);
+        named.extend(emitted(&plan, held.members, &unit.options));
         rest = after;
     }
     false
+}
+
+/// Whether the checker refuses one of them.
+pub fn is_refused_incrementally(unit: &Unit, sizes: &[usize], seed: u64) -> bool {
+    let options = Options { prove: Prove::Always, ..unit.options };
+    let unit = Unit { options, ..unit.clone() };
+    is_wrong_in_steps(&unit, sizes, seed, |plan, _| plan.proof().is_some_and(|proof| proof.is_err()))
+}
+
+/// Whether code of one of them refers to a function that was eliminated there or before.
+pub fn refers_to_nothing(unit: &Unit, sizes: &[usize], seed: u64) -> bool {
+    let mut eliminated: HashSet<UserExternalName> = HashSet::new();
+    is_wrong_in_steps(unit, sizes, seed, |plan, members| {
+        for (_, entry) in plan.entries().take(plan.added()) {
+            if let Disposition::Redirect { .. } = entry.disposition() {
+                eliminated.insert(entry.symbol().clone());
+            }
+        }
+        for late in plan.late_thunks() {
+            eliminated.remove(plan.entry(late.function).symbol());
+        }
+        emitted(plan, members, &unit.options).iter().any(|symbol| eliminated.contains(symbol))
+    })
+}
+
+/// The symbols that the code of a unit refers to.
+fn emitted(plan: &Plan, members: &[Member], options: &Options<'_>) -> Vec<UserExternalName> {
+    let thunks = plan.entries().take(plan.added());
+    let thunks = thunks.filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));
+    let thunks = thunks.map(|(function, _)| function);
+    let late = plan.late_thunks().iter().map(|late| late.function);
+    let mut symbols: Vec<UserExternalName> =
+        thunks.chain(late).flat_map(|thunk| named_by(&plan.thunk_arguments(thunk))).collect();
+    let added = members.iter().zip(0..).map(|(member, at)| (FunctionIndex::from_u32(at), &member.body));
+    for (function, body) in added.chain(plan.new_bodies().iter().map(|new| (new.function(), new.body()))) {
+        if plan.entry(function).disposition() == Disposition::Keep {
+            let mut body = body.clone();
+            plan.apply(function, &mut body, options);
+            let imports = body.dfg.ext_funcs.values().map(|callee| &callee.name);
+            let globals = body.global_values.values().filter_map(|data| match data {
+                GlobalValueData::Symbol { name, .. } => Some(name),
+                _ => None,
+            });
+            let names = imports.chain(globals).filter_map(|name| match name {
+                ExternalName::User(name) => Some(*name),
+                _ => None,
+            });
+            symbols.extend(names.map(|name| body.params.user_named_funcs()[name].clone()));
+        }
+    }
+    symbols
+}
+
+/// The symbols whose addresses are passed.
+fn named_by(arguments: &[ExtraArgument]) -> Vec<UserExternalName> {
+    let symbol = |argument: &ExtraArgument| match argument {
+        ExtraArgument::Constant { .. } => None,
+        ExtraArgument::Function { symbol, .. } | ExtraArgument::Address { symbol, .. } => {
+            Some(symbol.clone())
+        }
+    };
+    arguments.iter().filter_map(symbol).collect()
 }

@@ -1,7 +1,9 @@
 //! Each oracle, as a function from the number of a case to whether it noticed something wrong.
 
 use crate::by_hand;
-use crate::incremental::{is_linked_otherwise, is_refused_incrementally, runs_otherwise};
+use crate::incremental::{
+    is_linked_otherwise, is_refused_incrementally, refers_to_nothing, runs_otherwise,
+};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{
     AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
@@ -19,7 +21,7 @@ use testkit::module;
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};
 use testkit::program::{Parts, Program};
-use testkit::recipes::{DataMember, Unit};
+use testkit::unit::{DataMember, Unit};
 use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
 use cranelift_mergefunc::{
@@ -93,14 +95,19 @@ impl Oracle {
                 let unit = any_unit(seed);
                 // As one unit, and some as several consecutive units.
                 let divided = seed < 2 + by_hand::COUNT || seed.is_multiple_of(2);
+                let sizes = seed.checked_sub(2).map_or(&[][..], by_hand::sizes);
                 planted(fault, || {
-                    !is_proved(&unit) || divided && is_refused_incrementally(&unit, seed)
+                    !is_proved(&unit) || divided && is_refused_incrementally(&unit, sizes, seed)
                 })
             }
             (Oracle::Classes, _) => has_wrong_classes(fault, case),
             (Oracle::Laws, _) => {
                 let unit = any_unit(case);
-                planted(fault, || panics(|| drop(check_plan(&unit, unit.plan()))))
+                let sizes = case.checked_sub(2).map_or(&[][..], by_hand::sizes);
+                planted(fault, || {
+                    panics(|| drop(check_plan(&unit, unit.plan())))
+                        || refers_to_nothing(&unit, sizes, case)
+                })
             }
             (Oracle::Differential, _) => does_something_else(fault, case),
             (Oracle::Incremental, _) => planted(fault, || runs_otherwise(case)),

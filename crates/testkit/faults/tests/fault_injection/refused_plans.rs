@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::recipes::{DataMember, Member, Unit};
+use testkit::unit::{DataMember, Member, Unit};
 use testkit::support::{Rng, free, parse};
 
 /// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.

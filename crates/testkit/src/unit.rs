@@ -1,0 +1,214 @@
+//! Units of functions with attributes and options, and a caller's side for them.
+//!
+//! [`Unit::random`] configures the generator for laws that hold for every unit: many small functions of the signature
+//! `(i64, i64) -> i64 tail`, named `u0:0`, `u0:1`, …, which differ only in constants, references and facts.
+
+use crate::generate::conventions::FUNCTIONS;
+use crate::generate::function::Profile;
+use crate::generate::unit::GeneratedUnit;
+use crate::permute::{Facts, permuted};
+pub use crate::program::DataMember;
+use crate::program::Parts;
+use crate::support::{Rng, free};
+use arbitrary::{Result, Unstructured};
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_mergefunc::{
+    Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, MergeCache, Options, Plan,
+    Policy, Prebucket, Proof, Refutation, Similar, Target,
+};
+use std::collections::HashSet;
+
+/// Functions with their attributes, and the options to plan them with.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// In the order in which they are added.
+    pub functions: Vec<Member>,
+    /// Data objects, which are added after the functions.
+    pub data: Vec<DataMember>,
+    /// What the unit is planned with.
+    pub options: Options<'static>,
+    /// The native size that the caller reports for every function.
+    pub code_size: Option<u32>,
+}
+
+/// What is done with similar functions: nothing, every second time.
+pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
+    Ok(Similar {
+        policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
+        callees: *u.choose(&Callees::ALL)?,
+        keep_symbols: u.ratio(1, 4)?,
+    })
+}
+
+/// A function of a unit. Its symbol is in `body.name`.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The attributes that the caller gives it.
+    pub attributes: Attributes,
+    /// The function, under its symbol.
+    pub body: Function,
+}
+
+impl Member {
+    /// The symbol by which the others refer to it.
+    pub fn symbol(&self) -> UserExternalName {
+        self.body.name.get_user().expect("named by number").clone()
+    }
+
+    /// Its attributes in a unit that comes after earlier units, which refer to `named`.
+    pub fn attributes_after(&self, named: &HashSet<UserExternalName>) -> Attributes {
+        let externally_called = self.attributes.externally_called || named.contains(&self.symbol());
+        Attributes { externally_called, ..self.attributes }
+    }
+
+    /// Whether it has a pointer into a function of a unit, which means nothing where that function is eliminated.
+    pub fn points_inside(&self) -> bool {
+        let names = self.body.params.user_named_funcs();
+        self.body.global_values.values().any(|data| match data {
+            GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } => {
+                names[*name].namespace == FUNCTIONS && offset.bits() != 0
+            }
+            _ => false,
+        })
+    }
+
+    /// The symbols that it refers to.
+    pub fn references(&self) -> impl Iterator<Item = UserExternalName> + '_ {
+        self.body.params.user_named_funcs().values().cloned()
+    }
+}
+
+impl Unit {
+    /// A unit of [small](Profile::small) functions, with random attributes and options, and no data objects.
+    pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
+        let options = Options {
+            prebucket: Prebucket::WalkAll,
+            aliases: u.arbitrary()?,
+            target: *u.choose(&[
+                Target::generic(),
+                Target::x86_64(),
+                Target::aarch64(false),
+                Target::aarch64(true),
+            ])?,
+            merge_limit: match u.ratio(1, 6)? {
+                true => Some(u.int_in_range(0..=4)?),
+                false => None,
+            },
+            similar: similar(u)?,
+            ..Options::default()
+        };
+        let code_size = *u.choose(&[None, Some(8), Some(64)])?;
+        let unit = GeneratedUnit::draw(u, &Profile::small()).unit;
+        Ok(Unit { options, code_size, ..unit })
+    }
+
+    /// The unit in which every function may be eliminated unless a call to it can be patched, without thunks,
+    /// aliases and limits: a function is redirected or kept.
+    pub fn redirect_only(mut self) -> Unit {
+        for member in &mut self.functions {
+            member.attributes = free();
+        }
+        self.options.target = Target::generic();
+        self.options.aliases = false;
+        self.options.merge_limit = None;
+        self.options.similar = Similar::OFF;
+        self
+    }
+
+    /// The same unit with every body in another form.
+    pub fn permuted(&self, facts: Facts, seed: u64) -> Unit {
+        let mut unit = self.clone();
+        let mut rng = Rng::new(seed);
+        for member in &mut unit.functions {
+            member.body = permuted(&member.body, facts, rng.word());
+        }
+        unit
+    }
+
+    /// Copies of the bodies, in their order.
+    pub fn bodies(&self) -> Vec<Function> {
+        self.functions.iter().map(|member| member.body.clone()).collect()
+    }
+
+    /// The plan for the unit, functions added in their order.
+    pub fn plan(&self) -> Plan {
+        Parts::from(self).plan()
+    }
+
+    /// The plan for the unit after the earlier units of `cache`.
+    pub fn plan_after(&self, cache: &MergeCache) -> Plan {
+        self.plan_increment(cache).0
+    }
+
+    /// The same plan, and what later units must know of it.
+    pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
+        Parts::from(self).plan_increment(cache)
+    }
+
+    /// What the checker says of a plan for the unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove`](cranelift_mergefunc::prove).
+    pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
+        Parts::from(self).prove(plan)
+    }
+
+    /// The same of a plan that was made after earlier units.
+    ///
+    /// # Errors
+    ///
+    /// As [`prove_after`](cranelift_mergefunc::prove_after).
+    pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
+        Parts::from(self).prove_after(cache, plan)
+    }
+}
+
+/// The caller's side: bodies in memory, and symbols `u9:0`, `u9:1`, … for new functions.
+pub struct Held<'a> {
+    bodies: &'a [Function],
+    code_size: Option<u32>,
+    fresh: u32,
+}
+
+impl<'a> Held<'a> {
+    /// Hands out `bodies`, and says of each that its code has that size in bytes.
+    pub fn new(bodies: &'a [Function], code_size: Option<u32>) -> Self {
+        Held { bodies, code_size, fresh: 0 }
+    }
+
+    /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
+    /// it knows symbols in all.
+    pub fn after(self, cache: &MergeCache) -> Self {
+        Held { fresh: cache.len() as u32, ..self }
+    }
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.bodies[function.as_u32() as usize]
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.fresh += 1;
+        Some(UserExternalName::new(9, self.fresh - 1))
+    }
+}
+
+impl CodeSizes for Held<'_> {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        self.code_size
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+        None
+    }
+}
