@@ -106,7 +106,7 @@ pub enum Statement {
     Constant(Operation, i64),
     /// A constant of 64 bits that is a float.
     Float(u64),
-    /// So many [operations](super::function::operations), drawn by a seed.
+    /// So many operations, drawn by a seed.
     Mix { rounds: usize, seed: u64 },
     /// One of the function's own further numbers.
     Extra(usize),
