@@ -125,7 +125,7 @@ pub use incremental::{Increment, MergeCache};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
 #[cfg(feature = "parallel")]
-pub use module::{CompiledFunction, DefineCompiled};
+pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
     Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
 };

@@ -31,6 +31,17 @@ pub(super) struct Body {
     pub control_plane: ControlPlane,
 }
 
+#[cfg(feature = "parallel")]
+impl Body {
+    /// Instructions, those without a place included, as long as it is IR.
+    pub fn size(&self) -> usize {
+        match &self.code {
+            Code::Ir(func) => func.dfg.num_insts(),
+            Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => 0,
+        }
+    }
+}
+
 /// How far a body is.
 pub(super) enum Code {
     /// As it was defined.

@@ -37,7 +37,10 @@ mod view;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
 #[cfg(feature = "parallel")]
-pub use {body::CompiledFunction, parallel::DefineCompiled};
+pub use {
+    body::CompiledFunction,
+    parallel::{DefineCompiled, panic_is_passed_on},
+};
 
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;

@@ -16,6 +16,7 @@ use super::{MergingModule, ModuleOptions};
 use crate::plan::Plan;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::cmp::Reverse;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cranelift_codegen::Context;
@@ -140,6 +141,17 @@ impl MergingModule<cranelift_object::ObjectModule> {
     }
 }
 
+std::thread_local! {
+    static PASSED_ON: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread will go on, with its payload, on the thread that flushes, when it comes to the
+/// function that this thread compiles: unless an earlier function is refused. For panic hooks, which are called once,
+/// here, and may leave it to the thread that flushes to report the panic.
+pub fn panic_is_passed_on() -> bool {
+    PASSED_ON.get()
+}
+
 /// How many functions are compiled at a time, for each thread: compiled code takes several kilobytes at least.
 const FUNCTIONS: usize = 256;
 /// How many instructions they have, for each thread.
@@ -172,15 +184,10 @@ impl<M: Module> MergingModule<M> {
             return chunk;
         };
         let threads = rayon::current_num_threads();
-        let mut sizes: Vec<usize> = Vec::new();
         let mut instructions = 0;
         loop {
-            if let Some((_, Body { code: Code::Ir(func), .. })) =
-                chunk.last_mut().and_then(Item::body)
-            {
-                sizes.push(func.dfg.num_insts());
-                instructions += func.dfg.num_insts();
-            }
+            instructions +=
+                chunk.last_mut().and_then(Item::body).map_or(0, |(_, body)| body.size());
             if chunk.len() >= FUNCTIONS * threads || instructions >= INSTRUCTIONS * threads {
                 break;
             }
@@ -195,7 +202,7 @@ impl<M: Module> MergingModule<M> {
         bodies.retain(|(_, (_, body))| {
             matches!(&body.code, Code::Ir(func) if (ahead.takes)(&self.inner, func))
         });
-        bodies.sort_by_key(|&(at, _)| Reverse(sizes[at]));
+        bodies.sort_by_key(|(_, (_, body))| Reverse(body.size()));
         let view = self.view();
         let options = self.pass_options(view.isa, flush.back_end);
         let contexts = &ahead.contexts;
@@ -218,7 +225,9 @@ impl<M: Module> MergingModule<M> {
                     Err(error) => Code::Compiled(Observed::default(), Err(error)),
                 }
             };
+            let before = PASSED_ON.replace(true);
             body.code = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(Code::Panicked);
+            PASSED_ON.set(before);
             if !matches!(body.code, Code::Compiled(_, Ok(_))) {
                 refused.fetch_min(*at, Ordering::Relaxed);
             }
