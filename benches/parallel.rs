@@ -3,12 +3,13 @@
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it.
 //! All functions local, addresses insignificant. In each round every number of threads has a turn; of all rounds,
-//! the best of each is compared with the best of one thread. *Code generation* is all that comes after the plan: code,
-//! relocations, definitions, the file.
+//! the best of each is compared with the best of one thread. *Merged* is the whole: the pass, which plans on one
+//! thread, and code generation for what is left. *Code generation* is that of the unit as it is: nothing is merged,
+//! and no size is asked for.
 //!
 //! The sequential part is not read off these ratios, which a busy machine spoils. It is the CPU time of a thread that
 //! flushes from outside of a pool of one thread: all that can be shared among threads is then done by the other one.
-//! The last columns are what Amdahl's law says of it, for any number of processors.
+//! The last columns are what Amdahl's law says of it, for 16 and 64 processors.
 //!
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads (`2`; such as `2,4`).
 //! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
@@ -21,40 +22,10 @@ use cranelift_mergefunc::cranelift_codegen::{Context, isa};
 use cranelift_mergefunc::cranelift_module::{
     FuncId, FuncOrDataId, Linkage, Module, default_libcall_names,
 };
-use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions};
+use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// The time from the first call to the finished file, and from the first definition after the plan.
-#[derive(Clone, Copy)]
-struct Times {
-    all: Duration,
-    code_generation: Duration,
-}
-
-/// When the plan is carried out: when the module inside logs the first definition.
-static FIRST_DEFINITION: Mutex<Option<[Duration; 2]>> = Mutex::new(None);
-
-struct Logger {
-    start: Instant,
-}
-
-impl log::Log for Logger {
-    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        metadata.target().starts_with("cranelift_object")
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        if self.enabled(record.metadata()) {
-            *FIRST_DEFINITION.lock().unwrap() = Some([self.start.elapsed(), cpu_time()]);
-            log::set_max_level(log::LevelFilter::Off);
-        }
-    }
-
-    fn flush(&self) {}
-}
 
 /// The CPU time of this thread.
 fn cpu_time() -> Duration {
@@ -66,7 +37,10 @@ fn cpu_time() -> Duration {
 }
 
 /// A module with everything declared, and the definitions.
-fn declared(functions: &[Function]) -> (MergingModule<ObjectModule>, Vec<(FuncId, Context)>) {
+fn declared(
+    functions: &[Function],
+    merge: bool,
+) -> (MergingModule<ObjectModule>, Vec<(FuncId, Context)>) {
     let mut flags = settings::builder();
     for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
     {
@@ -81,6 +55,8 @@ fn declared(functions: &[Function]) -> (MergingModule<ObjectModule>, Vec<(FuncId
         take: true,
         remember: false,
         functions: Addresses::Insignificant,
+        similar: if merge { Similar::default() } else { Similar::OFF },
+        merge_limit: (!merge).then_some(0),
         ..ModuleOptions::default()
     };
     let mut module = MergingModule::object_in_parallel(builder, true, options);
@@ -134,23 +110,17 @@ fn import(
     }
 }
 
-/// Makes the object. Wall-clock times, and CPU times of this thread.
-fn make(functions: &[Function], logged_from: Instant) -> [Times; 2] {
-    let (mut module, definitions) = declared(functions);
-    *FIRST_DEFINITION.lock().unwrap() = None;
-    log::set_max_level(log::LevelFilter::Info);
-    let start = [logged_from.elapsed(), cpu_time()];
+/// Makes the object. Wall-clock time, and CPU time of this thread.
+fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
+    let (mut module, definitions) = declared(functions, merge);
+    let start = (Instant::now(), cpu_time());
     for (id, mut context) in definitions {
         module.define_function(id, &mut context).expect("is deferred");
     }
     let object = module.finish().expect("compiles").emit().expect("an object file");
-    let end = [logged_from.elapsed(), cpu_time()];
+    let times = [start.0.elapsed(), cpu_time() - start.1];
     black_box(object);
-    let first = FIRST_DEFINITION.lock().unwrap().expect("something is defined");
-    [0, 1].map(|clock| Times {
-        all: end[clock] - start[clock],
-        code_generation: end[clock] - first[clock],
-    })
+    times
 }
 
 fn numbers(variable: &str, default: &str) -> Vec<usize> {
@@ -165,8 +135,6 @@ fn main() {
     let rounds = if bench { numbers("CLIF_MERGE_ROUNDS", "5")[0] } else { 1 };
     let mut threads = vec![1];
     threads.extend(numbers("CLIF_MERGE_THREADS", "2"));
-    let start = Instant::now();
-    log::set_logger(Box::leak(Box::new(Logger { start }))).expect("the only logger");
     let pool = |threads: usize| {
         let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(64 << 20);
         builder.build().expect("threads")
@@ -178,54 +146,49 @@ fn main() {
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
-        let mut best: Vec<Times> =
-            vec![Times { all: Duration::MAX, code_generation: Duration::MAX }; threads.len()];
-        let (mut sequential, mut shared) = (Vec::new(), Vec::new());
-        for round in 0..rounds {
-            for turn in 0..pools.len() {
-                let at = (round + turn) % pools.len();
-                let [wall, _] = pools[at].install(|| make(&functions, start));
-                best[at].all = best[at].all.min(wall.all);
-                best[at].code_generation = best[at].code_generation.min(wall.code_generation);
-            }
-            let worker = || rayon::broadcast(|_| cpu_time())[0];
-            let before = worker();
-            let [_, cpu] = make(&functions, start);
-            sequential.push(cpu);
-            shared.push(worker() - before);
-        }
-        let median = |mut times: Vec<Duration>| {
-            times.sort_unstable();
-            times[times.len() / 2].as_secs_f64()
-        };
-        let shared = median(shared);
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        println!("{name}, {} functions", functions.len());
+        let headings = threads[1..].iter().map(|n| format!("{:>24}", format!("{n} threads")));
         println!(
-            "                 {:>9}{}  sequential  limit of 16    of 64",
-            "1 thread",
-            threads[1..].iter().map(|n| format!("{n:>10} threads         ")).collect::<String>()
+            "{:<25}  1 thread{}  sequential  limit of 16    of 64",
+            format!("{name}, {} functions", functions.len()),
+            headings.collect::<String>()
         );
-        let part = |what: &str, of: fn(&Times) -> Duration| {
-            let one = of(&best[0]).as_secs_f64();
-            let others: String = best[1..]
-                .iter()
-                .map(|times| {
-                    let several = of(times).as_secs_f64();
-                    format!("{several:>10.3} s, {:>5.2} times", one / several)
-                })
-                .collect();
-            let sequential = median(sequential.iter().map(of).collect());
+        for (what, merge) in [("merged", true), ("code generation", false)] {
+            let mut best = vec![Duration::MAX; pools.len()];
+            let (mut sequential, mut shared) = (Vec::new(), Vec::new());
+            for round in 0..rounds {
+                for turn in 0..pools.len() {
+                    let at = (round + turn) % pools.len();
+                    let [wall, _] = pools[at].install(|| make(&functions, merge));
+                    best[at] = best[at].min(wall);
+                }
+                let worker = || rayon::broadcast(|_| cpu_time())[0];
+                let before = worker();
+                let [_, cpu] = make(&functions, merge);
+                sequential.push(cpu);
+                shared.push(worker() - before);
+            }
+            let best: Vec<f64> = best.iter().map(Duration::as_secs_f64).collect();
+            let several = best[1..].iter();
+            let several =
+                several.map(|time| format!("{time:>10.3} s, {:>5.2} times", best[0] / time));
+            let (sequential, shared) = (median(sequential), median(shared));
             let share = sequential / (sequential + shared);
-            let limit = |n: f64| 1.0 / (share + (1.0 - share) / n);
+            let limit = |processors: f64| 1.0 / (share + (1.0 - share) / processors);
             println!(
-                "{what:<17}{one:>7.3} s{others}{:>10.2} %{:>13.2}{:>9.2}",
+                "{what:<25}{:>8.3} s{}{:>10.2} %{:>13.2}{:>9.2}",
+                best[0],
+                several.collect::<String>(),
                 100.0 * share,
                 limit(16.0),
-                limit(64.0)
+                limit(64.0),
             );
-        };
-        part("with the pass", |times| times.all);
-        part("code generation", |times| times.code_generation);
+        }
     }
+}
+
+/// Seconds.
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64()
 }

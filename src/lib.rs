@@ -82,7 +82,7 @@ extern crate std;
 struct Readme;
 
 /// The examples of the guide to embedding are tests, too.
-#[cfg(all(doctest, feature = "jit", feature = "object"))]
+#[cfg(all(doctest, feature = "jit", feature = "object", feature = "parallel"))]
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;
 

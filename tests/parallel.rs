@@ -169,7 +169,7 @@ fn options(at: u64) -> ModuleOptions {
     ModuleOptions {
         similar: Similar { policy, ..Similar::default() },
         optimize: at % 8 == 5,
-        remember: at % 2 == 0,
+        remember: at.is_multiple_of(2),
         merge_limit: (at % 7 == 6).then_some(2),
         functions: Addresses::Insignificant,
         ..ModuleOptions::default()
