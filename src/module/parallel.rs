@@ -108,9 +108,9 @@ impl<M: DefineCompiled> MergingModule<M> {
     /// (`ThreadPool::install`), or else the global one. The wrapped module defines the same code in the same order as
     /// without threads, whatever their number.
     ///
-    /// What is still to be compiled and what is compiled and not defined yet takes memory: besides the deferred
-    /// functions, that is at most the code of 256 functions, or of 65,536 instructions and one function more, for each
-    /// thread of the pool. Whoever flushes with [`Mode::Eager`](super::Mode::Eager) compiles on one thread.
+    /// A bounded number of functions is compiled at a time: for each thread of the pool 256, or less if these have
+    /// 65,536 instructions together and twice as many as the largest of them. Whoever flushes with
+    /// [`Mode::Eager`](super::Mode::Eager) compiles on one thread.
     ///
     /// Threads of a pool have a stack of 2 MiB if its builder does not say otherwise, and Cranelift is recursive over
     /// parts of what it compiles.
@@ -154,7 +154,7 @@ pub fn panic_is_passed_on() -> bool {
 
 /// How many functions are compiled at a time, for each thread: compiled code takes several kilobytes at least.
 const FUNCTIONS: usize = 256;
-/// How many instructions they have, for each thread.
+/// How many instructions they have, for each thread, if none is larger than half of that.
 const INSTRUCTIONS: usize = 1 << 16;
 
 impl<M: Module> MergingModule<M> {
@@ -184,11 +184,13 @@ impl<M: Module> MergingModule<M> {
             return chunk;
         };
         let threads = rayon::current_num_threads();
-        let mut instructions = 0;
+        let (mut instructions, mut largest) = (0, INSTRUCTIONS);
         loop {
-            instructions +=
-                chunk.last_mut().and_then(Item::body).map_or(0, |(_, body)| body.size());
-            if chunk.len() >= FUNCTIONS * threads || instructions >= INSTRUCTIONS * threads {
+            let size = chunk.last_mut().and_then(Item::body).map_or(0, |(_, body)| body.size());
+            instructions += size;
+            // Enough for all threads until the largest is compiled.
+            largest = largest.max(2 * size);
+            if chunk.len() >= FUNCTIONS * threads || instructions >= largest * threads {
                 break;
             }
             let Some(next) = items.next() else {
