@@ -16,11 +16,13 @@ use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+#[cfg(feature = "parallel")]
 use core::fmt;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
-use cranelift_codegen::isa::TargetIsa;
-use cranelift_codegen::{CodegenResult, CompiledCode, Context};
+#[cfg(feature = "parallel")]
+use cranelift_codegen::{CodegenResult, isa::TargetIsa};
+use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{DataId, FuncId, Module, ModuleReloc, ModuleResult};
 
 /// A body, and the settings with which it is compiled.
@@ -79,6 +81,7 @@ pub(super) struct Observed {
 }
 
 /// A compiled function, with what a module needs to define it.
+#[cfg(feature = "parallel")]
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CompiledFunction {
@@ -90,12 +93,14 @@ pub struct CompiledFunction {
     pub alignment: u64,
 }
 
+#[cfg(feature = "parallel")]
 impl fmt::Debug for CompiledFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompiledFunction").field("code", &self.code).finish_non_exhaustive()
     }
 }
 
+#[cfg(feature = "parallel")]
 impl CompiledFunction {
     /// Compiles `ctx.func`, which is the function `function` of a module for `isa`. The compiled code is taken out of
     /// the context.

@@ -122,6 +122,10 @@ impl<M: Module> MergingModule<M> {
         let ids: Vec<FuncId> = plan.new_bodies().iter().map(id).collect();
         let added = plan.new_bodies().iter().zip(ids);
         let mut items = given.chain(added.map(|(new, function)| Item::added(new, function)));
+        #[cfg_attr(
+            not(feature = "parallel"),
+            expect(clippy::while_let_on_iterator, reason = "a chunk takes further items")
+        )]
         while let Some(first) = items.next() {
             #[cfg(feature = "parallel")]
             let chunk = self.next_chunk(plan, flush, context.is_some(), first, &mut items);

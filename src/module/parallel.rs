@@ -86,6 +86,7 @@ impl DefineCompiled for cranelift_jit::JITModule {
     }
 }
 
+#[cfg(any(feature = "jit", feature = "object"))]
 fn define_bytes<M: Module>(
     module: &mut M,
     function: FuncId,
