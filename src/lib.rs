@@ -66,6 +66,7 @@
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
+//! | `parallel` | what it adds for several threads: code generation on the current pool of `rayon` | `std` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -81,7 +82,7 @@ extern crate std;
 struct Readme;
 
 /// The examples of the guide to embedding are tests, too.
-#[cfg(all(doctest, feature = "jit", feature = "object"))]
+#[cfg(all(doctest, feature = "jit", feature = "object", feature = "parallel"))]
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;
 
@@ -123,6 +124,8 @@ pub use extra_argument::{ExtraArgument, extended_signature};
 pub use incremental::{Increment, MergeCache};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
+#[cfg(feature = "parallel")]
+pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
     Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
 };

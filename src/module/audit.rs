@@ -9,7 +9,8 @@
 //! It does *not* look into machine code.
 
 use super::flush::Flush;
-use super::{DataState, FunctionState, MergingModule};
+use super::view::View;
+use super::{DataState, FunctionState};
 use crate::extra_argument::ExtraArgument;
 use crate::ir::{address_uses, user_symbol};
 use crate::options::Prove;
@@ -19,7 +20,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{FuncRef, Function, GlobalValueData, UserExternalName};
 use cranelift_entity::EntityRef;
-use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleRelocTarget, ModuleResult};
+use cranelift_module::{DataId, FuncId, ModuleError, ModuleRelocTarget, ModuleResult};
 
 /// The symbols that the imports of a function name, before it is rewritten.
 pub(super) struct Names {
@@ -45,7 +46,7 @@ impl Names {
     }
 }
 
-impl<M: Module> MergingModule<M> {
+impl<'a> View<'a> {
     /// Whether emitted code is audited.
     pub(super) fn audits(&self) -> bool {
         match self.options.prove {
@@ -56,9 +57,9 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The code that runs when `function` is called, and the extra arguments that it receives.
-    fn reached(&self, function: FuncId) -> (FuncId, &[ExtraArgument]) {
+    fn reached(&self, function: FuncId) -> (FuncId, &'a [ExtraArgument]) {
         let mut at = self.named.get(&function).copied().unwrap_or(function);
-        let mut passed: &[ExtraArgument] = &[];
+        let mut passed: &'a [ExtraArgument] = &[];
         while let FunctionState { body, extra, .. } = &self.functions[at]
             && let Some(body) = body.expand()
         {
@@ -71,7 +72,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The extra arguments of the code that runs when a symbol is called.
-    pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &[ExtraArgument] {
+    pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &'a [ExtraArgument] {
         match symbol.namespace {
             0 => self.reached(FuncId::from_u32(symbol.index)).1,
             _ => &[],

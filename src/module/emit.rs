@@ -1,18 +1,18 @@
-//! Emission: the result of a flush's plan goes into the wrapped module.
+//! Emission: the result of a flush's plan goes into the wrapped module. `body` has what is compiled.
 //!
 //! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its symbol gets another
 //! address later), or not. All references to functions and data are redirected to where these are now. Nothing is
 //! decided here.
 
-use super::audit::Names;
+use super::body::{Body, Code};
 use super::flush::{ADDED, Flush, Unit};
+use super::view::View;
 use super::{
     BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
 };
-use crate::apply::{CallTarget, call_thunk, redirect};
+use crate::apply::{CallTarget, call_thunk};
 use crate::extra_argument::ExtraArgument;
-use crate::ir::{address_uses, user_symbol};
-use crate::plan::{Emit, Plan};
+use crate::plan::{Emit, NewBody, Plan};
 use crate::target::{CallThunks, ThunkReloc};
 use crate::unit::{Contents, FunctionIndex};
 use alloc::boxed::Box;
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, GlobalValueData, Signature, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
@@ -28,7 +28,7 @@ use cranelift_module::{
 
 /// On behalf of how many functions or objects code or data refers to others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Referrer {
+pub(super) enum Referrer {
     /// Of one function or data object: its references can be interposed as they are written there.
     One,
     /// Of several, each of which refers to an equal function or object of its own: no reference may go through a
@@ -37,8 +37,67 @@ enum Referrer {
 }
 
 impl Referrer {
-    fn of(replaces_others: bool) -> Referrer {
+    pub(super) fn of(replaces_others: bool) -> Referrer {
         if replaces_others { Referrer::Several } else { Referrer::One }
+    }
+}
+
+/// What is emitted for one definition, or for a body that the plan adds.
+pub(super) struct Item {
+    function: FuncId,
+    work: Work,
+}
+
+enum Work {
+    Bytes {
+        alignment: u64,
+        bytes: Vec<u8>,
+        relocs: Vec<ModuleReloc>,
+    },
+    /// A function that is kept.
+    Body(Body),
+    /// A function that was merged away.
+    Merged(Body),
+    /// A body that the plan adds.
+    Added(Body),
+}
+
+impl Item {
+    fn new(plan: &Plan, function: FuncId, definition: Definition, next: &mut usize) -> Item {
+        let work = match definition {
+            Definition::Bytes { alignment, bytes, relocs } => {
+                Work::Bytes { alignment, bytes, relocs }
+            }
+            Definition::Body { func, want_disasm, control_plane } => {
+                let index = FunctionIndex::new(*next);
+                *next += 1;
+                let body = Body { index, code: Code::Ir(func), want_disasm, control_plane };
+                match plan.output(index).emit {
+                    Emit::Body | Emit::NewBody(_) => Work::Body(body),
+                    Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing => Work::Merged(body),
+                }
+            }
+        };
+        Item { function, work }
+    }
+
+    fn added(new: &NewBody, function: FuncId) -> Item {
+        let body = Body {
+            index: new.function(),
+            code: Code::Ir(Box::new(new.body().clone())),
+            want_disasm: false,
+            control_plane: ControlPlane::default(),
+        };
+        Item { function, work: Work::Added(body) }
+    }
+
+    /// The body that is to be compiled.
+    #[cfg(feature = "parallel")]
+    pub(super) fn body(&mut self) -> Option<(FuncId, &mut Body)> {
+        match &mut self.work {
+            Work::Body(body) | Work::Added(body) => Some((self.function, body)),
+            Work::Bytes { .. } | Work::Merged(_) => None,
+        }
     }
 }
 
@@ -52,32 +111,30 @@ impl<M: Module> MergingModule<M> {
         mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         for late in plan.late_thunks() {
-            self.emit_late_thunk(self.id_of(plan.entry(late.function).symbol()))?;
+            let function = self.view().id_of(plan.entry(late.function).symbol());
+            self.emit_late_thunk(function)?;
         }
         let mut next = 0;
-        for (function, definition) in core::mem::take(&mut pending.functions) {
-            let emitted = match definition {
-                Definition::Bytes { alignment, bytes, relocs } => {
-                    self.emit_bytes(function, alignment, &bytes, &relocs)
-                }
-                Definition::Body { func, want_disasm, control_plane } => {
-                    let index = FunctionIndex::new(next);
-                    next += 1;
-                    let with = With { context: context.as_deref_mut(), want_disasm, control_plane };
-                    self.emit_function(plan, index, function, *func, flush, with)
-                }
-            };
-            emitted.inspect_err(|_| self.failed = Some(function))?;
-        }
-        let mut added = 0;
-        for new in plan.new_bodies() {
-            let (index, func) = (new.function(), new.body().clone());
-            let function = self.id_of(plan.entry(index).symbol());
-            let with =
-                With { context: None, want_disasm: false, control_plane: ControlPlane::default() };
-            self.emit_body(plan, index, function, func, flush, with)
-                .inspect_err(|_| self.failed = Some(function))?;
-            added += i64::from(self.functions[function].size);
+        let definitions = core::mem::take(&mut pending.functions).into_iter();
+        let given = definitions
+            .map(|(function, definition)| Item::new(plan, function, definition, &mut next));
+        let id = |new: &NewBody| self.view().id_of(plan.entry(new.function()).symbol());
+        let ids: Vec<FuncId> = plan.new_bodies().iter().map(id).collect();
+        let added = plan.new_bodies().iter().zip(ids);
+        let mut items = given.chain(added.map(|(new, function)| Item::added(new, function)));
+        #[cfg_attr(
+            not(feature = "parallel"),
+            expect(clippy::while_let_on_iterator, reason = "a chunk takes further items")
+        )]
+        while let Some(first) = items.next() {
+            #[cfg(feature = "parallel")]
+            let chunk = self.next_chunk(plan, flush, context.is_some(), first, &mut items);
+            #[cfg(not(feature = "parallel"))]
+            let chunk = [first];
+            for Item { function, work } in chunk {
+                self.emit(plan, function, work, flush, context.as_deref_mut())
+                    .inspect_err(|_| self.failed = Some(function))?;
+            }
         }
         // Sizes of bodies are known by now.
         for (function, _) in &unit.functions {
@@ -87,36 +144,58 @@ impl<M: Module> MergingModule<M> {
                 self.stats.saved_code_bytes += i64::from(body) - i64::from(size);
             }
         }
-        self.stats.saved_code_bytes -= added;
         Ok(())
     }
 
-    fn emit_function(
+    fn emit(
         &mut self,
         plan: &Plan,
-        index: FunctionIndex,
         function: FuncId,
-        func: Function,
+        work: Work,
         flush: Flush,
-        with: With<'_>,
+        context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        self.stats.functions += 1;
-        let output = plan.output(index);
-        let (Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing) = output.emit else {
-            return self.emit_body(plan, index, function, func, flush, with);
-        };
+        match work {
+            Work::Bytes { alignment, bytes, relocs } => {
+                self.emit_bytes(function, alignment, &bytes, &relocs)
+            }
+            Work::Body(body) => {
+                self.stats.functions += 1;
+                self.emit_body(plan, function, body, flush, context)
+            }
+            Work::Merged(body) => {
+                self.stats.functions += 1;
+                self.emit_merged(plan, function, body, context)
+            }
+            Work::Added(body) => {
+                self.emit_body(plan, function, body, flush, None)?;
+                self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
+                Ok(())
+            }
+        }
+    }
+
+    fn emit_merged(
+        &mut self,
+        plan: &Plan,
+        function: FuncId,
+        body: Body,
+        context: Option<&mut Context>,
+    ) -> ModuleResult<()> {
+        let output = plan.output(body.index);
+        let func = body.code.ir();
         let signature = func.signature.clone();
-        if let Some(context) = with.context {
+        if let Some(context) = context {
             // The embedder asked for the code at once and gets it, although it is not emitted.
-            context.func = func;
-            let mut control_plane = with.control_plane;
+            context.func = *func;
+            let mut control_plane = body.control_plane;
             context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
         }
         match output.emit {
             Emit::Body | Emit::NewBody(_) => unreachable!("a kept function has its own body"),
             Emit::Thunk { to, .. } => {
                 self.stats.thunks += 1;
-                let to = self.local_name(self.id_of(to));
+                let to = self.view().local_name(self.view().id_of(to));
                 self.emit_thunk(function, &signature, output.alignment, to)
             }
             Emit::Nothing => {
@@ -130,57 +209,158 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    fn emit_body(
-        &mut self,
-        plan: &Plan,
-        index: FunctionIndex,
-        function: FuncId,
-        mut func: Function,
-        flush: Flush,
-        with: With<'_>,
-    ) -> ModuleResult<()> {
-        plan.settle(index, &mut func, &self.pass_options(self.inner.isa(), flush.back_end));
-        let referrer = Referrer::of(self.functions[function].replaces_others);
-        let names = self.audits().then(|| Names::of(&func));
-        let call = |name: &UserExternalName| self.called(name, referrer);
-        redirect(&mut func, &call, &|symbol| self.addressed(symbol, referrer));
-        if let Some(names) = names {
-            self.audited(&symbol(function), self.check_body(&names, &func))?;
-            if referrer == Referrer::Several {
-                let remembered = flush.remember && plan.parameterised_body(index).is_none();
-                self.audited(&symbol(function), self.check_shared(&func, flush, remembered))?;
+    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
+    pub(super) fn observe_pointer(&mut self, namespace: u32, index: u32) {
+        match namespace {
+            0 => {
+                let state = &mut self.functions[FuncId::from_u32(index)];
+                state.called |= !state.defined;
+                state.address_held |= !state.defined;
             }
-        }
-        self.observe_references(&func);
-        let With { context, want_disasm, mut control_plane } = with;
-        let mut own = core::mem::replace(&mut self.context, Context::new());
-        let own_context = context.is_none();
-        let context = context.unwrap_or(&mut own);
-        if own_context {
-            self.inner.clear_context(context);
-        }
-        context.func = func;
-        context.set_disasm(want_disasm);
-        let alignment = plan.entry(index).alignment();
-        let defined = match alignment {
             1 => {
-                self.inner.define_function_with_control_plane(function, context, &mut control_plane)
+                let DataState { defined, used, .. } = &mut self.data[DataId::from_u32(index)];
+                *used |= !*defined;
             }
-            _ => define_aligned(&mut self.inner, function, alignment, context, &mut control_plane),
-        };
-        let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
-        if own_context {
-            self.context = own;
+            _ => {}
         }
-        defined?;
-        self.stats.compiled += 1;
+    }
+
+    pub(super) fn emit_thunk(
+        &mut self,
+        function: FuncId,
+        signature: &Signature,
+        alignment: u32,
+        to: FuncId,
+    ) -> ModuleResult<()> {
+        let extra = self.view().extra(&symbol(function));
+        if self.view().audits() {
+            let to = symbol(to);
+            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
+            let found = named.try_for_each(|name| self.view().check_symbol(name));
+            self.view().audited(&symbol(function), found)?;
+        }
+        let isa = self.inner.isa();
+        let size = match self.target.thunk_code(signature, &extra, &symbol(to)) {
+            Some(code) => {
+                let size = code.size();
+                let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
+                let relocs = code.relocations.into_iter().map(|relocation| {
+                    let ThunkReloc { offset, kind, symbol, addend } = relocation;
+                    let name = ModuleRelocTarget::user(symbol.namespace, symbol.index);
+                    ModuleReloc { offset, kind, name, addend }
+                });
+                let relocs: Vec<ModuleReloc> = relocs.collect();
+                self.inner.define_function_bytes(function, alignment, &code.bytes, &relocs)?;
+                size
+            }
+            None => {
+                let name = UserFuncName::User(symbol(function));
+                let thunks = CallThunks::of(isa);
+                let thunk = call_thunk(name, signature, &extra, &symbol(to), &thunks);
+                let mut context = Context::for_function(thunk);
+                let mut plane = ControlPlane::default();
+                self.define(function, alignment, &mut context, &mut plane)?;
+                context.compiled_code().map_or(0, |code| code.code_info().total_size)
+            }
+        };
         self.stats.code_bytes += u64::from(size);
         self.functions[function].size = size;
         Ok(())
     }
 
+    fn emit_bytes(
+        &mut self,
+        function: FuncId,
+        alignment: u64,
+        bytes: &[u8],
+        relocs: &[ModuleReloc],
+    ) -> ModuleResult<()> {
+        let before = relocs;
+        let relocs: Vec<ModuleReloc> = before
+            .iter()
+            .map(|reloc| ModuleReloc { name: self.pointer_to(&reloc.name), ..reloc.clone() })
+            .collect();
+        if self.view().audits() {
+            let mut pairs = before.iter().zip(&relocs);
+            let found = pairs.try_for_each(|(before, after)| {
+                self.view().check_pointer(&before.name, &after.name)
+            });
+            self.view().audited(&symbol(function), found)?;
+        }
+        for reloc in &relocs {
+            if let ModuleRelocTarget::User { namespace, index } = reloc.name {
+                self.observe_pointer(namespace, index);
+            }
+        }
+        self.inner.define_function_bytes(function, alignment, bytes, &relocs)?;
+        self.stats.code_bytes += bytes.len() as u64;
+        self.functions[function].size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    /// The target that replaces `target` in a pointer.
+    pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
+        self.view().retargeted(target, Referrer::One)
+    }
+
+    pub(super) fn emit_data(
+        &mut self,
+        plan: &Plan,
+        data: Vec<(DataId, DataDescription)>,
+        unit: &mut Unit,
+        flush: Flush,
+    ) -> ModuleResult<()> {
+        for (id, mut description) in data {
+            let index = unit.by_id[&id];
+            let entry = plan.data_entry(index);
+            if let Some(to) = self.data[id].body.expand() {
+                if flush.back_end == BackEnd::Object {
+                    self.aliases.data.push((id, to));
+                    let mut empty = DataDescription::new();
+                    empty.define(Box::new([]));
+                    self.inner.define_data(id, &empty)?;
+                }
+                continue;
+            }
+            let (_, attributes, object) = &mut unit.data[index.index()];
+            description.init = init_of(&mut object.contents);
+            // An object that is kept may also be used in place of its equals.
+            if entry.alignment() > attributes.alignment {
+                description.align = Some(entry.alignment());
+            }
+            let is_representative = entry.reason() == crate::plan::Reason::Representative;
+            let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
+            let functions = description.function_decls.values_mut();
+            for target in functions.chain(description.data_decls.values_mut()) {
+                let before = core::mem::replace(target, self.view().retargeted(target, referrer));
+                if self.view().audits() {
+                    self.view()
+                        .audited(&data_symbol(id), self.view().check_pointer(&before, target))?;
+                    if let ModuleRelocTarget::User { namespace, index } = *target
+                        && referrer == Referrer::Several
+                    {
+                        let target = UserExternalName::new(namespace, index);
+                        let checked =
+                            self.view().check_shared_symbol(&target, true, flush, flush.remember);
+                        self.view().audited(&data_symbol(id), checked)?;
+                    }
+                }
+            }
+            let decls = description.function_decls.values().chain(description.data_decls.values());
+            for target in decls {
+                if let ModuleRelocTarget::User { namespace, index } = target {
+                    self.observe_pointer(*namespace, *index);
+                }
+            }
+            self.inner.define_data(id, &description)?;
+        }
+        Ok(())
+    }
+}
+
+impl View<'_> {
     /// The target of a call of `name`, if it changes, and the extra arguments that the call passes.
-    fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<CallTarget> {
+    pub(super) fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<CallTarget> {
         if name.namespace != 0 {
             let symbol = self.addressed(name, referrer)?;
             return Some(CallTarget { symbol, arguments: Arc::default() });
@@ -200,7 +380,11 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The symbol whose address replaces the address of `name`, if it changes.
-    fn addressed(&self, name: &UserExternalName, referrer: Referrer) -> Option<UserExternalName> {
+    pub(super) fn addressed(
+        &self,
+        name: &UserExternalName,
+        referrer: Referrer,
+    ) -> Option<UserExternalName> {
         let UserExternalName { namespace, index } = *name;
         match namespace {
             0 => {
@@ -240,138 +424,6 @@ impl<M: Module> MergingModule<M> {
         self.passed(&self.functions[FuncId::from_u32(name.index)].extra)
     }
 
-    /// Records the references of `func`, which is about to be emitted, to functions and data that are not defined
-    /// yet: these must keep their symbols.
-    fn observe_references(&mut self, func: &Function) {
-        let mut undefined = false;
-        for callee in func.dfg.ext_funcs.values() {
-            if let Some(UserExternalName { namespace: 0, index }) = user_symbol(func, &callee.name)
-            {
-                let state = &mut self.functions[FuncId::from_u32(*index)];
-                state.called |= !state.defined;
-                undefined |= !state.defined;
-            }
-        }
-        if undefined {
-            for used in address_uses(func) {
-                let callee = func.dfg.ext_funcs.get(used);
-                let symbol = callee.and_then(|callee| user_symbol(func, &callee.name));
-                if let Some(UserExternalName { namespace, index }) = symbol {
-                    self.observe_pointer(*namespace, *index);
-                }
-            }
-        }
-        for gv in func.global_values.values() {
-            let GlobalValueData::Symbol { name, .. } = gv else {
-                continue;
-            };
-            if let Some(UserExternalName { namespace, index }) = user_symbol(func, name) {
-                self.observe_pointer(*namespace, *index);
-            }
-        }
-    }
-
-    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
-    pub(super) fn observe_pointer(&mut self, namespace: u32, index: u32) {
-        match namespace {
-            0 => {
-                let state = &mut self.functions[FuncId::from_u32(index)];
-                state.called |= !state.defined;
-                state.address_held |= !state.defined;
-            }
-            1 => {
-                let DataState { defined, used, .. } = &mut self.data[DataId::from_u32(index)];
-                *used |= !*defined;
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn emit_thunk(
-        &mut self,
-        function: FuncId,
-        signature: &Signature,
-        alignment: u32,
-        to: FuncId,
-    ) -> ModuleResult<()> {
-        let extra = self.extra(&symbol(function));
-        if self.audits() {
-            let to = symbol(to);
-            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
-            self.audited(&symbol(function), named.try_for_each(|name| self.check_symbol(name)))?;
-        }
-        let isa = self.inner.isa();
-        let size = match self.target.thunk_code(signature, &extra, &symbol(to)) {
-            Some(code) => {
-                let size = code.size();
-                let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
-                let relocs = code.relocations.into_iter().map(|relocation| {
-                    let ThunkReloc { offset, kind, symbol, addend } = relocation;
-                    let name = ModuleRelocTarget::user(symbol.namespace, symbol.index);
-                    ModuleReloc { offset, kind, name, addend }
-                });
-                let relocs: Vec<ModuleReloc> = relocs.collect();
-                self.inner.define_function_bytes(function, alignment, &code.bytes, &relocs)?;
-                size
-            }
-            None => {
-                let name = UserFuncName::User(symbol(function));
-                let thunks = CallThunks::of(isa);
-                let thunk = call_thunk(name, signature, &extra, &symbol(to), &thunks);
-                let mut context = Context::for_function(thunk);
-                let mut plane = ControlPlane::default();
-                match alignment {
-                    1 => self.inner.define_function(function, &mut context)?,
-                    _ => define_aligned(
-                        &mut self.inner,
-                        function,
-                        alignment,
-                        &mut context,
-                        &mut plane,
-                    )?,
-                }
-                context.compiled_code().map_or(0, |code| code.code_info().total_size)
-            }
-        };
-        self.stats.code_bytes += u64::from(size);
-        self.functions[function].size = size;
-        Ok(())
-    }
-
-    fn emit_bytes(
-        &mut self,
-        function: FuncId,
-        alignment: u64,
-        bytes: &[u8],
-        relocs: &[ModuleReloc],
-    ) -> ModuleResult<()> {
-        let before = relocs;
-        let relocs: Vec<ModuleReloc> = before
-            .iter()
-            .map(|reloc| ModuleReloc { name: self.pointer_to(&reloc.name), ..reloc.clone() })
-            .collect();
-        if self.audits() {
-            let mut pairs = before.iter().zip(&relocs);
-            let found =
-                pairs.try_for_each(|(before, after)| self.check_pointer(&before.name, &after.name));
-            self.audited(&symbol(function), found)?;
-        }
-        for reloc in &relocs {
-            if let ModuleRelocTarget::User { namespace, index } = reloc.name {
-                self.observe_pointer(namespace, index);
-            }
-        }
-        self.inner.define_function_bytes(function, alignment, bytes, &relocs)?;
-        self.stats.code_bytes += bytes.len() as u64;
-        self.functions[function].size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        Ok(())
-    }
-
-    /// The target that replaces `target` in a pointer.
-    pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
-        self.retargeted(target, Referrer::One)
-    }
-
     fn retargeted(&self, target: &ModuleRelocTarget, referrer: Referrer) -> ModuleRelocTarget {
         match target {
             ModuleRelocTarget::User { namespace, index } => {
@@ -382,85 +434,6 @@ impl<M: Module> MergingModule<M> {
             other => other.clone(),
         }
     }
-
-    pub(super) fn emit_data(
-        &mut self,
-        plan: &Plan,
-        data: Vec<(DataId, DataDescription)>,
-        unit: &mut Unit,
-        flush: Flush,
-    ) -> ModuleResult<()> {
-        for (id, mut description) in data {
-            let index = unit.by_id[&id];
-            let entry = plan.data_entry(index);
-            if let Some(to) = self.data[id].body.expand() {
-                if flush.back_end == BackEnd::Object {
-                    self.aliases.data.push((id, to));
-                    let mut empty = DataDescription::new();
-                    empty.define(Box::new([]));
-                    self.inner.define_data(id, &empty)?;
-                }
-                continue;
-            }
-            let (_, attributes, object) = &mut unit.data[index.index()];
-            description.init = init_of(&mut object.contents);
-            // An object that is kept may also be used in place of its equals.
-            if entry.alignment() > attributes.alignment {
-                description.align = Some(entry.alignment());
-            }
-            let is_representative = entry.reason() == crate::plan::Reason::Representative;
-            let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
-            let functions = description.function_decls.values_mut();
-            for target in functions.chain(description.data_decls.values_mut()) {
-                let before = core::mem::replace(target, self.retargeted(target, referrer));
-                if self.audits() {
-                    self.audited(&data_symbol(id), self.check_pointer(&before, target))?;
-                    if let ModuleRelocTarget::User { namespace, index } = *target
-                        && referrer == Referrer::Several
-                    {
-                        let target = UserExternalName::new(namespace, index);
-                        let checked =
-                            self.check_shared_symbol(&target, true, flush, flush.remember);
-                        self.audited(&data_symbol(id), checked)?;
-                    }
-                }
-            }
-            let decls = description.function_decls.values().chain(description.data_decls.values());
-            for target in decls {
-                if let ModuleRelocTarget::User { namespace, index } = target {
-                    self.observe_pointer(*namespace, *index);
-                }
-            }
-            self.inner.define_data(id, &description)?;
-        }
-        Ok(())
-    }
-}
-
-/// Compiles a function and defines it by its bytes, since `Module` has no other way to ask for an alignment.
-fn define_aligned(
-    module: &mut impl Module,
-    function: FuncId,
-    alignment: u32,
-    context: &mut Context,
-    control_plane: &mut ControlPlane,
-) -> ModuleResult<()> {
-    let minimum = module.isa().function_alignment().minimum;
-    context.compile(module.isa(), control_plane).map_err(|error| error.inner)?;
-    let code = context.compiled_code().expect("compiled");
-    let relocs = code.buffer.relocs().iter();
-    let relocs: Vec<ModuleReloc> =
-        relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, function)).collect();
-    let alignment = u64::from(alignment.max(code.buffer.alignment).max(minimum));
-    module.define_function_bytes(function, alignment, code.code_buffer(), &relocs)
-}
-
-/// The settings with which a function is compiled.
-struct With<'a> {
-    /// The embedder's context, if it wants to see the code.
-    context: Option<&'a mut Context>,
-    want_disasm: bool,
-    control_plane: ControlPlane,
 }
 
 /// The contents of a data object, as they were given.

@@ -135,11 +135,11 @@ impl<M: Module> MergingModule<M> {
         let mut place = Vec::new();
         for (at, (function, definition)) in pending.functions.iter().enumerate() {
             if let Definition::Body { func, .. } = definition {
-                let mut attributes = self.attributes_of(*function);
+                let mut attributes = self.view().attributes_of(*function);
                 let declaration = self.inner.declarations().get_function_decl(*function);
                 // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
-                if self.is_bound_by_symbol(*function, flush) {
+                if self.view().is_bound_by_symbol(*function, flush) {
                     attributes.linkage = crate::unit::Linkage::Preemptible;
                 }
                 match back_end {
@@ -162,7 +162,7 @@ impl<M: Module> MergingModule<M> {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
-            if self.is_data_bound_by_symbol(*id, flush) {
+            if self.view().is_data_bound_by_symbol(*id, flush) {
                 attributes.linkage = crate::unit::Linkage::Preemptible;
             }
             if !exact || needs_symbol || back_end == BackEnd::Any {
@@ -190,19 +190,6 @@ impl<M: Module> MergingModule<M> {
                 | ModuleRelocTarget::LibCall(_)
                 | ModuleRelocTarget::KnownSymbol(_) => {}
             }
-        }
-    }
-
-    pub(super) fn attributes_of(&self, function: FuncId) -> Attributes {
-        let defaults = Attributes { addresses: self.options.functions, ..Attributes::default() };
-        let attributes = self.attributes.get(&function).copied().unwrap_or(defaults);
-        let declaration = self.inner.declarations().get_function_decl(function);
-        let FunctionState { called, address_held, .. } = self.functions[function];
-        Attributes {
-            linkage: linkage(declaration.linkage),
-            address_taken: attributes.address_taken || address_held,
-            externally_called: attributes.externally_called || called,
-            ..attributes
         }
     }
 
@@ -298,7 +285,7 @@ impl<M: Module> MergingModule<M> {
                 keep_symbols: self.options.similar.keep_symbols || back_end == BackEnd::Jit,
                 ..self.options.similar
             },
-            interposition: back_end == BackEnd::Object && self.is_elf(),
+            interposition: back_end == BackEnd::Object && self.view().is_elf(),
             prove: self.options.prove,
             merge_limit: self
                 .options
@@ -323,14 +310,6 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The function of a symbol of the pass.
-    pub(super) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
-        match symbol.namespace {
-            ADDED => self.shared[symbol.index as usize],
-            _ => FuncId::from_u32(symbol.index),
-        }
-    }
-
     /// Sets the place of every function, before any reference to it is emitted.
     fn place_functions(
         &mut self,
@@ -347,14 +326,14 @@ impl<M: Module> MergingModule<M> {
             let Some(to) = disposition.representative() else {
                 continue;
             };
-            let body = self.id_of(plan.entry(to).symbol());
+            let body = self.view().id_of(plan.entry(to).symbol());
             if back_end == BackEnd::Object {
                 self.give_local_name(body, flush)?;
             }
             self.functions[body].replaces_others = true;
             let extra = plan.thunk_arguments(index);
             let name = |symbol: &UserExternalName| match symbol.namespace {
-                ADDED => Some(super::symbol(self.id_of(symbol))),
+                ADDED => Some(super::symbol(self.view().id_of(symbol))),
                 _ => None,
             };
             let extra: Vec<ExtraArgument> =
@@ -389,14 +368,17 @@ impl<M: Module> MergingModule<M> {
                     self.name_passed_functions(plan, *function, func, flush)?;
                 }
                 // There is no local name by which the address of a function could stay near.
-                BackEnd::Any if self.is_elf() && !flush.last => self.pass_from_afar(*function),
+                BackEnd::Any if self.view().is_elf() && !flush.last => {
+                    self.pass_from_afar(*function)
+                }
                 BackEnd::Any | BackEnd::Jit => {}
             }
         }
-        if self.audits() {
+        if self.view().audits() {
             for (index, (function, _)) in unit.functions.iter().enumerate() {
                 let func = pending.func(unit, FunctionIndex::new(index));
-                self.audited(&symbol(*function), self.check_passed(*function, func))?;
+                self.view()
+                    .audited(&symbol(*function), self.view().check_passed(*function, func))?;
             }
         }
         Ok(())
@@ -428,8 +410,8 @@ impl<M: Module> MergingModule<M> {
             self.functions[function].body.expand().expect("an eliminated function has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
-        let alignment = self.attributes_of(function).alignment;
-        self.emit_thunk(function, &signature, alignment, self.local_name(body))
+        let alignment = self.view().attributes_of(function).alignment;
+        self.emit_thunk(function, &signature, alignment, self.view().local_name(body))
             .inspect_err(|_| self.failed = Some(function))?;
         self.stats.thunks += 1;
         self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
@@ -448,7 +430,7 @@ impl<M: Module> MergingModule<M> {
         let without_code: Vec<(FuncId, FuncId)> =
             self.functions.iter().filter_map(without_code).collect();
         for (function, body) in without_code {
-            let Attributes { linkage, addresses, .. } = self.attributes_of(function);
+            let Attributes { linkage, addresses, .. } = self.view().attributes_of(function);
             // Its linkage can have widened since.
             let extra = !self.functions[function].extra.is_empty();
             if linkage.is_visible_outside() && (extra || addresses == Addresses::Significant) {

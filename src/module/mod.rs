@@ -6,7 +6,9 @@
 //! module.
 //!
 //! * `mod.rs` is the wrapper: deferred definitions, and the errors that are reported at once;
-//! * `flush` is the list of phases: plan, place, and `emit`;
+//! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is what is compiled;
+//! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what they compile;
+//! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
 //! * `audit` checks what is about to be emitted;
 //! * `options` holds the decisions of the embedder;
@@ -18,6 +20,7 @@
 #![expect(clippy::result_large_err, reason = "the error is that of cranelift-module")]
 
 mod audit;
+mod body;
 mod emit;
 mod flush;
 #[cfg(feature = "jit")]
@@ -26,8 +29,18 @@ mod names;
 #[cfg(feature = "object")]
 mod object;
 mod options;
+#[cfg(feature = "parallel")]
+mod parallel;
+#[cfg(all(feature = "object", feature = "parallel"))]
+mod unwind;
+mod view;
 
 pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
+#[cfg(feature = "parallel")]
+pub use {
+    body::CompiledFunction,
+    parallel::{DefineCompiled, panic_is_passed_on},
+};
 
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
@@ -53,6 +66,7 @@ use cranelift_module::{
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
+use view::View;
 
 /// Symbols that are to get the address of another one, in an object file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,11 +74,18 @@ use rustc_hash::FxBuildHasher;
 pub struct Aliases {
     functions: Vec<(FuncId, FuncId)>,
     data: Vec<(DataId, DataId)>,
+    /// The unwind information of functions that were defined by bytes, if it is wanted.
+    #[cfg(all(feature = "object", feature = "parallel"))]
+    unwind: Option<unwind::UnwindTable>,
 }
 
 impl Aliases {
-    /// Whether there are none.
+    /// Whether there are none, and nothing else that [`place`](Aliases::place) would do.
     pub fn is_empty(&self) -> bool {
+        #[cfg(all(feature = "object", feature = "parallel"))]
+        if self.unwind.as_ref().is_some_and(|table| !table.is_empty()) {
+            return false;
+        }
         self.functions.is_empty() && self.data.is_empty()
     }
 
@@ -212,6 +233,9 @@ pub struct MergingModule<M> {
     pass_stats: Stats,
     refutation: Option<Refutation>,
     context: Context,
+    /// How functions are defined that other threads compiled.
+    #[cfg(feature = "parallel")]
+    ahead: Option<parallel::Ahead<M>>,
     failed: Option<FuncId>,
     /// A flush failed, and the definitions that it was working on are lost.
     broken: bool,
@@ -245,6 +269,8 @@ impl<M: Module> MergingModule<M> {
             pass_stats: Stats::default(),
             refutation: None,
             context: Context::new(),
+            #[cfg(feature = "parallel")]
+            ahead: None,
             failed: None,
             broken: false,
         }
@@ -269,12 +295,12 @@ impl<M: Module> MergingModule<M> {
     /// The function of the wrapped module whose address is that of `function`, once it was flushed: itself, unless
     /// it has no code of its own.
     pub fn address_of(&self, function: FuncId) -> FuncId {
-        self.address_target(function).unwrap_or(function)
+        self.view().address_target(function).unwrap_or(function)
     }
 
     /// The data object of the wrapped module whose address is that of `data`.
     pub fn data_address_of(&self, data: DataId) -> DataId {
-        self.data_target(data).unwrap_or(data)
+        self.view().data_target(data).unwrap_or(data)
     }
 
     /// The properties of a function that merging needs and the module does not know: whether its address is
@@ -393,30 +419,21 @@ impl<M: Module> MergingModule<M> {
         map
     }
 
-    /// The function to which calls of `function` should go, if another one.
-    fn call_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { preemptible, eliminated, became, body, extra, .. } =
-            &self.functions[function];
-        if *became == Became::Thunk && !extra.is_empty() {
-            // The thunk exists anyway, and passes the extra arguments.
-            return None;
+    /// What is known of functions and data now.
+    fn view(&self) -> View<'_> {
+        View {
+            functions: &self.functions,
+            data: &self.data,
+            shared: &self.shared,
+            local_names: &self.local_names,
+            local_data_names: &self.local_data_names,
+            named: &self.named,
+            named_data: &self.named_data,
+            attributes: &self.attributes,
+            options: &self.options,
+            declarations: self.inner.declarations(),
+            isa: self.inner.isa(),
         }
-        // Where its symbol is eliminated, no definition can take it either.
-        body.expand().filter(|_| !preemptible || *eliminated).map(|body| self.local_name(body))
-    }
-
-    /// The function whose address should be used in place of that of `function`, if another one.
-    fn address_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { became, eliminated, body, extra, .. } = &self.functions[function];
-        let moved = (*eliminated || *became == Became::Redirected) && extra.is_empty();
-        body.expand().filter(|_| moved).map(|body| self.local_name(body))
-    }
-
-    /// The data object that references to `data` should name, if another one.
-    fn data_target(&self, data: DataId) -> Option<DataId> {
-        let DataState { became, eliminated, body, .. } = &self.data[data];
-        let moved = body.expand().filter(|_| *eliminated || *became == Became::Redirected);
-        moved.map(|body| self.local_data_names.get(&body).copied().unwrap_or(body))
     }
 
     fn defer(&mut self, function: FuncId, definition: Definition) {

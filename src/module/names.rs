@@ -6,6 +6,7 @@
 //! objects get a local name, and which references use it. It does *not* decide what is merged.
 
 use super::flush::{Flush, Unit};
+use super::view::View;
 use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan};
@@ -17,43 +18,6 @@ use cranelift_entity::EntityRef;
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleResult};
 
 impl<M: Module> MergingModule<M> {
-    /// The name by which references reach the body of `function` and nothing else.
-    pub(super) fn local_name(&self, function: FuncId) -> FuncId {
-        self.local_names.get(&function).copied().unwrap_or(function)
-    }
-
-    /// [`address_target`](Self::address_target) for code or data that replaces several functions or data objects.
-    /// Each of those names an equal function of its own, so no reference may use a symbol that another definition
-    /// can take. Where addresses are significant, all of them name this function.
-    pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
-        self.address_target(function).or_else(|| {
-            let FunctionState { body, extra, preemptible, .. } = &self.functions[function];
-            if *preemptible {
-                return None;
-            }
-            // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol
-            // leads.
-            let place = match body.expand().filter(|_| extra.is_empty()) {
-                Some(body) => Some(self.local_name(body)),
-                None => self.local_names.get(&function).copied(),
-            };
-            place.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
-        })
-    }
-
-    /// [`data_target`](Self::data_target) for code or data that replaces several functions or data objects. Each
-    /// refers to an equal object of its own, so no reference may use a symbol that another definition can take.
-    pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
-        self.data_target(data).or_else(|| {
-            let name = |data: DataId| self.local_data_names.get(&data).copied();
-            // The address of an alias is that of its target.
-            match self.data[data].body.expand() {
-                Some(body) => Some(name(body).unwrap_or(body)),
-                None => name(data),
-            }
-        })
-    }
-
     /// Chooses the names by which the extra arguments of a function's body name functions.
     ///
     /// A function that was not visible outside when the plan was made goes by its local name, if it is near or
@@ -76,7 +40,7 @@ impl<M: Module> MergingModule<M> {
             };
             let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes().linkage);
             let is_own = matches!(linkage, Some(Local | Hidden));
-            let names_another = !self.is_named(&symbol, func);
+            let names_another = !self.view().is_named(&symbol, func);
             let function = FuncId::from_u32(symbol.index);
             let FunctionState { defined, became, .. } = self.functions[function];
             let needs_name = is_own && argument.is_near() || names_another;
@@ -87,7 +51,7 @@ impl<M: Module> MergingModule<M> {
             else {
                 continue;
             };
-            if is_own || names_another || self.is_passed_on(&name, func) {
+            if is_own || names_another || self.view().is_passed_on(&name, func) {
                 *argument = argument.redirected(&|_| Some(name.clone()));
             }
         }
@@ -103,20 +67,6 @@ impl<M: Module> MergingModule<M> {
                 *colocated = false;
             }
         }
-    }
-
-    /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
-    pub(super) fn is_named(&self, symbol: &UserExternalName, func: &Function) -> bool {
-        let mut names = func.params.user_named_funcs().values();
-        names.any(|name| name == symbol) || self.is_passed_on(symbol, func)
-    }
-
-    /// Whether a function calls a function whose body receives a symbol as an extra argument.
-    fn is_passed_on(&self, symbol: &UserExternalName, func: &Function) -> bool {
-        let mut names = func.params.user_named_funcs().values();
-        names.any(|callee| {
-            self.passed_to(callee).iter().any(|argument| argument.symbol() == Some(symbol))
-        })
     }
 
     /// Gives local names to the functions and objects to which shared code and data refers. Shared code or data
@@ -157,7 +107,7 @@ impl<M: Module> MergingModule<M> {
                 used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
             }
         }
-        let passed = used.iter().flat_map(|symbol| self.passed_to(symbol));
+        let passed = used.iter().flat_map(|symbol| self.view().passed_to(symbol));
         let passed: Vec<_> = passed.filter_map(ExtraArgument::symbol).cloned().collect();
         for symbol in used.into_iter().chain(passed) {
             match symbol.namespace {
@@ -194,7 +144,9 @@ impl<M: Module> MergingModule<M> {
     /// its linkage says: redirected calls must not go through it. Until the last flush, a function that is not
     /// exported may become exported.
     pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
-        if !self.function_can_be_interposed(body, flush) || self.local_names.contains_key(&body) {
+        if !self.view().function_can_be_interposed(body, flush)
+            || self.local_names.contains_key(&body)
+        {
             return Ok(());
         }
         let signature = self.inner.declarations().get_function_decl(body).signature.clone();
@@ -209,7 +161,9 @@ impl<M: Module> MergingModule<M> {
 
     /// The same for a data object.
     pub(super) fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
-        if !self.data_can_be_interposed(data, flush) || self.local_data_names.contains_key(&data) {
+        if !self.view().data_can_be_interposed(data, flush)
+            || self.local_data_names.contains_key(&data)
+        {
             return Ok(());
         }
         let name = self.inner.declare_anonymous_data(false, false)?;
@@ -221,6 +175,59 @@ impl<M: Module> MergingModule<M> {
         self.local_data_names.insert(data, name);
         self.named_data.insert(name, data);
         Ok(())
+    }
+}
+
+impl View<'_> {
+    /// The name by which references reach the body of `function` and nothing else.
+    pub(super) fn local_name(&self, function: FuncId) -> FuncId {
+        self.local_names.get(&function).copied().unwrap_or(function)
+    }
+
+    /// [`address_target`](Self::address_target) for code or data that replaces several functions or data objects.
+    /// Each of those names an equal function of its own, so no reference may use a symbol that another definition
+    /// can take. Where addresses are significant, all of them name this function.
+    pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
+        self.address_target(function).or_else(|| {
+            let FunctionState { body, extra, preemptible, .. } = &self.functions[function];
+            if *preemptible {
+                return None;
+            }
+            // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol
+            // leads.
+            let place = match body.expand().filter(|_| extra.is_empty()) {
+                Some(body) => Some(self.local_name(body)),
+                None => self.local_names.get(&function).copied(),
+            };
+            place.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
+        })
+    }
+
+    /// [`data_target`](Self::data_target) for code or data that replaces several functions or data objects. Each
+    /// refers to an equal object of its own, so no reference may use a symbol that another definition can take.
+    pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
+        self.data_target(data).or_else(|| {
+            let name = |data: DataId| self.local_data_names.get(&data).copied();
+            // The address of an alias is that of its target.
+            match self.data[data].body.expand() {
+                Some(body) => Some(name(body).unwrap_or(body)),
+                None => name(data),
+            }
+        })
+    }
+
+    /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
+    pub(super) fn is_named(&self, symbol: &UserExternalName, func: &Function) -> bool {
+        let mut names = func.params.user_named_funcs().values();
+        names.any(|name| name == symbol) || self.is_passed_on(symbol, func)
+    }
+
+    /// Whether a function calls a function whose body receives a symbol as an extra argument.
+    fn is_passed_on(&self, symbol: &UserExternalName, func: &Function) -> bool {
+        let mut names = func.params.user_named_funcs().values();
+        names.any(|callee| {
+            self.passed_to(callee).iter().any(|argument| argument.symbol() == Some(symbol))
+        })
     }
 
     /// Whether emitted code refers to a function by a symbol that can be interposed, because the function was not
@@ -236,12 +243,12 @@ impl<M: Module> MergingModule<M> {
     }
 
     pub(super) fn function_can_be_interposed(&self, function: FuncId, flush: Flush) -> bool {
-        let declaration = self.inner.declarations().get_function_decl(function);
+        let declaration = self.declarations.get_function_decl(function);
         self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
     }
 
     pub(super) fn data_can_be_interposed(&self, data: DataId, flush: Flush) -> bool {
-        let declaration = self.inner.declarations().get_data_decl(data);
+        let declaration = self.declarations.get_data_decl(data);
         self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
     }
 
@@ -263,6 +270,6 @@ impl<M: Module> MergingModule<M> {
     }
 
     pub(super) fn is_elf(&self) -> bool {
-        self.inner.isa().triple().binary_format == target_lexicon::BinaryFormat::Elf
+        self.isa.triple().binary_format == target_lexicon::BinaryFormat::Elf
     }
 }

@@ -11,7 +11,8 @@ impl Aliases {
     /// wrapped.
     ///
     /// The symbols keep their names and visibility. An alias has no unwind information of its own: it is found by
-    /// address.
+    /// address. Unwind information that the product lacks because the functions were compiled on other threads is
+    /// written as well.
     ///
     /// # Panics
     ///
@@ -24,6 +25,10 @@ impl Aliases {
         for &(alias, target) in &self.data {
             let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
             Aliases::place_symbol(product, alias, target);
+        }
+        #[cfg(feature = "parallel")]
+        if let Some(unwind) = &self.unwind {
+            unwind.write(product);
         }
     }
 

@@ -1,11 +1,11 @@
 //! A module that wraps another one, as compilers write them to collect unwind information: it forwards every call,
-//! and reads the compiled code after each definition.
+//! and reads the compiled code after each definition, whether the wrapped module compiled it or another thread.
 
-use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{FuncRef, Function, GlobalValue, Signature};
 use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
+use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleDeclarations,
     ModuleReloc, ModuleResult,
@@ -15,6 +15,9 @@ use cranelift_module::{
 pub struct UnwindModule<M> {
     pub inner: M,
     pub compiled: Vec<(FuncId, UnwindInfo)>,
+    /// The code of each, with all that Cranelift says of it.
+    #[allow(dead_code, reason = "only one of the tests with this file reads it")]
+    pub code: Vec<CompiledCode>,
 }
 
 impl<M> std::fmt::Debug for UnwindModule<M> {
@@ -25,7 +28,17 @@ impl<M> std::fmt::Debug for UnwindModule<M> {
 
 impl<M> UnwindModule<M> {
     pub fn new(inner: M) -> Self {
-        UnwindModule { inner, compiled: Vec::new() }
+        UnwindModule { inner, compiled: Vec::new(), code: Vec::new() }
+    }
+
+    fn record(&mut self, id: FuncId, code: CompiledCode) -> ModuleResult<()>
+    where
+        M: Module,
+    {
+        let unwind = code.create_unwind_info(self.inner.isa())?;
+        self.compiled.push((id, unwind.expect("the targets here have unwind information")));
+        self.code.push(code);
+        Ok(())
     }
 
     pub fn ids(&self) -> Vec<FuncId> {
@@ -117,9 +130,7 @@ impl<M: Module> Module for UnwindModule<M> {
     ) -> ModuleResult<()> {
         self.inner.define_function_with_control_plane(id, ctx, control_plane)?;
         // Such modules unwrap here.
-        let unwind = ctx.compiled_code().unwrap().create_unwind_info(self.inner.isa())?;
-        self.compiled.push((id, unwind.expect("the targets here have unwind information")));
-        Ok(())
+        self.record(id, ctx.compiled_code().unwrap().clone())
     }
 
     fn define_function_bytes(
@@ -134,5 +145,18 @@ impl<M: Module> Module for UnwindModule<M> {
 
     fn define_data(&mut self, id: DataId, description: &DataDescription) -> ModuleResult<()> {
         self.inner.define_data(id, description)
+    }
+}
+
+#[cfg(feature = "parallel")]
+impl<M: Module> cranelift_mergefunc::DefineCompiled for UnwindModule<M> {
+    fn define_compiled(
+        &mut self,
+        id: FuncId,
+        compiled: &cranelift_mergefunc::CompiledFunction,
+    ) -> ModuleResult<()> {
+        let bytes = compiled.code.code_buffer();
+        self.inner.define_function_bytes(id, compiled.alignment, bytes, &compiled.relocations)?;
+        self.record(id, compiled.code.clone())
     }
 }

@@ -2,7 +2,7 @@
 //! and finishing the object, and the size of its code.
 //!
 //! Runs `clif-merge compile -v` with and without `--no-merge` in turn, a process each, and compares the figures
-//! that it prints: of all rounds, the fastest of each side, in seconds of CPU time of the one thread (of
+//! that it prints: of all rounds, the fastest of each side, in seconds of CPU time, on one thread (of
 //! wall-clock time, where the system does not report CPU time). Runs on the sample of the repository, or, if
 //! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. All functions local,
 //! addresses insignificant.
@@ -32,7 +32,17 @@ fn number_before(text: &str, after: &str) -> Option<f64> {
 
 fn run(unit: &Path, merge: bool) -> Figures {
     let mut command = Command::new(env!("CARGO_BIN_EXE_clif-merge"));
-    command.args(["compile", "-v", "--linkage", "local", "--addresses", "insignificant", "-o"]);
+    command.args([
+        "compile",
+        "-v",
+        "--linkage",
+        "local",
+        "--addresses",
+        "insignificant",
+        "--jobs",
+        "1",
+        "-o",
+    ]);
     command.arg(if cfg!(windows) { "NUL" } else { "/dev/null" }).arg(unit);
     if !merge {
         command.arg("--no-merge");

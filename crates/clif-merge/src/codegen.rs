@@ -1,6 +1,6 @@
 //! Compiling one function after another.
 //!
-//! Wraps Cranelift's `Context`: the time is taken around the compilation alone, and what Cranelift
+//! Wraps Cranelift's `Context`: what Cranelift
 //! refuses or panics about becomes an error that names the function, and the settings of the target
 //! that would help. Emits nothing.
 
@@ -16,20 +16,17 @@ use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_codegen::{CodegenError, CompiledCode, Context, verify_function};
 use cranelift_mergefunc::cranelift_codegen;
 use std::fmt;
-use std::time::{Duration, Instant};
 
 /// A context that is used for many functions.
 pub struct Compiler<'a> {
     isa: &'a dyn TargetIsa,
     context: Context,
-    /// The time spent in Cranelift so far.
-    pub time: Duration,
 }
 
 impl<'a> Compiler<'a> {
     /// Compiles for `isa`.
     pub fn new(isa: &'a dyn TargetIsa) -> Compiler<'a> {
-        Compiler { isa, context: Context::new(), time: Duration::ZERO }
+        Compiler { isa, context: Context::new() }
     }
 
     /// Compiles a function.
@@ -38,14 +35,12 @@ impl<'a> Compiler<'a> {
     ///
     /// What Cranelift says.
     pub fn compile(&mut self, func: Function) -> Result<&CompiledCode, String> {
-        let Compiler { isa, context, time } = self;
+        let Compiler { isa, context } = self;
         check_settings(&func, *isa)?;
         context.func = func;
-        let start = Instant::now();
         let compiled = contain(|| {
             context.compile(*isa, &mut Default::default()).map(drop).map_err(|error| error.inner)
         });
-        *time += start.elapsed();
         let error = match compiled {
             Ok(Ok(())) => {
                 return Ok(self.context.compiled_code().expect("compiled"));

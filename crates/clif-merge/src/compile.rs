@@ -4,20 +4,17 @@
 
 use crate::args::{Common, Input};
 use crate::check::check;
-use crate::codegen::{Compiler, Refused, check_settings, size};
+use crate::codegen::{Compiler, Refused, check_settings};
 use crate::emit_object::{Outcome, Time, emit};
 use crate::exit::{Exit, usage};
+use crate::jobs::JobsArg;
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::table::{percent, thousands};
 use anyhow::Result;
-use clif_unit::extra::extra;
 use clif_unit::pass;
-use clif_unit::unit::{Became, Unit};
-use cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{
-    Canonicalize, ModuleOptions, ModuleStats, Options, Target, cranelift_codegen,
-};
+use clif_unit::unit::Unit;
+use cranelift_mergefunc::{Canonicalize, ModuleOptions, ModuleStats, Options};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -58,6 +55,8 @@ pub struct Opts {
     no_merge: bool,
 
     #[command(flatten)]
+    jobs: JobsArg,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -75,7 +74,7 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, no_alias, unwind, no_merge, common } = opts;
+    let Opts { input, output, dispositions, no_alias, unwind, no_merge, jobs, common } = opts;
     let output = Output::check(&output)?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
@@ -101,7 +100,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if unwind && !elf {
         return Err(usage("--unwind is for ELF objects only"));
     }
-    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind);
+    let jobs = jobs.start()?;
+    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &sources, &*isa),
         Err(error) => error,
@@ -132,7 +132,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         let cpu = cpu.map_or(String::new(), |cpu| format!(" ({} of CPU)", seconds(cpu)));
         let memory = peak_memory()
             .map_or(String::new(), |bytes| format!("; peak memory {} KiB", thousands(bytes >> 10)));
-        messages.push(format!("defined and finished in {}{cpu}{memory}", seconds(wall)));
+        let jobs = plural(jobs.count(), "job");
+        messages
+            .push(format!("defined and finished in {}{cpu} with {jobs}{memory}", seconds(wall)));
     }
     output.write(&object.bytes)?;
     for message in messages {
@@ -179,29 +181,18 @@ fn counts(unit: &Unit, stats: &ModuleStats) -> Counts {
     }
 }
 
+/// A count of things.
+pub fn plural(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// The most memory that this process had at any time, in bytes, where the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib << 10)
-}
-
-/// The bytes of code of a function as it was read. A thunk of the text has the size of a thunk.
-pub fn given_size(
-    unit: &Unit,
-    index: usize,
-    compiler: &mut Compiler<'_>,
-    isa: &dyn TargetIsa,
-) -> Result<u32, Refused> {
-    let func = &unit.functions[index];
-    let code = match &unit.given[index].became {
-        Some((Became::Alias, _)) => return Ok(0),
-        Some((Became::Thunk, to)) => Target::of(isa).thunk_code(&func.signature, &extra(func), to),
-        None => None,
-    };
-    match code {
-        Some(code) => Ok(code.size()),
-        None => Ok(size(compiler.compile_of(index, func.clone())?)),
-    }
 }

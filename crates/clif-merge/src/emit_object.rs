@@ -10,12 +10,14 @@
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
 
 use crate::codegen::{Compiler, Refused};
+use crate::jobs::{Jobs, Tools};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::contain::contain;
 use clif_unit::data::GivenData;
 use clif_unit::extra::extra;
 use clif_unit::unit::{Became, Unit};
 use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserExternalNameRef,
     UserFuncName,
@@ -23,8 +25,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Aliases, BackEnd, Contents, DataAttributes, Disposition, Linkage, MergingModule, ModuleOptions,
-    ModuleStats, Reason, Stats, Target, ThunkReloc, cranelift_codegen,
+    Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
+    MergingModule, ModuleOptions, ModuleStats, Reason, Stats, Target, ThunkReloc,
+    cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -43,7 +46,7 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// What merging did; `None` if there was none.
     pub merged: Option<Outcome>,
-    /// The time from the first definition to the finished object, which is on one thread.
+    /// The time from the first definition to the finished object.
     pub time: Time,
 }
 
@@ -52,7 +55,7 @@ pub struct Object {
 pub struct Time {
     /// Wall-clock time.
     pub wall: Duration,
-    /// The time that the thread was running, where the system reports it.
+    /// The time that all threads were running, where the system reports it.
     pub cpu: Option<Duration>,
 }
 
@@ -64,20 +67,23 @@ struct Start {
 
 impl Start {
     fn now() -> Start {
-        Start { wall: Instant::now(), cpu: thread_time() }
+        Start { wall: Instant::now(), cpu: cpu_time() }
     }
 
     fn elapsed(&self) -> Time {
-        let cpu = thread_time().zip(self.cpu).map(|(now, start)| now.saturating_sub(start));
+        let cpu = cpu_time().zip(self.cpu).map(|(now, start)| now.saturating_sub(start));
         Time { wall: self.wall.elapsed(), cpu }
     }
 }
 
-/// The time that this thread has been running so far.
-fn thread_time() -> Option<Duration> {
-    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds = schedule.split_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
+/// The time that the threads of this process have been running so far.
+fn cpu_time() -> Option<Duration> {
+    let mut sum = Duration::ZERO;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let schedule = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum += Duration::from_nanos(schedule.split_whitespace().next()?.parse().ok()?);
+    }
+    Some(sum)
 }
 
 /// What merging did.
@@ -103,11 +109,10 @@ pub fn emit(
     options: Option<ModuleOptions>,
     isa: &OwnedTargetIsa,
     unwind: bool,
+    jobs: &Jobs,
 ) -> Result<Object> {
     let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
-    builder.unwind_info(unwind);
-    let module = ObjectModule::new(builder);
     match options {
         Some(options) => {
             let options = ModuleOptions {
@@ -117,9 +122,20 @@ pub fn emit(
                 remember: false,
                 ..options
             };
-            merged(unit, isa, MergingModule::with_options(module, options))
+            let module = match jobs.count() {
+                1 => {
+                    builder.unwind_info(unwind);
+                    MergingModule::with_options(ObjectModule::new(builder), options)
+                }
+                _ => MergingModule::object_in_parallel(builder, unwind, options),
+            };
+            jobs.run(|| merged(unit, isa, module))
         }
-        None => plain(unit, isa, module),
+        None => {
+            builder.unwind_info(unwind);
+            // A bare module writes unwind information only for functions that it compiles itself.
+            plain(unit, isa, ObjectModule::new(builder), if unwind { &Jobs::ONE } else { jobs })
+        }
     }
 }
 
@@ -158,11 +174,19 @@ fn merged(
     Ok(Object { bytes, merged: Some(Outcome { stats, pass, rows }), time: start.elapsed() })
 }
 
-fn plain(unit: &Unit, isa: &OwnedTargetIsa, mut module: ObjectModule) -> Result<Object> {
+fn plain(
+    unit: &Unit,
+    isa: &OwnedTargetIsa,
+    mut module: ObjectModule,
+    jobs: &Jobs,
+) -> Result<Object> {
     let prepared = Prepared::new(unit, isa, &mut module)?;
     let Prepared { ids, definitions, .. } = prepared;
     let start = Start::now();
-    define(unit, &mut module, definitions, true)?;
+    match jobs.count() {
+        1 => define(unit, &mut module, definitions, true)?,
+        _ => define_compiled(unit, &mut module, definitions, jobs)?,
+    }
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
@@ -498,6 +522,57 @@ fn define(
     }
     Ok(())
 }
+
+/// Defines everything where it must be, functions without unwind information and compiled by several threads.
+fn define_compiled(
+    unit: &Unit,
+    module: &mut ObjectModule,
+    definitions: Vec<Definition>,
+    jobs: &Jobs,
+) -> Result<()> {
+    let contexts = Tools::new(&Context::new);
+    let mut definitions = definitions.into_iter();
+    loop {
+        let chunk: Vec<Definition> = definitions.by_ref().take(CHUNK * jobs.count()).collect();
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        let isa = module.isa();
+        let weight = |definition: &Definition| match definition {
+            Definition::Body { index: _, id: _, func } => func.dfg.num_insts(),
+            Definition::Bytes { .. } | Definition::Data { .. } => 0,
+        };
+        let compiled = jobs.map(chunk, weight, &contexts, |context, definition| {
+            let Definition::Body { index, id, func } = definition else {
+                return Ok(definition);
+            };
+            context.clear();
+            context.func = *func;
+            let plane = &mut ControlPlane::default();
+            let compiled = contain(|| CompiledFunction::compile(context, id, isa, plane));
+            let compiled = compiled.map_err(|panic| {
+                // It can leave anything behind.
+                *context = Context::new();
+                ModuleError::Backend(anyhow!("Cranelift panicked: {panic}"))
+            });
+            let compiled = compiled
+                .and_then(|compiled| compiled.map_err(ModuleError::Compilation))
+                .map_err(|error| of_function(Some(index), error))?;
+            let minimum = isa.function_alignment().minimum;
+            let alignment = match unit.given[index].attributes.alignment {
+                1 => compiled.alignment,
+                wanted => compiled.alignment.max(wanted.max(minimum).into()),
+            };
+            let (bytes, relocs) = (compiled.code.code_buffer().to_vec(), compiled.relocations);
+            Ok(Definition::Bytes { id, alignment, bytes, relocs })
+        });
+        let compiled: Vec<Definition> = compiled.into_iter().collect::<Result<_>>()?;
+        define(unit, module, compiled, true)?;
+    }
+}
+
+/// How many functions are compiled at a time, for each thread.
+const CHUNK: usize = 256;
 
 /// Defines a function at an aligned place, which a module does only for bytes. They are without
 /// unwind information.

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clif_unit::contain::intercepted;
 pub use clif_unit::error::usage;
 use clif_unit::error::{TextError, UsageError};
-use cranelift_mergefunc::panic_is_contained;
+use cranelift_mergefunc::{panic_is_contained, panic_is_passed_on};
 use std::any::Any;
 use std::fmt;
 use std::io::Write as _;
@@ -137,8 +137,8 @@ pub fn install_panic_hook() {
         if intercepted(&message) {
             return;
         }
-        if panic_is_contained() {
-            // The function is left as it is.
+        if panic_is_contained() || panic_is_passed_on() {
+            // The function is left as it is, or the thread that flushes panics.
             return;
         }
         let style = style();

@@ -12,6 +12,7 @@ mod emit_object;
 mod exit;
 mod filetest;
 mod jit;
+mod jobs;
 mod measure;
 mod memory;
 mod merge;

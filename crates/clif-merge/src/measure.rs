@@ -1,15 +1,16 @@
 //! What merging costs and saves: seconds and bytes.
 //!
-//! Whatever is timed runs on one thread and leaves out what only this program does: copies are made
-//! before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
+//! Times are wall-clock times: of compiling, on the threads that the command line asks for, and of the pass, on one
+//! thread. They leave out what only this program does: copies are made before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
 
 use crate::codegen::{Compiler, Refused, size};
-use crate::compile::given_size;
+use crate::jobs::{Jobs, Tools};
 use crate::progress::ProgressLine;
 use anyhow::Result;
+use clif_unit::extra::extra;
 use clif_unit::pass::{Emit, Merged, plan_functions};
 use clif_unit::progress::Progress as _;
-use clif_unit::unit::Unit;
+use clif_unit::unit::{Became, Unit};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
@@ -20,7 +21,6 @@ use cranelift_mergefunc::{
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The bytes of code of one function, if it can be compiled.
@@ -140,72 +140,141 @@ pub fn pass(
 pub struct Compiled {
     /// Bytes of code.
     pub sizes: Sizes,
-    /// The time in Cranelift for all functions as they were read.
+    /// The time of compiling all functions as they were read.
     pub before: Duration,
-    /// The time in Cranelift for what is left after merging, in which thunks take no part.
+    /// The time of compiling what is left after merging.
     pub after: Duration,
 }
 
-/// The functions that are compiled as they were read before they are compiled as they are left, or
-/// the other way around.
+/// How many functions are compiled as they were read before they are compiled as they are left, or
+/// the other way around, for each thread.
 const CHUNK: usize = 256;
 
-/// Compiles the functions as they were read, and what is left after merging.
+/// Compiles the functions as they were read, and what is left after merging, on the same threads.
 ///
 /// The two take turns, chunk by chunk, each beginning every second time, so that a machine which
 /// becomes slower or faster does so for both.
-pub fn compile(unit: &Unit, applied: Applied, isa: &dyn TargetIsa, quiet: bool) -> Compiled {
+pub fn compile(
+    unit: &Unit,
+    applied: Applied,
+    isa: &dyn TargetIsa,
+    jobs: &Jobs,
+    quiet: bool,
+) -> Compiled {
     let Applied { plan, mut bodies, compiled } = applied;
-    let mut progress = ProgressLine::new("compiling", bodies.len() + unit.functions.len(), quiet);
-    let [mut before, mut after] = [Compiler::new(isa), Compiler::new(isa)];
+    let all = bodies.len() + unit.functions.len();
+    let progress = Mutex::new(ProgressLine::new("compiling", all, quiet));
+    let new = || Compiler::new(isa);
+    let compilers = Tools::new(&new);
     let mut sizes = [Vec::new(), Vec::new()];
-    let last_chunk = bodies.len().div_ceil(CHUNK);
-    for chunk in 0..last_chunk {
-        let functions = chunk * CHUNK..bodies.len().min((chunk + 1) * CHUNK);
-        for first in [chunk % 2 == 0, chunk % 2 == 1] {
-            for index in functions.clone() {
-                if first && index < unit.functions.len() {
-                    sizes[0].push(given_size(unit, index, &mut before, isa));
-                    progress.step();
-                } else if !first {
-                    let body = bodies[index].take();
-                    // A body that is emitted as it was compiled is not compiled again.
-                    let known =
-                        body.as_ref().and_then(|body| compiled.get(&body.name).zip(Some(body)));
-                    sizes[1].push(match known.filter(|((func, _), body)| func == *body) {
-                        Some(((_, size), _)) => Ok(*size),
-                        None => left_size(unit, &plan, index, body, &mut after, isa),
-                    });
-                    progress.step();
-                }
-            }
+    let mut times = [Duration::ZERO; 2];
+    let chunk_size = CHUNK * jobs.count();
+    for chunk in 0..bodies.len().div_ceil(chunk_size) {
+        let functions = chunk * chunk_size..bodies.len().min((chunk + 1) * chunk_size);
+        for side in [chunk % 2, 1 - chunk % 2] {
+            let work = |index: usize| match side {
+                0 => (index < unit.functions.len()).then(|| Work::given(unit, index, isa)),
+                _ => Some(Work::left(unit, &plan, index, bodies[index].take(), &compiled, isa)),
+            };
+            let work: Vec<Work> = functions.clone().filter_map(work).collect();
+            let start = Instant::now();
+            let mut done = jobs.map(work, Work::weight, &compilers, |compiler, work| {
+                let size = work.measure(compiler);
+                progress.lock().expect("not poisoned").step();
+                size
+            });
+            times[side] += start.elapsed();
+            sizes[side].append(&mut done);
         }
     }
     let [sizes_before, sizes_after] = sizes;
-    let sizes = Sizes::of(sizes_before, sizes_after);
-    Compiled { sizes, before: before.time, after: after.time }
+    let [before, after] = times;
+    Compiled { sizes: Sizes::of(sizes_before, sizes_after), before, after }
 }
 
-/// The size of the code that is emitted for a function after merging.
-fn left_size(
-    unit: &Unit,
-    plan: &Plan,
-    index: usize,
-    body: Option<Function>,
-    compiler: &mut Compiler<'_>,
-    isa: &dyn TargetIsa,
-) -> Measured {
-    if let Some(func) = body {
-        return Ok(size(compiler.compile_of(given_index(unit, plan, index), func)?));
-    }
-    Ok(match plan.output(FunctionIndex::new(index)).emit {
-        pass::Emit::Thunk { to, extra_arguments, late: _ } => {
-            thunk_size(unit, index, &extra_arguments, to, compiler, isa)?
+/// What it takes to know the size of a function's code.
+enum Work {
+    /// Nothing.
+    Known(u32),
+    /// Compiling this; `function` of the unit has its place in the text.
+    Compile { function: usize, func: Box<Function> },
+}
+
+impl Work {
+    /// For a function as it was read. A thunk of the text has the size of a thunk.
+    fn given(unit: &Unit, index: usize, isa: &dyn TargetIsa) -> Work {
+        let func = &unit.functions[index];
+        let code = match &unit.given[index].became {
+            Some((Became::Alias, _)) => return Work::Known(0),
+            Some((Became::Thunk, to)) => {
+                Target::of(isa).thunk_code(&func.signature, &extra(func), to)
+            }
+            None => None,
+        };
+        match code {
+            Some(code) => Work::Known(code.size()),
+            None => Work::Compile { function: index, func: Box::new(func.clone()) },
         }
-        pass::Emit::Nothing | pass::Emit::Alias { to: _ } => 0,
-        // A thunk or an alias of the text.
-        pass::Emit::Body | pass::Emit::NewBody(_) => given_size(unit, index, compiler, isa)?,
-    })
+    }
+
+    /// For what is emitted for a function after merging. `compiled` is what was compiled before.
+    fn left(
+        unit: &Unit,
+        plan: &Plan,
+        index: usize,
+        body: Option<Function>,
+        compiled: &HashMap<UserFuncName, (Function, u32)>,
+        isa: &dyn TargetIsa,
+    ) -> Work {
+        if let Some(func) = body {
+            // A body that is emitted as it was compiled is not compiled again.
+            return match compiled.get(&func.name).filter(|(known, _)| *known == func) {
+                Some(&(_, size)) => Work::Known(size),
+                None => {
+                    Work::Compile { function: given_index(unit, plan, index), func: Box::new(func) }
+                }
+            };
+        }
+        match plan.output(FunctionIndex::new(index)).emit {
+            pass::Emit::Thunk { to, extra_arguments, late: _ } => {
+                Work::thunk(unit, index, &extra_arguments, to, isa)
+            }
+            pass::Emit::Nothing | pass::Emit::Alias { to: _ } => Work::Known(0),
+            // A thunk or an alias of the text.
+            pass::Emit::Body | pass::Emit::NewBody(_) => Work::given(unit, index, isa),
+        }
+    }
+
+    /// For a jump with arguments, in raw bytes or as a function that calls.
+    fn thunk(
+        unit: &Unit,
+        index: usize,
+        arguments: &[ExtraArgument],
+        to: &UserExternalName,
+        isa: &dyn TargetIsa,
+    ) -> Work {
+        let func = &unit.functions[index];
+        if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
+            return Work::Known(code.size());
+        }
+        let thunks = CallThunks::of(isa);
+        let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &thunks);
+        Work::Compile { function: index, func: Box::new(thunk) }
+    }
+
+    fn weight(&self) -> usize {
+        match self {
+            Work::Known(_) => 0,
+            Work::Compile { function: _, func } => func.dfg.num_insts(),
+        }
+    }
+
+    fn measure(self, compiler: &mut Compiler<'_>) -> Measured {
+        match self {
+            Work::Known(size) => Ok(size),
+            Work::Compile { function, func } => compiler.compile_of(function, *func).map(size),
+        }
+    }
 }
 
 /// The function of the unit that has the place of a function in the text: the function itself, or, for a new
@@ -226,56 +295,22 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     }
 }
 
-/// The size of a jump with arguments, in raw bytes or as a function that calls.
-fn thunk_size(
-    unit: &Unit,
-    index: usize,
-    arguments: &[ExtraArgument],
-    to: &UserExternalName,
-    compiler: &mut Compiler<'_>,
-    isa: &dyn TargetIsa,
-) -> Measured {
-    let func = &unit.functions[index];
-    if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
-        return Ok(code.size());
-    }
-    let thunk = call_thunk(func.name.clone(), &func.signature, arguments, to, &CallThunks::of(isa));
-    Ok(size(compiler.compile_of(index, thunk)?))
-}
-
-/// The sizes for a target whose times are not of interest: on all processors, and without compiling
-/// again functions that merging does not change.
-pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, quiet: bool) -> Result<Sizes> {
+/// The sizes for a target whose times are not of interest: functions that merging does not change are not compiled
+/// again.
+pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, jobs: &Jobs, quiet: bool) -> Sizes {
     let count = merged.emit.len();
-    let next = AtomicUsize::new(0);
     let progress = Mutex::new(ProgressLine::new("compiling for the other target", count, quiet));
-    let done: Mutex<Vec<(usize, [Measured; 2])>> = Mutex::new(Vec::new());
-    let work = || {
-        let mut compiler = Compiler::new(isa);
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                break;
-            }
-            let sizes = sizes_of(unit, merged, index, &mut compiler, isa);
-            done.lock().expect("not poisoned").push((index, sizes));
-            progress.lock().expect("not poisoned").step();
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    std::thread::scope(|scope| -> std::io::Result<()> {
-        for _ in 1..threads {
-            std::thread::Builder::new().stack_size(crate::STACK_BYTES).spawn_scoped(scope, work)?;
-        }
-        work();
-        Ok(())
-    })?;
-    let mut done = done.into_inner().expect("not poisoned");
-    done.sort_unstable_by_key(|&(index, _)| index);
+    let new = || Compiler::new(isa);
+    let weight = |&index: &usize| unit.functions.get(index).map_or(0, |func| func.dfg.num_insts());
+    let sizes = jobs.map((0..count).collect(), weight, &Tools::new(&new), |compiler, index| {
+        let sizes = sizes_of(unit, merged, index, compiler, isa);
+        progress.lock().expect("not poisoned").step();
+        sizes
+    });
     let (mut before, after): (Vec<_>, Vec<_>) =
-        done.into_iter().map(|(_, [before, after])| (before, after)).unzip();
+        sizes.into_iter().map(|[before, after]| (before, after)).unzip();
     before.truncate(unit.functions.len());
-    Ok(Sizes::of(before, after))
+    Sizes::of(before, after)
 }
 
 /// The sizes of a function as it was read, if it was, and as it is left.
@@ -287,7 +322,7 @@ fn sizes_of(
     isa: &dyn TargetIsa,
 ) -> [Measured; 2] {
     let before = match index < unit.functions.len() {
-        true => given_size(unit, index, compiler, isa),
+        true => Work::given(unit, index, isa).measure(compiler),
         false => Ok(0),
     };
     let after = match &merged.emit[index] {
@@ -296,7 +331,9 @@ fn sizes_of(
             let place = given_index(unit, &merged.plan, index);
             compiler.compile_of(place, Function::clone(func)).map(size)
         }
-        Emit::Thunk(to, arguments) => thunk_size(unit, index, arguments, to, compiler, isa),
+        Emit::Thunk(to, arguments) => {
+            Work::thunk(unit, index, arguments, to, isa).measure(compiler)
+        }
         Emit::Alias(_) | Emit::Nothing => Ok(0),
     };
     [before, after]

@@ -7,7 +7,9 @@
 use crate::args::{General, Input, Pass, Settings, Targets};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, Switches, missing_settings};
+use crate::compile::plural;
 use crate::exit::{Exit, condition};
+use crate::jobs::JobsArg;
 use crate::measure::{self, Sizes, total};
 use crate::output;
 use crate::similar::{self, Similar};
@@ -63,6 +65,8 @@ pub struct Opts {
     targets: Targets,
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    jobs: JobsArg,
     #[command(flatten)]
     general: General,
 }
@@ -120,7 +124,9 @@ struct Report {
     /// The target that the plan and the times are for: the first one of this machine's architecture,
     /// or the first of all.
     host: String,
-    /// Times on one thread.
+    /// How many functions were compiled at a time.
+    jobs: usize,
+    /// Wall-clock times.
     seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     largest: Vec<Class>,
@@ -294,11 +300,11 @@ struct Seconds {
     read: f64,
     /// A bare visit of every instruction and operand.
     walk: f64,
-    /// From functions in memory to the applied plan.
+    /// From functions in memory to the applied plan, on one thread.
     pass: f64,
-    /// Code generation of all functions.
+    /// Code generation of all functions, `jobs` at a time.
     compile_before: f64,
-    /// Code generation of the bodies that are left.
+    /// Code generation of the bodies that are left, `jobs` at a time.
     compile_after: f64,
 }
 
@@ -346,7 +352,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 
 fn measure(opts: &Opts) -> Result<Report> {
     let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
-    let Opts { pass, targets, settings, general, .. } = opts;
+    let Opts { pass, targets, settings, jobs, general, .. } = opts;
+    let jobs = jobs.start()?;
     let (repeat, aliases) = (*repeat, !no_alias);
     let mut start = Instant::now();
     let sources = input.sources()?;
@@ -376,7 +383,7 @@ fn measure(opts: &Opts) -> Result<Report> {
             general.say(&proof);
         }
     }
-    let compiled = measure::compile(&unit, applied, host, general.quiet);
+    let compiled = measure::compile(&unit, applied, host, &jobs, general.quiet);
 
     let mut native = Vec::new();
     for (at, isa) in isas.iter().enumerate() {
@@ -386,7 +393,7 @@ fn measure(opts: &Opts) -> Result<Report> {
             let options = pass.options(&**isa, aliases);
             let mut compiler = Compiler::new(&**isa);
             let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
-            let sizes = measure::sizes(&unit, &merged, &**isa, general.quiet)?;
+            let sizes = measure::sizes(&unit, &merged, &**isa, &jobs, general.quiet);
             Native::of(&unit, &merged.plan, &sizes, &**isa)
         });
     }
@@ -409,6 +416,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         by_reason: by_reason(entries().map(|entry| entry.reason())),
         native,
         host: isa::title_of(host),
+        jobs: jobs.count(),
         seconds: Seconds {
             read: seconds(read),
             walk: seconds(walk),
@@ -572,7 +580,8 @@ fn text(report: &Report) -> String {
     text += &similar;
     text += &data_text(&report.data);
     let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
-    let mut rows = vec![vec!["seconds".to_owned(), String::new(), "of compiling".to_owned()]];
+    let mut rows =
+        vec![vec!["seconds".to_owned(), plural(report.jobs, "job"), "of compiling".to_owned()]];
     for (name, time) in [
         ("reading", read),
         ("visiting every instruction", walk),

@@ -8,6 +8,8 @@
 mod ends;
 #[path = "cli/headers.rs"]
 mod headers;
+#[path = "cli/jobs.rs"]
+mod jobs;
 #[path = "cli/marks.rs"]
 mod marks;
 #[path = "cli/paths.rs"]

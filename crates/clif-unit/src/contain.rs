@@ -28,12 +28,17 @@ pub fn intercepted(message: &str) -> bool {
 ///
 /// # Errors
 ///
-/// The message of the panic; it is empty if the panic hook does not call [`intercepted`].
+/// The message of the panic, with its place if the panic hook calls [`intercepted`] and the panic did not come from
+/// another thread.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     CONTAINED.set(CONTAINED.get() + 1);
     let result = catch_unwind(AssertUnwindSafe(work));
     CONTAINED.set(CONTAINED.get() - 1);
-    result.map_err(|_| MESSAGE.take())
+    result.map_err(|panic| match (MESSAGE.take(), panic.downcast_ref::<&str>()) {
+        (message, _) if !message.is_empty() => message,
+        (_, Some(text)) => (*text).to_owned(),
+        (_, None) => panic.downcast_ref::<String>().cloned().unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]

@@ -42,10 +42,14 @@ pub fn object_with(
     isa: OwnedTargetIsa,
     configure: impl FnOnce(&mut ObjectBuilder),
 ) -> ObjectModule {
-    let names = cranelift_module::default_libcall_names();
-    let mut builder = ObjectBuilder::new(isa, "unit", names).expect("an object");
+    let mut builder = object_builder(isa);
     configure(&mut builder);
     ObjectModule::new(builder)
+}
+
+pub fn object_builder(isa: OwnedTargetIsa) -> ObjectBuilder {
+    let names = cranelift_module::default_libcall_names();
+    ObjectBuilder::new(isa, "unit", names).expect("an object")
 }
 
 /// A JIT that merges what is identical, where addresses that are not taken do not matter.

@@ -45,6 +45,11 @@ fn module() {
 }
 
 #[test]
+fn module_in_parallel() {
+    run(150, module::check_in_parallel);
+}
+
+#[test]
 fn order() {
     run(20, targets::order);
 }

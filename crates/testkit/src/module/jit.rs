@@ -3,12 +3,12 @@
 //! Functions are run whenever the modules are made ready to run, and addresses are compared that the program could
 //! compare.
 
-use super::{GoesOn, Pair};
+use super::{GoesOn, Pair, Threads};
 use crate::isa;
 use crate::jit::{self, Run};
 use arbitrary::{Result, Unstructured};
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, ModuleOptions};
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 
 extern "C" fn outside(argument: i64) -> i64 {
@@ -30,10 +30,18 @@ fn module() -> JITModule {
 }
 
 /// Makes random calls on two JITs, and runs what they made.
-pub(super) fn check(u: &mut Unstructured<'_>, mut options: ModuleOptions) -> Result<()> {
+pub(super) fn check(
+    u: &mut Unstructured<'_>,
+    mut options: ModuleOptions,
+    threads: Threads,
+) -> Result<()> {
     options.back_end = *u.choose(&[BackEnd::Jit, BackEnd::Jit, BackEnd::Any])?;
     options.optimize = u.ratio(1, 16)?;
-    let mut pair = Pair::new(module(), module(), options, false, false);
+    let merging = match threads {
+        Threads::One => MergingModule::with_options(module(), options),
+        Threads::Pool => MergingModule::in_parallel(module(), options),
+    };
+    let mut pair = Pair::new(module(), merging, false, false);
     let done = run(&mut pair, u);
     let Pair { bare, merging, calls: _calls, .. } = pair;
     jit::free(bare);

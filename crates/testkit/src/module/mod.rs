@@ -25,6 +25,7 @@ use cranelift_mergefunc::{
     Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove,
 };
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
+use cranelift_object::ObjectModule;
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};
 use shapes::{Contents, Ids, Shape};
 use std::collections::BTreeSet;
@@ -35,11 +36,33 @@ use std::collections::BTreeSet;
 ///
 /// If `u` has too few bytes to draw from.
 pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
+    check_on(u, Threads::One)
+}
+
+/// The same with a module that compiles on several threads.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_in_parallel(u: &mut Unstructured<'_>) -> Result<()> {
+    check_on(u, Threads::Pool)
+}
+
+fn check_on(u: &mut Unstructured<'_>, threads: Threads) -> Result<()> {
     let options = options(u)?;
     match u.arbitrary()? {
-        true => check_object(u, options),
-        false => jit::check(u, options),
+        true => check_object(u, options, threads),
+        false => jit::check(u, options, threads),
     }
+}
+
+/// Where the module that merges compiles.
+#[derive(Clone, Copy)]
+enum Threads {
+    /// On the thread that calls it.
+    One,
+    /// On those of the current pool.
+    Pool,
 }
 
 fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
@@ -60,17 +83,26 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     })
 }
 
-fn check_object(u: &mut Unstructured<'_>, mut options: ModuleOptions) -> Result<()> {
+fn check_object(
+    u: &mut Unstructured<'_>,
+    mut options: ModuleOptions,
+    threads: Threads,
+) -> Result<()> {
     options.back_end = *u.choose(&[BackEnd::Object, BackEnd::Object, BackEnd::Any])?;
     // Here code is compared by its bytes. In a JIT it is run.
     options.similar = cranelift_mergefunc::Similar::OFF;
     let (sections, unwind, near) = (u.ratio(1, 4)?, u.ratio(1, 4)?, u.arbitrary()?);
-    let module = || {
-        modules::object_with(modules::host_isa(true), |builder| {
-            builder.per_function_section(sections).unwind_info(unwind);
-        })
+    let builder = || {
+        let mut builder = modules::object_builder(modules::host_isa(true));
+        builder.per_function_section(sections).unwind_info(unwind);
+        builder
     };
-    let mut pair = Pair::new(module(), module(), options, true, near);
+    let bare = ObjectModule::new(builder());
+    let merging = match threads {
+        Threads::One => MergingModule::with_options(ObjectModule::new(builder()), options),
+        Threads::Pool => MergingModule::object_in_parallel(builder(), unwind, options),
+    };
+    let mut pair = Pair::new(bare, merging, true, near);
     for _ in 0..u.int_in_range(4..=40)? {
         if pair.step(u)?.is_none() {
             return Ok(());
@@ -135,9 +167,8 @@ const LINKAGES: [Linkage; 8] = [
 ];
 
 impl<B: Module> Pair<B> {
-    fn new(bare: B, other: B, options: ModuleOptions, object: bool, near: bool) -> Pair<B> {
-        let calls = Calls(vec![format!("{options:?}, near: {near}")]);
-        let merging = MergingModule::with_options(other, options);
+    fn new(bare: B, merging: MergingModule<B>, object: bool, near: bool) -> Pair<B> {
+        let calls = Calls(vec![format!("{:?}, near: {near}", merging.options())]);
         Pair { bare, merging, functions: Vec::new(), data: Vec::new(), object, near, calls }
     }
 

@@ -1,0 +1,194 @@
+//! From functions in memory to an object file, merged, with one thread and with several: how much faster, and how
+//! much of the work is sequential.
+//!
+//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it.
+//! All functions local, addresses insignificant. In each round every number of threads has a turn; of all rounds,
+//! the best of each is compared with the best of one thread. *Merged* is the whole: the pass, which plans on one
+//! thread, and code generation for what is left. *Code generation* is that of the unit as it is: nothing is merged,
+//! and no size is asked for.
+//!
+//! The sequential part is not read off these ratios, which a busy machine spoils. It is the CPU time of a thread that
+//! flushes from outside of a pool of one thread: all that can be shared among threads is then done by the other one.
+//! The last columns are what Amdahl's law says of it, for 16 and 64 processors.
+//!
+//! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads (`2`; such as `2,4`).
+//! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
+
+use cranelift_mergefunc::cranelift_codegen::ir::{
+    ExternalName, Function, UserExternalName, UserExternalNameRef, UserFuncName,
+};
+use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
+use cranelift_mergefunc::cranelift_codegen::{Context, isa};
+use cranelift_mergefunc::cranelift_module::{
+    FuncId, FuncOrDataId, Linkage, Module, default_libcall_names,
+};
+use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
+use cranelift_object::{ObjectBuilder, ObjectModule};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// The CPU time of this thread.
+fn cpu_time() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let start = START.get_or_init(Instant::now);
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let first = |text: String| text.split_whitespace().next()?.parse().ok();
+    schedule.and_then(first).map_or_else(|| start.elapsed(), Duration::from_nanos)
+}
+
+/// A module with everything declared, and the definitions.
+fn declared(
+    functions: &[Function],
+    merge: bool,
+) -> (MergingModule<ObjectModule>, Vec<(FuncId, Context)>) {
+    let mut flags = settings::builder();
+    for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
+    {
+        flags.set(name, value).expect("a setting");
+    }
+    flags.set("preserve_frame_pointers", "true").expect("a setting");
+    let triple = "x86_64-unknown-linux-gnu".parse().expect("a triple");
+    let isa = isa::lookup(triple).expect("built with this back end");
+    let isa = isa.finish(settings::Flags::new(flags)).expect("valid settings");
+    let builder = ObjectBuilder::new(isa, "bench", default_libcall_names()).expect("a builder");
+    let options = ModuleOptions {
+        take: true,
+        remember: false,
+        functions: Addresses::Insignificant,
+        similar: if merge { Similar::default() } else { Similar::OFF },
+        merge_limit: (!merge).then_some(0),
+        ..ModuleOptions::default()
+    };
+    let mut module = MergingModule::object_in_parallel(builder, true, options);
+    let declare = |func: &Function| {
+        let name = func.name.to_string();
+        let declared = module.declare_function(&name, Linkage::Local, &func.signature);
+        declared.expect("symbols are distinct")
+    };
+    let ids: Vec<FuncId> = functions.iter().map(declare).collect();
+    let definitions = functions.iter().zip(ids).map(|(func, id)| {
+        let mut func = func.clone();
+        func.name = UserFuncName::user(0, id.as_u32());
+        rename(&mut module, &mut func);
+        (id, Context::for_function(func))
+    });
+    let definitions = definitions.collect();
+    (module, definitions)
+}
+
+/// Names everything as the module does, which imports what the unit does not define.
+fn rename(module: &mut dyn Module, func: &mut Function) {
+    let names = func.params.user_named_funcs().clone();
+    for (name_ref, symbol) in names.iter() {
+        let name = UserFuncName::User(symbol.clone()).to_string();
+        let to = match module.get_name(&name) {
+            Some(FuncOrDataId::Func(id)) => UserExternalName::new(0, id.as_u32()),
+            Some(FuncOrDataId::Data(id)) => UserExternalName::new(1, id.as_u32()),
+            None => import(module, func, name_ref, &name),
+        };
+        func.params.reset_user_func_name(name_ref, to);
+    }
+}
+
+fn import(
+    module: &mut dyn Module,
+    func: &Function,
+    name_ref: UserExternalNameRef,
+    name: &str,
+) -> UserExternalName {
+    let external = ExternalName::User(name_ref);
+    match func.dfg.ext_funcs.values().find(|callee| callee.name == external) {
+        Some(callee) => {
+            let signature = &func.dfg.signatures[callee.signature];
+            let id = module.declare_function(name, Linkage::Import, signature).expect("imported");
+            UserExternalName::new(0, id.as_u32())
+        }
+        None => {
+            let id = module.declare_data(name, Linkage::Import, true, false).expect("imported");
+            UserExternalName::new(1, id.as_u32())
+        }
+    }
+}
+
+/// Makes the object. Wall-clock time, and CPU time of this thread.
+fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
+    let (mut module, definitions) = declared(functions, merge);
+    let start = (Instant::now(), cpu_time());
+    for (id, mut context) in definitions {
+        module.define_function(id, &mut context).expect("is deferred");
+    }
+    let object = module.finish().expect("compiles").emit().expect("an object file");
+    let times = [start.0.elapsed(), cpu_time() - start.1];
+    black_box(object);
+    times
+}
+
+fn numbers(variable: &str, default: &str) -> Vec<usize> {
+    let text = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+    let numbers = text.split(',').map(|number| number.trim().parse().expect("a number"));
+    numbers.collect()
+}
+
+fn main() {
+    // `cargo test --benches` runs benches to see that they do.
+    let bench = std::env::args().any(|argument| argument == "--bench");
+    let rounds = if bench { numbers("CLIF_MERGE_ROUNDS", "5")[0] } else { 1 };
+    let mut threads = vec![1];
+    threads.extend(numbers("CLIF_MERGE_THREADS", "2"));
+    let pool = |threads: usize| {
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(64 << 20);
+        builder.build().expect("threads")
+    };
+    let pools: Vec<rayon::ThreadPool> = threads.iter().copied().map(pool).collect();
+    // For flushes from outside of a pool.
+    let outside = rayon::ThreadPoolBuilder::new().num_threads(1).stack_size(64 << 20);
+    outside.build_global().expect("nothing used it");
+    for path in testkit::units::units() {
+        let text = std::fs::read_to_string(&path).expect("readable unit");
+        let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let headings = threads[1..].iter().map(|n| format!("{:>24}", format!("{n} threads")));
+        println!(
+            "{:<25}  1 thread{}  sequential  limit of 16    of 64",
+            format!("{name}, {} functions", functions.len()),
+            headings.collect::<String>()
+        );
+        for (what, merge) in [("merged", true), ("code generation", false)] {
+            let mut best = vec![Duration::MAX; pools.len()];
+            let (mut sequential, mut shared) = (Vec::new(), Vec::new());
+            for round in 0..rounds {
+                for turn in 0..pools.len() {
+                    let at = (round + turn) % pools.len();
+                    let [wall, _] = pools[at].install(|| make(&functions, merge));
+                    best[at] = best[at].min(wall);
+                }
+                let worker = || rayon::broadcast(|_| cpu_time())[0];
+                let before = worker();
+                let [_, cpu] = make(&functions, merge);
+                sequential.push(cpu);
+                shared.push(worker() - before);
+            }
+            let best: Vec<f64> = best.iter().map(Duration::as_secs_f64).collect();
+            let several = best[1..].iter();
+            let several =
+                several.map(|time| format!("{time:>10.3} s, {:>5.2} times", best[0] / time));
+            let (sequential, shared) = (median(sequential), median(shared));
+            let share = sequential / (sequential + shared);
+            let limit = |processors: f64| 1.0 / (share + (1.0 - share) / processors);
+            println!(
+                "{what:<25}{:>8.3} s{}{:>10.2} %{:>13.2}{:>9.2}",
+                best[0],
+                several.collect::<String>(),
+                100.0 * share,
+                limit(16.0),
+                limit(64.0),
+            );
+        }
+    }
+}
+
+/// Seconds.
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64()
+}
