@@ -71,6 +71,15 @@ impl ExtraArgument {
         }
     }
 
+    /// The symbol whose address it is, and the distance from it in bytes.
+    pub(crate) fn address(&self) -> Option<(&UserExternalName, i64)> {
+        match self {
+            ExtraArgument::Constant { .. } => None,
+            ExtraArgument::Function { symbol, .. } => Some((symbol, 0)),
+            ExtraArgument::Address { symbol, offset, .. } => Some((symbol, *offset)),
+        }
+    }
+
     /// Whether it is an address that code computes without a table.
     #[cfg(feature = "module")]
     pub(crate) fn is_near(&self) -> bool {
@@ -125,6 +134,14 @@ impl ExtraArgument {
             }
         }
     }
+}
+
+/// The target to which a call is redirected.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTarget {
+    pub symbol: UserExternalName,
+    /// The extra arguments, behind the present arguments.
+    pub arguments: Arc<[ExtraArgument]>,
 }
 
 /// The signature of a body that takes these arguments behind the parameters of `signature`: that of the callee of

@@ -3,8 +3,31 @@
 pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
 
+use crate::apply::{Redirecting, compared, not_redirected};
+use crate::canon::{Context, Encoding, Scratch, encode};
+use crate::options::Options;
 use crate::plan::{Disposition, Plan};
-use crate::unit::{DataIndex, FunctionIndex, Item};
+use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
+use cranelift_codegen::ir::Function;
+
+/// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
+/// a copy to which the plan was applied. They are the same.
+pub fn encodings(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    options: &Options<'_>,
+) -> [Option<Encoding>; 2] {
+    let walk = |body: &Function, symbols: &dyn ResolveSymbol| {
+        let key = plan.entry(function).attributes().key;
+        let context = Context { policy: options.compare, target: options.target, key, symbols };
+        let mut encoding = Encoding::default();
+        encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
+    };
+    let view = Redirecting { plan, symbols: &NoUnit };
+    let viewed = walk(&not_redirected(plan, bodies, function, options), &view);
+    [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
+}
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.
 pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition) -> Plan {

@@ -9,6 +9,7 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
+use crate::apply::Redirecting;
 use crate::checker::Remember;
 use crate::congruence::{Summaries, Walk, bucket, refine};
 use crate::decide::{Earlier, Input, decide};
@@ -22,7 +23,7 @@ use crate::plan::Plan;
 use crate::prove::proved;
 use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
-    Observed,
+    NoUnit, Observed, ResolveSymbol,
 };
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -86,7 +87,7 @@ impl<'a> Merger<'a> {
         func: &Function,
         attributes: Attributes,
     ) -> Result<FunctionIndex, AddError> {
-        let function = self.summaries.add(symbol, func, attributes, &self.options)?;
+        let function = self.summaries.add(symbol, func, attributes, &NoUnit, &self.options)?;
         if let Some(before) = self.before {
             self.referred_to.add_function(&before.eliminated, func);
         }
@@ -165,7 +166,7 @@ impl<'a> Merger<'a> {
     /// See [`Merger::plan`].
     pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
-        let (mut plan, observed, mut record) = identical(summaries, cache, bodies, &options);
+        let (mut plan, observed, mut record) = identical(summaries, cache, None, bodies, &options);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
@@ -193,18 +194,23 @@ impl<'a> Merger<'a> {
 }
 
 /// Identical merging: the plan, the symbols of which more than the behaviour is observed and, in an incremental run,
-/// what later units may merge into.
+/// what later units may merge into. References are compared as `applied`, if there is such a plan, leaves them.
 fn identical(
     mut summaries: Summaries,
     cache: Option<&MergeCache>,
+    applied: Option<&Plan>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> (Plan, Observed, Option<Record>) {
-    summaries.complete(bodies, options);
+    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
+    let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
+    summaries.complete(bodies, symbols, options);
     let Summaries { unit, observed, mut bucketer, mut stats, .. } = summaries;
     let symbols = UnitSymbols::new(&unit, cache);
+    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &symbols });
+    let references = redirecting.as_ref().map_or(&symbols as &dyn ResolveSymbol, |to| to);
     let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
-    let mut bucketed = bucket(&unit, &symbols, walk, options, &mut bucketer, bodies, &mut stats);
+    let mut bucketed = bucket(&unit, references, walk, options, &mut bucketer, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
     bucketed.partition.push_alone(external.nodes.len());
     stats.refine_classes_before = bucketed.partition.len();
@@ -230,7 +236,7 @@ fn similar(
         let mut second = SecondPass::new(options);
         while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
             let (again, ..) =
-                identical(summaries, None, &mut second.bodies(&plan, bodies), second.options());
+                identical(summaries, None, Some(&plan), &mut second.bodies(&plan, bodies), second.options());
             second.merge(&again, &found, &mut plan, bodies);
         }
         if attempts.accept(&mut plan, found, bodies) {

@@ -16,13 +16,14 @@ pub(crate) use weaken::weaken;
 
 use crate::canonicalize::canonicalized;
 use crate::checker::Code;
-use crate::extra_argument::{Appended, ExtraArgument, append, extended_signature};
+use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
 use crate::ir::{address_uses, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
 use crate::plan::Plan;
-use crate::unit::{Bodies, DataIndex, DataObject, FunctionIndex};
+use crate::unit::{
+    Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
+};
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, UserExternalName,
     UserFuncName,
@@ -61,14 +62,21 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.weaken(function, func, options);
-        let call = |symbol: &UserExternalName| {
-            let to = other(symbol, self.call_symbol(symbol))?;
-            let passed =
-                self.function(symbol).map(|function| self.entry(function).shared_arguments());
-            Some(CallTarget { symbol: to, arguments: passed.unwrap_or_default() })
-        };
-        let address = |symbol: &UserExternalName| other(symbol, self.address_symbol(symbol));
+        let call = |symbol: &UserExternalName| self.redirected_call(symbol);
+        let address = |symbol: &UserExternalName| self.redirected_address(symbol);
         redirect(func, &call, &address) || changed
+    }
+
+    /// The target of direct calls of a symbol, if it is another one.
+    fn redirected_call(&self, symbol: &UserExternalName) -> Option<CallTarget> {
+        let to = other(symbol, self.call_symbol(symbol))?;
+        let passed = self.function(symbol).map(|function| self.entry(function).shared_arguments());
+        Some(CallTarget { symbol: to, arguments: passed.unwrap_or_default() })
+    }
+
+    /// The symbol to which uses of the address of a symbol go, if it is another one.
+    fn redirected_address(&self, symbol: &UserExternalName) -> Option<UserExternalName> {
+        other(symbol, self.address_symbol(symbol))
     }
 
     /// Gives `func` the body that represents its class, without redirecting references.
@@ -126,13 +134,6 @@ impl Plan {
 
 fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExternalName> {
     (target != symbol).then(|| target.clone())
-}
-
-/// The target to which a call is redirected.
-pub(crate) struct CallTarget {
-    pub symbol: UserExternalName,
-    /// The extra arguments, behind the present arguments.
-    pub arguments: Arc<[ExtraArgument]>,
 }
 
 /// Redirects calls, and uses of addresses, to the symbols that should be used instead, if any.
@@ -238,6 +239,45 @@ pub(crate) fn compared(
     let mut func = kept(plan, function, own);
     plan.rewrite(function, &mut func, options);
     func
+}
+
+/// The same function with its references as they were, for a walk through [`Redirecting`]. Copied only if it loses
+/// facts.
+pub(crate) fn not_redirected<'a>(
+    plan: &'a Plan,
+    bodies: &'a mut dyn Bodies,
+    function: FunctionIndex,
+    options: &Options<'_>,
+) -> Cow<'a, Function> {
+    let mut func = match plan.new_body(function) {
+        Some(new) => Cow::Borrowed(new.body()),
+        None => canonicalized(bodies.body(function), options.canonicalize),
+    };
+    if plan.entry(function).weakened().is_some() {
+        plan.weaken(function, func.to_mut(), options);
+    }
+    func
+}
+
+/// The symbols of a unit after a plan: a function is walked as if the plan were applied to it, without a copy.
+pub(crate) struct Redirecting<'a> {
+    pub plan: &'a Plan,
+    /// The unit after the plan.
+    pub symbols: &'a dyn ResolveSymbol,
+}
+
+impl ResolveSymbol for Redirecting<'_> {
+    fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
+        self.symbols.resolve(symbol)
+    }
+
+    fn redirect(&self, symbol: &UserExternalName) -> Redirected {
+        let Redirecting { plan, symbols: _ } = self;
+        Redirected {
+            call: plan.redirected_call(symbol),
+            address: plan.redirected_address(symbol),
+        }
+    }
 }
 
 /// The body that a plan keeps for a function, under the function's symbol: its own, or the one that the plan adds.

@@ -21,6 +21,7 @@ impl Walk<'_> {
             // Generates no code, carries no data.
             return Ok(());
         }
+        self.extra_arguments(inst)?;
         self.mark(Place::Inst(inst));
         self.out.instructions += 1;
         if let Some(way) = self.only_way(data) {
@@ -98,7 +99,7 @@ impl Walk<'_> {
             InstructionData::Call { opcode: _, args, func_ref } => {
                 self.holds(Operand::Callee(*func_ref));
                 self.callee(*func_ref, true)?;
-                self.operand_list(args.as_slice(pool))
+                self.call_operands(args.as_slice(pool))
             }
             InstructionData::CallIndirect { opcode: _, args, sig_ref } => {
                 self.signature(*sig_ref)?;
@@ -187,12 +188,12 @@ impl Walk<'_> {
             InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
                 self.holds(Operand::Callee(*func_ref));
                 self.callee(*func_ref, true)?;
-                self.operand_list(args.as_slice(pool))?;
-                self.exception_table(*exception)
+                self.call_operands(args.as_slice(pool))?;
+                self.exception_table(*exception, Some(*func_ref))
             }
             InstructionData::TryCallIndirect { opcode: _, args, exception } => {
                 self.operand_list(args.as_slice(pool))?;
-                self.exception_table(*exception)
+                self.exception_table(*exception, None)
             }
             InstructionData::Unary { opcode: _, arg } => self.operand(*arg),
             InstructionData::UnaryConst { opcode: _, constant_handle } => {

@@ -29,6 +29,7 @@ mod labels;
 mod normalise;
 pub(crate) use normalise::only_destination;
 mod prefilter;
+mod redirected;
 mod tables;
 
 pub use encoding::Encoding;
@@ -38,9 +39,10 @@ pub(crate) use hash::{Digest, digest};
 pub use hash::{StructuralHash, structural_hash};
 pub(crate) use prefilter::counts;
 
+use crate::extra_argument::ExtraArgument;
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
-use crate::unit::{ResolveSymbol, Resolved};
+use crate::unit::ResolveSymbol;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
@@ -75,6 +77,8 @@ pub(crate) enum Place {
     StackLimit,
     Block(Block),
     Inst(Inst),
+    /// An extra argument that this call will pass, where a plan is applied.
+    ExtraArgument(Inst),
 }
 
 /// What an instruction holds that functions of one shape can differ in and that a value could replace.
@@ -90,6 +94,8 @@ pub(crate) enum Operand {
     Function(FuncRef),
     /// The symbol whose address it takes.
     Symbol(GlobalValue),
+    /// The extra argument of this number in [`Scratch::arguments`].
+    ExtraArgument(usize),
 }
 
 /// The lengths of the streams when the walk came to a place.
@@ -130,11 +136,17 @@ pub(crate) struct Scratch {
     regions: Vec<u32>,
     region_count: u32,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
-    symbols: Vec<Option<Option<Resolved>>>,
-    /// Whether to fill `marks`.
+    symbols: Vec<Option<redirected::Known>>,
+    /// The numbers of the extra arguments that the call at hand passes.
+    passed: Vec<u32>,
+    /// The numbers of the signatures of calls that pass extra arguments.
+    extended: Vec<(FuncRef, u32)>,
+    /// Whether to fill `marks` and `arguments`.
     record: bool,
     /// Where in the streams each place begins, if `record` is set.
     pub marks: Vec<Mark>,
+    /// The extra arguments that calls will pass, in the order of the walk, if `record` is set.
+    pub arguments: Vec<ExtraArgument>,
 }
 
 impl Scratch {
@@ -165,6 +177,7 @@ pub(crate) fn encode(
 ) -> Result<(), Malformed> {
     out.clear();
     scratch.marks.clear();
+    scratch.arguments.clear();
     reset(&mut scratch.values, func.dfg.num_values());
     reset(&mut scratch.blocks, func.dfg.num_blocks());
     reset(&mut scratch.signatures, func.dfg.signatures.len());
@@ -181,6 +194,7 @@ pub(crate) fn encode(
     scratch.region_count = 0;
     scratch.symbols.clear();
     scratch.symbols.resize(func.params.user_named_funcs().len(), None);
+    scratch.extended.clear();
 
     let mut walk = Walk { func, context, scratch, out, dead: false };
     walk.header()?;

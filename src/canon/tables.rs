@@ -6,24 +6,44 @@
 
 use super::{Malformed, Walk};
 use crate::canon::{Fact, KNOWN_SYMBOL, LIBCALL, Region, TEST_CASE};
-use crate::unit::Resolved;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,
     ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, GlobalValue, GlobalValueData, MemFlags,
-    MemFlagsData, SigRef, Signature, UserExternalNameRef,
+    MemFlagsData, SigRef, Signature,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// The first `SigRef` of each distinct signature.
+/// The distinct signatures that were numbered, and their numbers.
 pub(super) enum Distinct {
     /// In the order of first use.
-    Few(Vec<SigRef>),
+    Few(Vec<(Numbered, u32)>),
     /// By a hash of their contents.
-    Many(HashMap<u64, Vec<SigRef>, FxBuildHasher>),
+    Many(HashMap<u64, Vec<(Numbered, u32)>, FxBuildHasher>),
+}
+
+/// Where the content of a signature is.
+pub(super) enum Numbered {
+    /// In the tables of the function.
+    Own(SigRef),
+    /// Here, since no table of the function has it.
+    Foreign(Signature),
+}
+
+impl Numbered {
+    fn content<'a>(&'a self, own: &'a PrimaryMap<SigRef, Signature>) -> &'a Signature {
+        match self {
+            Numbered::Own(sig) => &own[*sig],
+            Numbered::Foreign(signature) => signature,
+        }
+    }
+}
+
+fn content_hash(signature: &Signature) -> u64 {
+    core::hash::BuildHasher::hash_one(&FxBuildHasher, signature)
 }
 
 impl Distinct {
@@ -37,19 +57,29 @@ impl Distinct {
         }
     }
 
-    fn push(&mut self, sig: SigRef, signatures: &PrimaryMap<SigRef, Signature>) {
-        let hash =
-            |sig: SigRef| core::hash::BuildHasher::hash_one(&FxBuildHasher, &signatures[sig]);
+    /// The number of a signature, if an equal one has one.
+    fn number(&self, signature: &Signature, own: &PrimaryMap<SigRef, Signature>) -> Option<u32> {
+        let same = match self {
+            Distinct::Few(few) => few,
+            Distinct::Many(many) => many.get(&content_hash(signature))?,
+        };
+        let mut same = same.iter().filter(|(known, _)| known.content(own) == signature);
+        same.next().map(|&(_, number)| number)
+    }
+
+    fn push(&mut self, new: Numbered, number: u32, own: &PrimaryMap<SigRef, Signature>) {
+        let hash = |new: &Numbered| content_hash(new.content(own));
         match self {
-            Distinct::Few(few) if few.len() < Self::FEW => few.push(sig),
+            Distinct::Few(few) if few.len() < Self::FEW => few.push((new, number)),
             Distinct::Few(few) => {
-                let mut many: HashMap<u64, Vec<SigRef>, FxBuildHasher> = HashMap::default();
-                for &sig in few.iter().chain([&sig]) {
-                    many.entry(hash(sig)).or_default().push(sig);
+                let mut many: HashMap<u64, Vec<(Numbered, u32)>, FxBuildHasher> =
+                    HashMap::default();
+                for (known, number) in few.drain(..).chain([(new, number)]) {
+                    many.entry(hash(&known)).or_default().push((known, number));
                 }
                 *self = Distinct::Many(many);
             }
-            Distinct::Many(many) => many.entry(hash(sig)).or_default().push(sig),
+            Distinct::Many(many) => many.entry(hash(&new)).or_default().push((new, number)),
         }
     }
 }
@@ -62,13 +92,22 @@ impl Default for Distinct {
 
 /// How a symbol is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(super) enum Use {
     Call,
     /// A call that may be patched away: the symbol itself is observable.
     PatchableCall,
     Address,
+    /// The address of a function by a reference whose calls may be patched away.
+    PatchableAddress,
     /// An address behind that of the symbol.
     Inside,
+}
+
+impl Use {
+    /// The use of an address so many bytes behind that of a symbol.
+    pub(super) fn of_address(offset: i64) -> Use {
+        if offset == 0 { Use::Address } else { Use::Inside }
+    }
 }
 
 impl Walk<'_> {
@@ -107,28 +146,37 @@ impl Walk<'_> {
         // A front end may declare the same signature at every call.
         let signatures = &self.func.dfg.signatures;
         let signature = &signatures[sig];
-        let earlier = match &mut self.scratch.distinct_signatures {
-            Distinct::Few(few) => {
-                few.iter().copied().find(|&first| signatures[first] == *signature)
+        let equal = self.scratch.distinct_signatures.number(signature, signatures);
+        let number = match equal {
+            Some(number) => {
+                self.word(number);
+                number
             }
-            Distinct::Many(many) => {
-                let hash = core::hash::BuildHasher::hash_one(&FxBuildHasher, signature);
-                let mut same_hash = many.get(&hash).into_iter().flatten().copied();
-                same_hash.find(|&first| signatures[first] == *signature)
-            }
+            None => self.new_signature(Numbered::Own(sig), signature)?,
         };
-        if let Some(first) = earlier {
-            let number = self.scratch.signatures[first.index()];
-            self.scratch.signatures[sig.index()] = number;
-            self.word(number);
-            return Ok(());
+        self.scratch.signatures[sig.index()] = number;
+        Ok(())
+    }
+
+    /// A signature that is in no table of the function: the same. Returns its number.
+    pub(super) fn foreign_signature(&mut self, signature: &Signature) -> Result<u32, Malformed> {
+        let own = &self.func.dfg.signatures;
+        match self.scratch.distinct_signatures.number(signature, own) {
+            Some(number) => {
+                self.word(number);
+                Ok(number)
+            }
+            None => self.new_signature(Numbered::Foreign(signature.clone()), signature),
         }
-        self.scratch.distinct_signatures.push(sig, signatures);
+    }
+
+    fn new_signature(&mut self, new: Numbered, signature: &Signature) -> Result<u32, Malformed> {
         self.scratch.signature_count += 1;
         let number = self.scratch.signature_count;
-        self.scratch.signatures[sig.index()] = number;
+        self.scratch.distinct_signatures.push(new, number, &self.func.dfg.signatures);
         self.word(number);
-        self.signature_content(signature)
+        self.signature_content(signature)?;
+        Ok(number)
     }
 
     /// Follows a global value to its base.
@@ -160,10 +208,9 @@ impl Walk<'_> {
                 }
                 GlobalValueData::Symbol { name, offset, colocated: _, tls } => {
                     // `colocated` is a fact about the symbol, the same for all code that names it.
-                    self.word(3 | u32::from(*tls) << 8);
+                    self.symbol_kind(*tls);
                     self.out.constant_i64(offset.bits());
-                    let usage = if offset.bits() == 0 { Use::Address } else { Use::Inside };
-                    return self.reference(name, usage);
+                    return self.reference(name, Use::of_address(offset.bits()));
                 }
                 GlobalValueData::DynScaleTargetConst { vector_type } => {
                     self.word(4);
@@ -173,6 +220,11 @@ impl Walk<'_> {
             }
         }
         Err(Malformed)
+    }
+
+    /// A symbol as the base of an address.
+    pub(super) fn symbol_kind(&mut self, tls: bool) {
+        self.word(3 | u32::from(tls) << 8);
     }
 
     fn region_user_id(&self, region: AliasRegion) -> Result<u32, Malformed> {
@@ -228,16 +280,7 @@ impl Walk<'_> {
     /// A use of a symbol.
     fn reference(&mut self, name: &ExternalName, usage: Use) -> Result<(), Malformed> {
         match name {
-            ExternalName::User(name_ref) => {
-                let resolved = self.resolve(*name_ref)?;
-                let node = resolved.and_then(|resolved| match usage {
-                    Use::Call => resolved.call,
-                    Use::PatchableCall => None,
-                    Use::Address => resolved.address,
-                    Use::Inside => resolved.inside,
-                });
-                self.out.reference(&self.func.params.user_named_funcs()[*name_ref], node);
-            }
+            ExternalName::User(name) => self.symbol(*name, usage)?,
             ExternalName::TestCase(name) => {
                 let length = u32::try_from(name.raw().len()).map_err(|_| Malformed)?;
                 self.out.references.push(TEST_CASE);
@@ -259,39 +302,38 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn resolve(&mut self, name: UserExternalNameRef) -> Result<Option<Resolved>, Malformed> {
-        let known = self.scratch.symbols.get_mut(name.index()).ok_or(Malformed)?;
-        Ok(match known {
-            Some(resolved) => *resolved,
-            None => {
-                let symbol = &self.func.params.user_named_funcs()[name];
-                let resolved = self.context.symbols.resolve(symbol);
-                *known = Some(resolved);
-                resolved
-            }
-        })
-    }
-
     /// A function used by name.
     pub(super) fn callee(&mut self, func_ref: FuncRef, call: bool) -> Result<(), Malformed> {
         let func = self.func;
         let ExtFuncData { name, signature, colocated: _, patchable } =
             func.dfg.ext_funcs.get(func_ref).ok_or(Malformed)?;
         // `colocated` is a fact about the symbol, the same for all code that names it.
-        self.signature(*signature)?;
+        match call && self.passes_extra_arguments() {
+            true => self.extended_signature(func_ref)?,
+            false => self.signature(*signature)?,
+        }
         self.word(u32::from(*patchable));
         let usage = match (call, patchable) {
-            (false, _) => Use::Address,
+            (false, false) => Use::Address,
+            (false, true) => Use::PatchableAddress,
             (true, false) => Use::Call,
             (true, true) => Use::PatchableCall,
         };
         self.reference(name, usage)
     }
 
-    pub(super) fn exception_table(&mut self, table: ExceptionTable) -> Result<(), Malformed> {
+    /// The table of a call, which is direct if `callee` says of what.
+    pub(super) fn exception_table(
+        &mut self,
+        table: ExceptionTable,
+        callee: Option<FuncRef>,
+    ) -> Result<(), Malformed> {
         let func = self.func;
         let table = func.dfg.exception_tables.get(table).ok_or(Malformed)?;
-        self.signature(table.signature())?;
+        match callee.filter(|_| self.passes_extra_arguments()) {
+            Some(callee) => self.extended_signature(callee)?,
+            None => self.signature(table.signature())?,
+        }
         self.block_call(table.normal_return())?;
         self.length(table.items().count())?;
         for item in table.items() {

@@ -13,7 +13,7 @@ use crate::canon::{
 use crate::canonicalize::canonicalized;
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::unit::{Bodies, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
+use crate::unit::{Bodies, Item, Node, Numbering, ResolveSymbol, Unit};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -132,9 +132,14 @@ impl Kept {
 
 impl Bucketer {
     /// The bucket of a function by its hash alone, before the unit is known.
-    pub fn hash_alone(&mut self, func: &Function, key: u64, options: &Options<'_>) -> u128 {
-        let context =
-            Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
+    pub fn hash_alone(
+        &mut self,
+        func: &Function,
+        key: u64,
+        symbols: &dyn ResolveSymbol,
+        options: &Options<'_>,
+    ) -> u128 {
+        let context = Context { policy: options.compare, target: options.target, key, symbols };
         match canon::encode(func, &context, &mut self.scratch, &mut self.encoding) {
             // Which symbols are functions of the unit is not known yet, so no symbol counts.
             Ok(()) => {

@@ -11,7 +11,7 @@ use crate::options::{Canonicalize, Options, Prebucket};
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
-    FunctionIndex, Item, Linkage, Observed, Summary, Unit,
+    FunctionIndex, Item, Linkage, Observed, ResolveSymbol, Summary, Unit,
 };
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -31,31 +31,33 @@ pub(crate) struct Summaries {
 }
 
 impl Summaries {
-    /// Adds a function: see [`Merger::add`](crate::Merger::add).
+    /// Adds a function: see [`Merger::add`](crate::Merger::add). References are compared as `symbols` says, where that
+    /// does not depend on the unit.
     pub fn add(
         &mut self,
         symbol: UserExternalName,
         func: &Function,
         attributes: Attributes,
+        symbols: &dyn ResolveSymbol,
         options: &Options<'_>,
     ) -> Result<FunctionIndex, AddError> {
         self.unit.check(&symbol, u64::from(attributes.alignment))?;
         if func.layout.entry_block().is_none() {
             return Err(AddError::NoBody(symbol));
         }
-        self.observed.add_tables(func);
+        self.observed.add_tables(func, symbols);
         self.addresses_matter |=
             attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
         let scanned = self.addresses_matter;
         if scanned {
-            self.observed.add_address_uses(func);
+            self.observed.add_address_uses(func, symbols);
         }
         let body = canonicalized(func, options.canonicalize);
         let bucket = match options.walks() {
             Prebucket::Counts => u128::from(counts(&body, attributes.key)),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
-                self.bucketer.hash_alone(&body, attributes.key, options)
+                self.bucketer.hash_alone(&body, attributes.key, symbols, options)
             }
         };
         self.stats.add_functions += 1;
@@ -91,10 +93,15 @@ impl Summaries {
 
     /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
     /// were added, and keeps apart those that do not get the body that is compared.
-    pub fn complete(&mut self, bodies: &mut dyn Bodies, options: &Options<'_>) {
+    pub fn complete(
+        &mut self,
+        bodies: &mut dyn Bodies,
+        symbols: &dyn ResolveSymbol,
+        options: &Options<'_>,
+    ) {
         if self.addresses_matter {
             for function in core::mem::take(&mut self.unscanned) {
-                self.observed.add_address_uses(bodies.body(function));
+                self.observed.add_address_uses(bodies.body(function), symbols);
             }
         }
         if let Canonicalize::Optimize(_) = options.canonicalize {

@@ -307,7 +307,7 @@ fn site(place: Place) -> Site {
         Place::DynamicTypes => Site::DynamicTypes,
         Place::StackLimit => Site::StackLimit,
         Place::Block(block) => Site::Block(block),
-        Place::Inst(inst) => Site::Inst(inst),
+        Place::Inst(inst) | Place::ExtraArgument(inst) => Site::Inst(inst),
     }
 }
 

@@ -10,8 +10,8 @@ use super::view::View;
 use super::{
     BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
 };
-use crate::apply::{CallTarget, call_thunk};
-use crate::extra_argument::ExtraArgument;
+use crate::apply::call_thunk;
+use crate::extra_argument::{CallTarget, ExtraArgument};
 use crate::plan::{Emit, NewBody, Plan};
 use crate::target::{CallThunks, ThunkReloc};
 use crate::unit::{Contents, FunctionIndex};

@@ -39,14 +39,15 @@ mod value;
 pub(crate) use attempts::{Attempts, Demand};
 pub(crate) use second_pass::SecondPass;
 
-use crate::apply::compared;
+use crate::apply::{Redirecting, compared, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch, counts};
 use crate::canonicalize::canonicalized;
 use crate::congruence::components;
 use crate::incremental::MergeCache;
 use crate::options::{Options, Policy, Prebucket};
 use crate::plan::{Disposition, Plan, Reason};
-use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed};
+use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -204,13 +205,8 @@ impl Search<'_> {
         let mut shapes: BTreeMap<u128, Vec<FunctionIndex>> = BTreeMap::new();
         for function in buckets.into_values().filter(|bucket| bucket.len() > 1).flatten() {
             let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
-            let context = Context {
-                policy: self.options.compare,
-                target: self.options.target,
-                key: self.plan.entry(function).attributes().key,
-                symbols: &NoUnit,
-            };
             self.plan.stats_mut().similar_walks += 1;
+            let context = context(self.plan, function, &NoUnit, self.options);
             if canon::encode(&body, &context, &mut self.scratch, &mut self.encoding).is_ok() {
                 let shape = xxh3_128(self.encoding.shape());
                 shapes.entry(shape).or_default().push(function);
@@ -257,18 +253,27 @@ impl Search<'_> {
         compared(self.plan, self.bodies, function, self.options)
     }
 
-    /// Walks a function as the plan leaves it so far, and returns whether that succeeded.
+    /// Walks `body`, a function as the plan leaves it so far, and returns whether that succeeded.
     fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
-        let context = Context {
-            policy: self.options.compare,
-            target: self.options.target,
-            key: self.plan.entry(function).attributes().key,
-            // By name: see `Table`.
-            symbols: &NoUnit,
-        };
-        let walked = canon::encode(body, &context, &mut self.scratch, &mut self.encoding);
         self.plan.stats_mut().similar_walks += 1;
-        walked.is_ok()
+        // By name: see `Table`.
+        let symbols = &NoUnit;
+        let context = context(self.plan, function, symbols, self.options);
+        canon::encode(body, &context, &mut self.scratch, &mut self.encoding).is_ok()
+    }
+
+    /// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
+    /// as they were; `None` if it cannot be walked.
+    fn walk_redirected(&mut self, function: FunctionIndex) -> Option<Walked<'_>> {
+        self.plan.stats_mut().similar_walks += 1;
+        let Search { plan, bodies, options, scratch, encoding, earlier, .. } = self;
+        let (plan, earlier) = (&**plan, *earlier);
+        let body = not_redirected(plan, *bodies, function, options);
+        let symbols = Redirecting { plan, symbols: &NoUnit };
+        let context = context(plan, function, &symbols, options);
+        canon::encode(&body, &context, scratch, encoding).ok()?;
+        let symbols = Symbols { plan, earlier, options };
+        Some(Walked { body, scratch, encoding, symbols })
     }
 
     /// Merges functions that had one shape before their callees were merged.
@@ -279,21 +284,19 @@ impl Search<'_> {
             if self.plan.entry(function).disposition() != Disposition::Keep {
                 continue;
             }
-            let body = self.current(function);
-            if !self.walk(function, &body) {
+            let Some(Walked { body, scratch, encoding, symbols }) = self.walk_redirected(function)
+            else {
                 continue;
-            }
-            let table = match number.get(&self.encoding.shape) {
+            };
+            let table = match number.get(&encoding.shape) {
                 Some(&table) => &mut tables[table],
                 None => {
-                    number.insert(self.encoding.shape.clone(), tables.len());
+                    number.insert(encoding.shape.clone(), tables.len());
                     tables.push(Table::new());
                     tables.last_mut().expect("just pushed")
                 }
             };
-            let (marks, encoding) = (&self.scratch.marks, &self.encoding);
-            let symbols = Symbols { plan: self.plan, earlier: self.earlier, options: self.options };
-            table.push(function, &body, marks, encoding, &symbols);
+            table.push(function, &body, scratch, encoding, &symbols);
         }
         let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
         // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
@@ -315,6 +318,26 @@ impl Search<'_> {
             self.accept(table, &rows, candidate);
         }
     }
+}
+
+/// A function that was just walked.
+struct Walked<'a> {
+    /// With its references as they were before the plan.
+    body: Cow<'a, Function>,
+    scratch: &'a Scratch,
+    encoding: &'a Encoding,
+    symbols: Symbols<'a>,
+}
+
+/// The input of the walk of a function of a plan.
+fn context<'a>(
+    plan: &Plan,
+    function: FunctionIndex,
+    symbols: &'a dyn ResolveSymbol,
+    options: &Options<'_>,
+) -> Context<'a> {
+    let key = plan.entry(function).attributes().key;
+    Context { policy: options.compare, target: options.target, key, symbols }
 }
 
 /// Direct calls among functions.

@@ -10,19 +10,22 @@
 //! rewrites them.
 
 use super::{Found, cost};
-use crate::apply::{compared, weaken};
+use crate::apply::{Redirecting, compared, not_redirected, weaken};
 use crate::canon::Fact;
 use crate::congruence::Summaries;
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, Plan, Reason};
-use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, Observed};
+use crate::unit::{
+    Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed,
+};
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
-/// The kept functions of a unit as a plan leaves it, so far.
+/// The kept functions of a unit as a plan leaves it, so far, but for their references: see [`Redirecting`].
 pub(crate) struct Rewritten<'a> {
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,
@@ -33,9 +36,14 @@ pub(crate) struct Rewritten<'a> {
 
 impl Bodies for Rewritten<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        let function = self.functions[function.index()];
-        self.body = compared(self.plan, self.bodies, function, self.options);
-        &self.body
+        let Rewritten { plan, bodies, options, functions, body } = self;
+        match not_redirected(plan, *bodies, functions[function.index()], options) {
+            Cow::Borrowed(body) => body,
+            Cow::Owned(weakened) => {
+                *body = weakened;
+                body
+            }
+        }
     }
 
     fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
@@ -120,7 +128,6 @@ impl<'a> SecondPass<'a> {
             if entry.disposition() != Disposition::Keep || plan.is_cached(function) {
                 continue;
             }
-            let body = compared(plan, bodies, function, self.options);
             let malformed = entry.reason() == Reason::Malformed;
             let kept_apart = self.kept_apart.contains(function);
             let own = entry.attributes();
@@ -134,7 +141,9 @@ impl<'a> SecondPass<'a> {
                 ..*own
             };
             let symbol = entry.symbol().clone();
-            if summaries.add(symbol, &body, attributes, &self.identical).is_ok() {
+            let body = not_redirected(plan, bodies, function, self.options);
+            let symbols = Redirecting { plan, symbols: &NoUnit };
+            if summaries.add(symbol, &body, attributes, &symbols, &self.identical).is_ok() {
                 self.functions.push(function);
             }
         }

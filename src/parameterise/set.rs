@@ -12,7 +12,7 @@ use super::split::{Column, Part, Problem, Row};
 use super::table::{self, Set, Table};
 use super::value::Value;
 use super::{Search, body, loops};
-use crate::apply::weaken;
+use crate::apply::{not_redirected, weaken};
 use crate::canon::{Fact, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -122,10 +122,9 @@ impl Search<'_> {
             Policy::Off | Policy::Size => return Vec::new(),
         }
         let function = table.function(set[0]);
-        let first = self.current(function);
-        self.walk(function, &first);
-        let places = table::columns(&self.scratch.marks, &self.encoding);
-        let mut direct = loops::calls_in_loops(&first, &places);
+        let first = self.walk_redirected(function).expect("was walked before");
+        let places = table::columns(&first.scratch.marks, first.encoding);
+        let mut direct = loops::calls_in_loops(&first.body, &places);
         for &row in set {
             let Some(cycle) = self.cycles[table.function(row)] else {
                 continue;
@@ -148,7 +147,6 @@ impl Search<'_> {
     fn problem(&mut self, set: &Set<'_>, direct: &[usize]) -> Option<Problem> {
         let Set { table, rows: set, parameters } = set;
         let function = table.function(set[0]);
-        let first = self.current(function);
         let rows = set.iter().map(|&row| {
             let function = table.function(row);
             Row {
@@ -157,6 +155,9 @@ impl Search<'_> {
             }
         });
         let rows: Vec<Row> = rows.collect();
+        let first = not_redirected(self.plan, self.bodies, function, self.options);
+        let (signature, instructions) = (first.signature.clone(), first.dfg.num_insts());
+        let body = self.sizes[function].unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
@@ -172,7 +173,7 @@ impl Search<'_> {
                     let value = table.value(cell).expect("what differs is a value");
                     is_callee |= matches!(value, Value::Callee { .. });
                     must_dispatch |= matches!(value, Value::Callee { direct: true, .. });
-                    cost.push(self.passing(&first.signature, value)?);
+                    cost.push(self.passing(&signature, value)?);
                 }
                 cells.push(dense);
             }
@@ -185,7 +186,6 @@ impl Search<'_> {
                 forbidden: is_callee && self.options.similar.callees == Callees::None,
             });
         }
-        let body = self.estimate(function, &first);
         let jump =
             self.options.target.jump_thunk.map_or(cost::CALL_THUNK, |jump| jump.size().into());
         Some(Problem { body, jump, rows, columns })
@@ -329,7 +329,7 @@ impl Search<'_> {
         if self.keeps_candidates {
             return None;
         }
-        let least = self.guess(body) / cost::MAX_SIZE_ERROR;
+        let least = self.guess(body.dfg.num_insts()) / cost::MAX_SIZE_ERROR;
         let own = least - known_saves?;
         let saved = count * own - cost - least;
         (2 * own > least && self.is_enough(saved, count * own)).then_some(saved)
@@ -417,13 +417,14 @@ impl Search<'_> {
 
     /// Bytes of a function, known or estimated: for deciding what to examine more closely.
     fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
-        self.sizes[function].unwrap_or_else(|| self.guess(body))
+        self.sizes[function].unwrap_or_else(|| self.guess(body.dfg.num_insts()))
     }
 
-    /// The estimated bytes of a body, at the mean bytes per instruction of what was compiled before.
-    fn guess(&self, body: &Function) -> i64 {
-        let [bytes, instructions] = self.compiled;
-        (body.dfg.num_insts() as i64).saturating_mul(bytes) / instructions
+    /// The estimated bytes of a body of so many instructions, at the mean bytes per instruction of what was compiled
+    /// before.
+    fn guess(&self, instructions: usize) -> i64 {
+        let [bytes, compiled] = self.compiled;
+        (instructions as i64).saturating_mul(bytes) / compiled
     }
 
     /// Bytes of a body that may be emitted.

@@ -8,7 +8,7 @@
 
 use super::signatures::Numbers;
 use super::value::{Symbols, Value, blocks_with_addresses};
-use crate::canon::{Encoding, Fact, Mark, Place, meet};
+use crate::canon::{Encoding, Fact, Mark, Place, Scratch, meet};
 use crate::unit::{FunctionIndex, Linkage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -113,7 +113,7 @@ impl Table {
         &mut self,
         function: FunctionIndex,
         body: &Function,
-        marks: &[Mark],
+        scratch: &Scratch,
         encoding: &Encoding,
         symbols: &Symbols<'_>,
     ) {
@@ -122,11 +122,12 @@ impl Table {
         let own = (entry.attributes().linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
+        let Scratch { marks, arguments, .. } = scratch;
         for (column, (mark, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
-            let value = mark
-                .operand
-                .and_then(|operand| symbols.value_of(body, (mark.place, operand), &addressed));
+            let value = mark.operand.and_then(|operand| {
+                symbols.value_of(body, (mark.place, operand), arguments, &addressed)
+            });
             let mut key = Vec::new();
             match &value {
                 Some(Value::Constant { ty, bits }) => {

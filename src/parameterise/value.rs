@@ -4,7 +4,7 @@
 //! It does *not* decide what becomes a parameter.
 
 use crate::canon::{Operand, Place};
-use crate::extra_argument::ExtraArgument;
+use crate::extra_argument::{ExtraArgument, extended_signature};
 use crate::incremental::MergeCache;
 use crate::ir::user_symbol;
 use crate::options::Options;
@@ -118,15 +118,17 @@ impl Symbols<'_> {
             || self.earlier.is_some_and(|earlier| earlier.had(symbol))
     }
 
-    /// The value that an operand of an instruction holds, if it can become a parameter. `addressed` is the result of
+    /// The value that an operand of an instruction holds after the plan, if it can become a parameter. `arguments` are
+    /// those of the walk ([`Scratch::arguments`](crate::canon::Scratch)), `addressed` is the result of
     /// [`blocks_with_addresses`]. The function may be one that the verifier refuses.
     pub fn value_of(
         &self,
         func: &Function,
         (place, operand): (Place, Operand),
+        arguments: &[ExtraArgument],
         addressed: &[Block],
     ) -> Option<Value> {
-        let Place::Inst(inst) = place else {
+        let (Place::Inst(inst) | Place::ExtraArgument(inst)) = place else {
             return None;
         };
         let result = func.dfg.inst_results(inst).first();
@@ -140,25 +142,36 @@ impl Symbols<'_> {
                 if addressed.binary_search(&func.layout.inst_block(inst)?).is_ok() {
                     return None;
                 }
-                let (symbol, signature, colocated) = callee(func, func_ref)?;
+                let (written, signature, colocated) = callee(func, func_ref)?;
                 let ty = self.options.target.pointer_type?;
+                let symbol = self.plan.call_symbol(written).clone();
+                let function = self.plan.function(written).filter(|_| symbol != *written);
+                let passed = function.map_or(&[][..], |at| self.plan.entry(at).extra_arguments());
+                let signature = match passed {
+                    [] => signature.clone(),
+                    _ => extended_signature(signature, passed),
+                };
+                let signature = Arc::new(signature);
                 Some(Value::Callee { ty, symbol, signature, colocated, direct: false })
             }
             Operand::Function(func_ref) => {
-                let (symbol, signature, colocated) = callee(func, func_ref)?;
+                let (written, signature, colocated) = callee(func, func_ref)?;
+                let symbol = self.plan.address_symbol(written).clone();
+                let signature = Arc::new(signature.clone());
                 Some(Value::Function { ty: result?, symbol, signature, colocated })
             }
             Operand::Symbol(global_value) => match func.global_values.get(global_value)? {
                 GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
                     Some(Value::Address {
                         ty: result?,
-                        symbol: user_symbol(func, name)?.clone(),
+                        symbol: self.plan.address_symbol(user_symbol(func, name)?).clone(),
                         offset: offset.bits(),
                         colocated: *colocated,
                     })
                 }
                 _ => None,
             },
+            Operand::ExtraArgument(number) => passed(&arguments[number]),
         };
         Some(value?.near(self))
     }
@@ -186,9 +199,22 @@ fn constant(ty: Type, bits: u128) -> Option<Value> {
 
 /// The callee of a call, if it can become a parameter: a patchable call means this very function, and a function
 /// that Cranelift provides has no address.
-fn callee(func: &Function, func_ref: FuncRef) -> Option<(UserExternalName, Arc<Signature>, bool)> {
+fn callee(func: &Function, func_ref: FuncRef) -> Option<(&UserExternalName, &Signature, bool)> {
     let callee = func.dfg.ext_funcs.get(func_ref)?;
-    let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?.clone();
-    let signature = func.dfg.signatures.get(callee.signature)?.clone();
-    Some((symbol, Arc::new(signature), callee.colocated))
+    let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?;
+    let signature = func.dfg.signatures.get(callee.signature)?;
+    Some((symbol, signature, callee.colocated))
+}
+
+/// The value that an extra argument passes, which a body can receive in turn.
+fn passed(argument: &ExtraArgument) -> Option<Value> {
+    match argument.clone() {
+        ExtraArgument::Constant { ty, bits } => constant(ty, bits.into()),
+        ExtraArgument::Function { ty, symbol, signature, colocated } => {
+            Some(Value::Function { ty, symbol, signature, colocated })
+        }
+        ExtraArgument::Address { ty, symbol, offset, colocated } => {
+            Some(Value::Address { ty, symbol, offset, colocated })
+        }
+    }
 }

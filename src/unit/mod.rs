@@ -1,7 +1,7 @@
 //! A unit: the functions and data objects that are planned together, by index and by symbol.
 //!
 //! The ids that all other modules share, the attributes that the embedder gives, and a summary of each function and
-//! data object. It imports nothing else of this crate, holds no IR, and decides nothing.
+//! data object. It holds no IR, and decides nothing.
 
 mod attributes;
 mod bodies;
@@ -13,6 +13,7 @@ pub use bodies::{Bodies, CodeSizes};
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::Observed;
 
+use crate::extra_argument::CallTarget;
 use core::fmt;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
@@ -154,10 +155,23 @@ impl Unit {
     }
 }
 
-/// Returns which symbols belong to the unit.
+/// What references to symbols are where functions are compared.
 pub(crate) trait ResolveSymbol {
-    /// `None` for a symbol that is not of the unit.
+    /// How references that lead to a symbol are compared. `None` for a symbol that is not of the unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
+
+    /// Where the references that a function holds lead when a plan is applied to it.
+    fn redirect(&self, symbol: &UserExternalName) -> Redirected {
+        let _ = symbol;
+        Redirected::default()
+    }
+}
+
+/// Where references to a symbol lead; `None` if to the symbol itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Redirected {
+    pub call: Option<CallTarget>,
+    pub address: Option<UserExternalName>,
 }
 
 /// How references to a symbol of the unit are compared: by the class of a node, or by name.

@@ -3,8 +3,9 @@
 //! That must be known of functions that are never walked, too. So the instruction table is read in memory order,
 //! which is several times cheaper than a walk, and only in units where the answer can matter.
 
-use crate::ir::address_uses;
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use super::ResolveSymbol;
+use crate::ir::{address_uses, user_symbol};
+use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
@@ -20,32 +21,59 @@ pub(crate) struct Observed {
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
 impl Observed {
-    /// Adds the symbols that the tables of `func` observe. Linear in their sizes.
-    pub fn add_tables(&mut self, func: &Function) {
+    /// Adds the symbols that the tables of `func` observe, through `symbols`, and those whose addresses its calls pass
+    /// as extra arguments. Linear in the sizes of the tables.
+    pub fn add_tables(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
         for gv in func.global_values.values() {
-            if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv {
-                insert(&mut self.addresses, func, name);
-                if offset.bits() != 0 {
-                    insert(&mut self.interior, func, name);
-                }
+            if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv
+                && let Some(symbol) = user_symbol(func, name)
+            {
+                self.add_redirected_address(symbol, offset.bits(), symbols);
             }
         }
         for callee in func.dfg.ext_funcs.values() {
+            let Some(symbol) = user_symbol(func, &callee.name) else {
+                continue;
+            };
             if callee.patchable {
-                insert(&mut self.patchable, func, &callee.name);
+                insert(&mut self.patchable, symbol);
+            } else if let Some(call) = symbols.redirect(symbol).call {
+                for argument in call.arguments.iter() {
+                    if let Some((symbol, offset)) = argument.address() {
+                        self.add_redirected_address(symbol, offset, symbols);
+                    }
+                }
             }
         }
     }
 
-    /// Adds the functions whose addresses `func` takes.
+    fn add_redirected_address(
+        &mut self,
+        symbol: &UserExternalName,
+        offset: i64,
+        symbols: &dyn ResolveSymbol,
+    ) {
+        let redirected = symbols.redirect(symbol).address;
+        let symbol = redirected.as_ref().unwrap_or(symbol);
+        insert(&mut self.addresses, symbol);
+        if offset != 0 {
+            insert(&mut self.interior, symbol);
+        }
+    }
+
+    /// Adds the functions whose addresses `func` takes, through `symbols`.
     ///
     /// Linear in the number of instructions, some nanoseconds each; constant where the function
     /// names no functions.
-    pub fn add_address_uses(&mut self, func: &Function) {
+    pub fn add_address_uses(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
         if !func.dfg.ext_funcs.is_empty() {
             for func_ref in address_uses(func) {
-                if let Some(callee) = func.dfg.ext_funcs.get(func_ref) {
-                    insert(&mut self.addresses, func, &callee.name);
+                if let Some(callee) = func.dfg.ext_funcs.get(func_ref)
+                    && let Some(symbol) = user_symbol(func, &callee.name)
+                {
+                    let redirected = symbols.redirect(symbol).address;
+                    let redirected = redirected.filter(|_| !callee.patchable);
+                    insert(&mut self.addresses, redirected.as_ref().unwrap_or(symbol));
                 }
             }
         }
@@ -75,11 +103,8 @@ impl Observed {
     }
 }
 
-fn insert(symbols: &mut Symbols, func: &Function, name: &ExternalName) {
-    if let ExternalName::User(name_ref) = name
-        && let Some(symbol) = func.params.user_named_funcs().get(*name_ref)
-        && !symbols.contains(symbol)
-    {
+fn insert(symbols: &mut Symbols, symbol: &UserExternalName) {
+    if !symbols.contains(symbol) {
         symbols.insert(symbol.clone());
     }
 }

@@ -8,10 +8,11 @@
 
 use crate::mutate::{Field, fields};
 use crate::support::verify;
-use crate::unit::Unit;
+use crate::unit::{Held, Unit};
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, Opcode, UserExternalName,
 };
+use cranelift_mergefunc::internals::encodings;
 use cranelift_mergefunc::{
     Addresses, Attributes, Canonicalize, Disposition, FunctionIndex, Linkage, Plan, Reason,
 };
@@ -50,6 +51,7 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
             }
             verify(&after);
             check_names(&plan, &after);
+            check_encodings(unit, &plan, function);
             // An optimised body has other instructions than the one that was added.
             if let Canonicalize::None = unit.options.canonicalize {
                 check_references(&plan, before, &after);
@@ -58,6 +60,14 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
         }
     }
     Applied { plan, kept }
+}
+
+/// The walk through a view of a plan writes what a walk of the function writes after the plan is applied.
+fn check_encodings(unit: &Unit, plan: &Plan, function: FunctionIndex) {
+    let bodies = &unit.bodies();
+    let mut held = Held::new(bodies, None);
+    let [viewed, applied] = encodings(plan, &mut held, function, &unit.options);
+    assert_eq!(format!("{viewed:?}"), format!("{applied:?}"), "{function} through a view");
 }
 
 /// The body that a function has after merging: its own, that of another function for a private copy, or a new

@@ -1,0 +1,208 @@
+//! References where a plan redirects them, and calls that pass extra arguments: the walk writes what
+//! [`redirect`](crate::apply) would make of the function, without making it.
+//!
+//! **Law** (`tests/laws`): the encoding of a function through a view of a plan equals the encoding of the function after
+//! the plan is applied to it.
+
+use super::tables::Use;
+use super::{Malformed, Operand, Place, Walk};
+use crate::extra_argument::{ExtraArgument, extended_signature};
+use crate::ir::called;
+use crate::options::Compare;
+use crate::unit::{Redirected, Resolved};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use cranelift_codegen::ir::{
+    ExternalName, FuncRef, Inst, Opcode, UserExternalName, UserExternalNameRef, Value,
+};
+use cranelift_entity::EntityRef;
+
+/// A symbol of a function, as references to it are compared.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// All references lead to the symbol itself.
+    AsWritten(Option<Resolved>),
+    Redirected(Box<KnownTargets>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KnownTargets {
+    as_written: Option<Resolved>,
+    redirected: Redirected,
+    /// The targets of `redirected`.
+    call: Option<Resolved>,
+    address: Option<Resolved>,
+}
+
+impl Walk<'_> {
+    fn known(&mut self, name: UserExternalNameRef) -> Result<&Known, Malformed> {
+        let known = self.scratch.symbols.get_mut(name.index()).ok_or(Malformed)?;
+        if known.is_none() {
+            let written = &self.func.params.user_named_funcs()[name];
+            let symbols = self.context.symbols;
+            let as_written = symbols.resolve(written);
+            let redirected = symbols.redirect(written);
+            let to = |symbol: &UserExternalName| symbols.resolve(symbol);
+            *known = Some(match &redirected {
+                Redirected { call: None, address: None } => Known::AsWritten(as_written),
+                Redirected { call, address } => Known::Redirected(Box::new(KnownTargets {
+                    as_written,
+                    call: call.as_ref().and_then(|call| to(&call.symbol)),
+                    address: address.as_ref().and_then(to),
+                    redirected,
+                })),
+            });
+        }
+        known.as_ref().ok_or(Malformed)
+    }
+
+    /// A use of a symbol of the function.
+    pub(super) fn symbol(
+        &mut self,
+        name: UserExternalNameRef,
+        usage: Use,
+    ) -> Result<(), Malformed> {
+        let written = &self.func.params.user_named_funcs().get(name).ok_or(Malformed)?.clone();
+        let (to, resolved) = match self.known(name)? {
+            Known::AsWritten(resolved) => (written, *resolved),
+            Known::Redirected(targets) => {
+                let KnownTargets { as_written, redirected, call, address } = &**targets;
+                match (usage, &redirected.call, &redirected.address) {
+                    (Use::Call, Some(target), _) => (&target.symbol, *call),
+                    (Use::Address | Use::Inside, _, Some(target)) => (target, *address),
+                    (Use::Call, None, _)
+                    | (Use::Address | Use::Inside, _, None)
+                    | (Use::PatchableCall | Use::PatchableAddress, _, _) => (written, *as_written),
+                }
+            }
+        };
+        let node = resolved.and_then(|resolved| match usage {
+            Use::Call => resolved.call,
+            Use::PatchableCall => None,
+            Use::Address | Use::PatchableAddress => resolved.address,
+            Use::Inside => resolved.inside,
+        });
+        let to = to.clone();
+        self.out.reference(&to, node);
+        Ok(())
+    }
+
+    /// The extra arguments that a direct call passes.
+    fn arguments(&mut self, callee: FuncRef) -> Result<Option<Arc<[ExtraArgument]>>, Malformed> {
+        let func = self.func;
+        let callee = func.dfg.ext_funcs.get(callee).ok_or(Malformed)?;
+        let ExternalName::User(name) = callee.name else {
+            return Ok(None);
+        };
+        if callee.patchable {
+            return Ok(None);
+        }
+        Ok(match self.known(name)? {
+            Known::AsWritten(_) => None,
+            Known::Redirected(targets) => {
+                let arguments = targets.redirected.call.as_ref().map(|call| &call.arguments);
+                arguments.filter(|arguments| !arguments.is_empty()).cloned()
+            }
+        })
+    }
+
+    /// If an instruction is a call that passes extra arguments, writes what computes them, and keeps their numbers for
+    /// the call, which comes next.
+    pub(super) fn extra_arguments(&mut self, inst: Inst) -> Result<(), Malformed> {
+        self.scratch.passed.clear();
+        let Some(callee) = called(self.func, inst) else {
+            return Ok(());
+        };
+        let Some(arguments) = self.arguments(callee)? else {
+            return Ok(());
+        };
+        for argument in &arguments[..] {
+            let symbols = self.context.symbols;
+            let argument = argument.redirected(&|symbol| symbols.redirect(symbol).address);
+            self.extra_argument(inst, argument)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the instruction at hand is a call that passes extra arguments.
+    pub(super) fn passes_extra_arguments(&self) -> bool {
+        !self.scratch.passed.is_empty()
+    }
+
+    fn extra_argument(&mut self, call: Inst, argument: ExtraArgument) -> Result<(), Malformed> {
+        self.mark(Place::ExtraArgument(call));
+        self.out.instructions += 1;
+        let opcode = match &argument {
+            ExtraArgument::Constant { .. } => Opcode::Iconst,
+            ExtraArgument::Function { .. } => Opcode::FuncAddr,
+            ExtraArgument::Address { .. } => Opcode::SymbolValue,
+        };
+        self.word(opcode as u32 | (argument.ty().index() as u32) << 16);
+        match &argument {
+            ExtraArgument::Constant { ty: _, bits } => self.out.constant_i64(*bits as i64),
+            ExtraArgument::Function { ty: _, symbol, signature, colocated: _ } => {
+                self.foreign_signature(signature)?;
+                // It is not patchable.
+                self.word(0);
+                self.address(symbol, Use::Address);
+            }
+            ExtraArgument::Address { ty: _, symbol, offset, colocated: _ } => {
+                self.symbol_kind(false);
+                self.out.constant_i64(*offset);
+                self.address(symbol, Use::of_address(*offset));
+            }
+        }
+        if self.scratch.record {
+            self.holds(Operand::ExtraArgument(self.scratch.arguments.len()));
+            self.scratch.arguments.push(argument);
+        }
+        self.scratch.value_count += 1;
+        self.scratch.passed.push(self.scratch.value_count);
+        if self.context.policy.source_locations == Compare::Compare {
+            self.word(self.func.srcloc(call).bits());
+        }
+        if self.context.policy.debug_tags == Compare::Compare {
+            self.length(0)?;
+        }
+        Ok(())
+    }
+
+    /// The address of a symbol that the function itself need not name.
+    fn address(&mut self, symbol: &UserExternalName, usage: Use) {
+        let resolved = self.context.symbols.resolve(symbol);
+        let node = resolved.and_then(|resolved| match usage {
+            Use::Inside => resolved.inside,
+            Use::Address | Use::PatchableAddress | Use::Call | Use::PatchableCall => {
+                resolved.address
+            }
+        });
+        self.out.reference(symbol, node);
+    }
+
+    /// The signature of a call that passes extra arguments, which come next: its number, and its contents where it is
+    /// new.
+    pub(super) fn extended_signature(&mut self, callee: FuncRef) -> Result<(), Malformed> {
+        let known = self.scratch.extended.iter().find(|(known, _)| *known == callee);
+        if let Some(&(_, number)) = known {
+            self.word(number);
+            return Ok(());
+        }
+        let func = self.func;
+        let signature = func.dfg.ext_funcs.get(callee).ok_or(Malformed)?.signature;
+        let signature = func.dfg.signatures.get(signature).ok_or(Malformed)?;
+        let arguments = self.arguments(callee)?.unwrap_or_default();
+        let number = self.foreign_signature(&extended_signature(signature, &arguments))?;
+        self.scratch.extended.push((callee, number));
+        Ok(())
+    }
+
+    /// The operands of a call, extra arguments included.
+    pub(super) fn call_operands(&mut self, values: &[Value]) -> Result<(), Malformed> {
+        self.length(values.len() + self.scratch.passed.len())?;
+        self.operands(values)?;
+        for at in 0..self.scratch.passed.len() {
+            self.word(self.scratch.passed[at]);
+        }
+        Ok(())
+    }
+}
