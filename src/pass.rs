@@ -11,7 +11,7 @@
 
 use crate::apply::Redirecting;
 use crate::checker::Remember;
-use crate::congruence::{Summaries, Walk, bucket, refine};
+use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
@@ -87,7 +87,8 @@ impl<'a> Merger<'a> {
         func: &Function,
         attributes: Attributes,
     ) -> Result<FunctionIndex, AddError> {
-        let function = self.summaries.add(symbol, func, attributes, &NoUnit, &self.options)?;
+        let function =
+            self.summaries.add(symbol, func, attributes, &NoUnit, None, &self.options)?;
         if let Some(before) = self.before {
             self.referred_to.add_function(&before.eliminated, func);
         }
@@ -166,11 +167,11 @@ impl<'a> Merger<'a> {
     /// See [`Merger::plan`].
     pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
-        let (mut plan, observed, mut record) = identical(summaries, cache, None, bodies, &options);
+        let (mut plan, known, mut record) = identical(summaries, cache, None, bodies, &options);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
-        let mut plan = similar(plan, &observed, before, bodies, &options);
+        let mut plan = similar(plan, &known, before, bodies, &options);
         add_late_thunks(&mut plan);
         if let Some(record) = &mut record {
             record.retain_kept(&plan);
@@ -193,15 +194,20 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Identical merging: the plan, the symbols of which more than the behaviour is observed and, in an incremental run,
-/// what later units may merge into. References are compared as `applied`, if there is such a plan, leaves them.
+/// What identical merging knows of the functions of a unit besides its plan.
+struct Known {
+    observed: Observed,
+    encodings: Encodings,
+}
+
+/// Identical merging: the plan, what else is known then and, in an incremental run, what later units may merge into. References are compared as `applied`, if there is such a plan, leaves them.
 fn identical(
     mut summaries: Summaries,
     cache: Option<&MergeCache>,
     applied: Option<&Plan>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
-) -> (Plan, Observed, Option<Record>) {
+) -> (Plan, Known, Option<Record>) {
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
     let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
     summaries.complete(bodies, symbols, options);
@@ -219,24 +225,31 @@ fn identical(
     let earlier = cache.map(|cache| Earlier { cache, external: &external });
     let input = Input { options, observed: &observed, bucketed: &bucketed, earlier };
     let (plan, record) = decide(input, unit, beyond, bodies, stats);
-    (plan, observed, record)
+    (plan, Known { observed, encodings: bucketed.into() }, record)
 }
 
 /// Merging with parameters after identical merging, each attempt followed by identical merging of what it leaves.
 fn similar(
     mut plan: Plan,
-    observed: &Observed,
+    known: &Known,
     earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> Plan {
+    let Known { observed, encodings } = known;
     let mut attempts = Attempts::new(options, &plan);
     while let Some(demand) = attempts.next() {
-        let found = parameterise::search(&mut plan, observed, earlier, bodies, options, demand);
-        let mut second = SecondPass::new(options);
+        let found =
+            parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, demand);
+        let mut second = SecondPass::new(options, encodings);
         while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
-            let (again, ..) =
-                identical(summaries, None, Some(&plan), &mut second.bodies(&plan, bodies), second.options());
+            let (again, ..) = identical(
+                summaries,
+                None,
+                Some(&plan),
+                &mut second.bodies(&plan, bodies),
+                second.options(),
+            );
             second.merge(&again, &found, &mut plan, bodies);
         }
         if attempts.accept(&mut plan, found, bodies) {

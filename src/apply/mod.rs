@@ -123,6 +123,11 @@ impl Plan {
         }
     }
 
+    /// The function to which a direct call of `symbol` goes, if the unit has it.
+    pub(crate) fn callee(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
+        Some(self.call_target(self.function(symbol)?))
+    }
+
     /// The symbol that a direct call to `symbol` should use.
     pub fn call_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
         match self.function(symbol) {
@@ -273,10 +278,7 @@ impl ResolveSymbol for Redirecting<'_> {
 
     fn redirect(&self, symbol: &UserExternalName) -> Redirected {
         let Redirecting { plan, symbols: _ } = self;
-        Redirected {
-            call: plan.redirected_call(symbol),
-            address: plan.redirected_address(symbol),
-        }
+        Redirected { call: plan.redirected_call(symbol), address: plan.redirected_address(symbol) }
     }
 }
 

@@ -58,11 +58,6 @@ impl Encoding {
         [&self.shape, &self.constants, &self.references]
     }
 
-    /// The stream that functions share which differ in constants and references only.
-    pub(crate) fn shape(&self) -> &[u8] {
-        &self.shape
-    }
-
     /// The size of the streams in bytes.
     pub fn size(&self) -> usize {
         let Encoding { shape, constants, references, callees, facts, instructions: _ } = self;

@@ -18,12 +18,29 @@ pub struct StructuralHash(pub u128);
 
 /// The structural hash of `encoding`. Linear in its size.
 pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
+    hashes(encoding).1
+}
+
+/// Hashes of what functions may have in common that are not equal. Like the structural hash, they decide nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartHashes {
+    /// Of the shape.
+    pub shape: u32,
+    /// Of the shape and the constants.
+    pub content: u32,
+}
+
+/// All hashes of an encoding: those of its parts are digests of the beginnings of the same bytes. Linear in its size.
+pub(crate) fn hashes(encoding: &Encoding) -> (PartHashes, StructuralHash) {
     let mut hasher = Xxh3::new();
-    for stream in encoding.key() {
+    let mut update = |stream: &[u8]| {
         hasher.update(&(stream.len() as u64).to_le_bytes());
         hasher.update(stream);
-    }
-    StructuralHash(hasher.digest128())
+        hasher.digest() as u32
+    };
+    let [shape, constants, references] = encoding.key();
+    let (shape, content, _) = (update(shape), update(constants), update(references));
+    (PartHashes { shape, content }, StructuralHash(hasher.digest128()))
 }
 
 /// A BLAKE3 digest of an encoding: 256 bits, which are trusted without comparing.

@@ -35,9 +35,9 @@ mod tables;
 pub use encoding::Encoding;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub(crate) use facts::{Fact, Region, facts_allow, meet};
-pub(crate) use hash::{Digest, digest};
+pub(crate) use hash::{Digest, PartHashes, digest, hashes};
 pub use hash::{StructuralHash, structural_hash};
-pub(crate) use prefilter::counts;
+pub(crate) use prefilter::{counts, sizes};
 
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Compare, ComparePolicy};
@@ -150,6 +150,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// The number of blocks that the last walk came to.
+    pub fn blocks(&self) -> u32 {
+        self.block_count
+    }
+
     /// For walks that fill `marks`.
     pub fn recording() -> Self {
         Scratch { record: true, ..Scratch::default() }

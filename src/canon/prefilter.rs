@@ -35,6 +35,17 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
     xxh3_64(&bytes)
 }
 
+/// A digest of the signature, and of a number of instructions and blocks: of those that a walk comes to, or of those in
+/// the tables of a function that was not walked. They are the same numbers unless something in the tables is unused.
+pub(crate) fn sizes(func: &Function, key: u64, instructions: usize, blocks: usize) -> u64 {
+    let numbers = [key, signature_digest(&func.signature), instructions as u64, blocks as u64];
+    let mut bytes = [0; 4 * 8];
+    for (chunk, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        chunk.copy_from_slice(&number.to_le_bytes());
+    }
+    xxh3_64(&bytes)
+}
+
 /// Types, extensions and calling convention. Purposes count in the walk.
 fn signature_digest(signature: &Signature) -> u64 {
     let Signature { params, returns, call_conv } = signature;

@@ -8,12 +8,13 @@
 
 use super::{Partition, References};
 use crate::canon::{
-    self, Context, Digest, Encoding, Fact, Scratch, StructuralHash, data, digest, structural_hash,
+    self, Context, Digest, Encoding, Fact, PartHashes, Scratch, StructuralHash, data, digest,
+    structural_hash,
 };
 use crate::canonicalize::canonicalized;
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::unit::{Bodies, Item, Node, Numbering, ResolveSymbol, Unit};
+use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -64,7 +65,41 @@ pub(crate) enum Walked {
     /// It cannot be encoded.
     Malformed,
     /// It was walked, and has this many instructions.
-    Yes { instructions: u32 },
+    Yes { instructions: u32, hashes: PartHashes },
+}
+
+/// What is left of the encodings of the functions of a unit.
+pub(crate) struct Encodings {
+    numbering: Numbering,
+    walked: SecondaryMap<Node, Walked>,
+    equal_encodings: EntitySet<Node>,
+}
+
+impl Encodings {
+    /// The hashes of the encoding of a function, if it was walked.
+    pub fn hashes(&self, function: FunctionIndex) -> Option<PartHashes> {
+        match self.walked.get(self.node(function)?)? {
+            Walked::Yes { instructions: _, hashes } => Some(*hashes),
+            Walked::No | Walked::Malformed => None,
+        }
+    }
+
+    /// Whether some other function has the same encoding, whatever the two refer to.
+    pub fn has_equal(&self, function: FunctionIndex) -> bool {
+        self.node(function).is_some_and(|node| self.equal_encodings.contains(node))
+    }
+
+    fn node(&self, function: FunctionIndex) -> Option<Node> {
+        let of_unit = function.index() < self.numbering.functions;
+        of_unit.then(|| self.numbering.node(Item::Function(function)))
+    }
+}
+
+impl From<Bucketed> for Encodings {
+    fn from(bucketed: Bucketed) -> Encodings {
+        let Bucketed { numbering, walked, equal_encodings, .. } = bucketed;
+        Encodings { numbering, walked, equal_encodings }
+    }
 }
 
 /// Reusable memory of this phase.
@@ -104,7 +139,7 @@ impl Kept {
         rows.clear();
     }
 
-    fn push(&mut self, node: Node, encoding: &Encoding) {
+    fn push(&mut self, node: Node, hash: StructuralHash, encoding: &Encoding) {
         let mut bounds = [self.streams.len(); 4];
         for (bound, stream) in bounds[1..].iter_mut().zip(encoding.key()) {
             self.streams.extend_from_slice(stream);
@@ -114,7 +149,6 @@ impl Kept {
         self.callees.extend_from_slice(&encoding.callees);
         let facts = self.facts.len()..self.facts.len() + encoding.facts.len();
         self.facts.extend_from_slice(&encoding.facts);
-        let hash = structural_hash(encoding);
         self.rows.push(Row { node, hash, streams: bounds, callees, facts });
     }
 
@@ -132,14 +166,9 @@ impl Kept {
 
 impl Bucketer {
     /// The bucket of a function by its hash alone, before the unit is known.
-    pub fn hash_alone(
-        &mut self,
-        func: &Function,
-        key: u64,
-        symbols: &dyn ResolveSymbol,
-        options: &Options<'_>,
-    ) -> u128 {
-        let context = Context { policy: options.compare, target: options.target, key, symbols };
+    pub fn hash_alone(&mut self, func: &Function, key: u64, options: &Options<'_>) -> u128 {
+        let context =
+            Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
         match canon::encode(func, &context, &mut self.scratch, &mut self.encoding) {
             // Which symbols are functions of the unit is not known yet, so no symbol counts.
             Ok(()) => {
@@ -259,8 +288,8 @@ impl Classes<'_> {
         }
         let mut by_hash: Vec<(StructuralHash, Node)> = Vec::new();
         for &node in members {
-            if self.encode(node, bodies) {
-                by_hash.push((structural_hash(&self.bucketer.encoding), node));
+            if let Some(hash) = self.encode(node, bodies) {
+                by_hash.push((hash, node));
             }
         }
         by_hash.sort_by_key(|&(hash, _)| hash);
@@ -277,8 +306,8 @@ impl Classes<'_> {
         let mut kept = core::mem::take(&mut self.bucketer.kept);
         kept.clear();
         for &node in members {
-            if self.encode(node, bodies) {
-                kept.push(node, &self.bucketer.encoding);
+            if let Some(hash) = self.encode(node, bodies) {
+                kept.push(node, hash, &self.bucketer.encoding);
             }
         }
         let mut rows = core::mem::take(&mut kept.rows);
@@ -293,9 +322,9 @@ impl Classes<'_> {
         self.bucketer.kept = kept;
     }
 
-    /// Walks a function or a data object, and returns whether that succeeded.
-    fn encode(&mut self, node: Node, bodies: &mut dyn Bodies) -> bool {
-        let well = match self.numbering.item(node) {
+    /// Walks a function or a data object, and returns the hash of its encoding, if it has one.
+    fn encode(&mut self, node: Node, bodies: &mut dyn Bodies) -> Option<StructuralHash> {
+        match self.numbering.item(node) {
             Item::Function(function) => {
                 let context = Context {
                     policy: self.options.compare,
@@ -309,29 +338,27 @@ impl Classes<'_> {
                 self.stats.walk_functions += 1;
                 self.stats.walk_instructions += encoding.instructions as usize;
                 self.stats.walk_malformed += usize::from(result.is_err());
-                self.walked[node] = match result {
-                    Ok(()) => Walked::Yes { instructions: encoding.instructions },
-                    Err(canon::Malformed) => Walked::Malformed,
-                };
-                result.is_ok()
+                self.stats.walk_bytes += encoding.size();
+                if let Err(canon::Malformed) = result {
+                    self.walked[node] = Walked::Malformed;
+                    return None;
+                }
+                let (hashes, hash) = canon::hashes(encoding);
+                self.walked[node] = Walked::Yes { instructions: encoding.instructions, hashes };
+                Some(hash)
             }
             Item::Data(data) => {
                 let attributes = &self.unit.data[data].attributes;
-                if !attributes.by_class() {
-                    return false;
-                }
-                let Some(object) = bodies.data(data) else {
-                    return false;
-                };
+                let object = bodies.data(data).filter(|_| attributes.by_class())?;
                 let encoding = &mut self.bucketer.encoding;
                 data::encode(object, attributes.key, self.symbols, encoding);
                 self.stats.walk_data_objects += 1;
-                self.walked[node] = Walked::Yes { instructions: 0 };
-                true
+                self.stats.walk_bytes += encoding.size();
+                let (hashes, hash) = canon::hashes(encoding);
+                self.walked[node] = Walked::Yes { instructions: 0, hashes };
+                Some(hash)
             }
-        };
-        self.stats.walk_bytes += self.bucketer.encoding.size();
-        well
+        }
     }
 
     /// Keeps what the later phases need of a class of equal encodings.

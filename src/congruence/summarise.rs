@@ -32,13 +32,14 @@ pub(crate) struct Summaries {
 
 impl Summaries {
     /// Adds a function: see [`Merger::add`](crate::Merger::add). References are compared as `symbols` says, where that
-    /// does not depend on the unit.
+    /// does not depend on the unit. `bucket` is the bucket of the function, if it is known.
     pub fn add(
         &mut self,
         symbol: UserExternalName,
         func: &Function,
         attributes: Attributes,
         symbols: &dyn ResolveSymbol,
+        bucket: Option<u128>,
         options: &Options<'_>,
     ) -> Result<FunctionIndex, AddError> {
         self.unit.check(&symbol, u64::from(attributes.alignment))?;
@@ -53,13 +54,13 @@ impl Summaries {
             self.observed.add_address_uses(func, symbols);
         }
         let body = canonicalized(func, options.canonicalize);
-        let bucket = match options.walks() {
+        let bucket = bucket.unwrap_or_else(|| match options.walks() {
             Prebucket::Counts => u128::from(counts(&body, attributes.key)),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
-                self.bucketer.hash_alone(&body, attributes.key, symbols, options)
+                self.bucketer.hash_alone(&body, attributes.key, options)
             }
-        };
+        });
         self.stats.add_functions += 1;
         let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
         let summary = Summary { symbol: symbol.clone(), attributes, bucket, instructions };

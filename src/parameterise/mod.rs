@@ -40,9 +40,9 @@ pub(crate) use attempts::{Attempts, Demand};
 pub(crate) use second_pass::SecondPass;
 
 use crate::apply::{Redirecting, compared, not_redirected};
-use crate::canon::{self, Context, Encoding, Scratch, counts};
+use crate::canon::{self, Context, Encoding, Scratch};
 use crate::canonicalize::canonicalized;
-use crate::congruence::components;
+use crate::congruence::{Encodings, components};
 use crate::incremental::MergeCache;
 use crate::options::{Options, Policy, Prebucket};
 use crate::plan::{Disposition, Plan, Reason};
@@ -51,13 +51,12 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use probe::Costs;
 use set::Candidate;
 use table::{Set, Table};
-use uses::{Uses, callees};
+use uses::Uses;
 use value::Symbols;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// What a search leaves besides the plan.
 pub(crate) struct Found {
@@ -77,13 +76,23 @@ pub(crate) struct Found {
 pub(crate) fn search(
     plan: &mut Plan,
     observed: &Observed,
+    encodings: &Encodings,
     earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     demand: Demand,
 ) -> Found {
     let Demand { share, unused } = demand;
-    let uses = Uses::of(plan, observed, bodies, options.similar.keep_symbols);
+    let shapes = shapes(plan, observed, encodings, bodies, options);
+    let of_shapes = shapes.iter().flatten().copied();
+    // The second identical pass may merge these.
+    let equal = plan.entries().take(plan.added()).map(|(function, _)| function);
+    let equal = equal.filter(|&function| encodings.has_equal(function));
+    let mut known: EntitySet<FunctionIndex> = EntitySet::new();
+    for function in of_shapes.chain(equal) {
+        known.insert(function);
+    }
+    let uses = Uses::of(known, plan, observed, bodies, options.similar.keep_symbols);
     let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
     for (function, entry) in plan.entries() {
         if let Some(to) = entry.disposition().representative() {
@@ -112,8 +121,7 @@ pub(crate) fn search(
         rewritten_calls: 0,
         cycles: SecondaryMap::new(),
     };
-    let shapes = search.shapes(observed);
-    let calls = search.calls(&shapes);
+    let calls = calls(&search.uses, &shapes);
     if options.similar.policy == Policy::Balanced {
         search.find_call_graph_cycles(&calls);
     }
@@ -170,71 +178,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a function could share a parameterised body with another one.
-    fn is_candidate(&self, function: FunctionIndex) -> bool {
-        let entry = self.plan.entry(function);
-        let Attributes { pinned, no_merge, hot, .. } = *entry.attributes();
-        let hot = hot && self.options.similar.policy == Policy::Balanced;
-        let malformed = entry.reason() == Reason::Malformed;
-        entry.disposition() == Disposition::Keep && !(pinned || no_merge || hot || malformed)
-    }
-
-    fn order(&self, function: FunctionIndex) -> (u32, u32) {
-        let symbol = self.plan.entry(function).symbol();
-        (symbol.namespace, symbol.index)
-    }
-
-    /// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order of their
-    /// symbols; groups are ordered by their first functions.
-    fn shapes(&mut self, observed: &Observed) -> Vec<Vec<FunctionIndex>> {
-        let mut buckets: BTreeMap<u64, Vec<FunctionIndex>> = BTreeMap::new();
-        for index in 0..self.plan.added() {
-            let function = FunctionIndex::new(index);
-            let points_inside = observed.points_inside(self.plan.entry(function).symbol());
-            if self.is_candidate(function) && !points_inside {
-                let bucket = match self.options.walks() {
-                    Prebucket::Counts => {
-                        let key = self.plan.entry(function).attributes().key;
-                        counts(self.bodies.body(function), key)
-                    }
-                    Prebucket::WalkAll => 0,
-                };
-                buckets.entry(bucket).or_default().push(function);
-            }
-        }
-        let mut shapes: BTreeMap<u128, Vec<FunctionIndex>> = BTreeMap::new();
-        for function in buckets.into_values().filter(|bucket| bucket.len() > 1).flatten() {
-            let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
-            self.plan.stats_mut().similar_walks += 1;
-            let context = context(self.plan, function, &NoUnit, self.options);
-            if canon::encode(&body, &context, &mut self.scratch, &mut self.encoding).is_ok() {
-                let shape = xxh3_128(self.encoding.shape());
-                shapes.entry(shape).or_default().push(function);
-            }
-        }
-        let mut shapes: Vec<_> = shapes.into_values().filter(|shape| shape.len() > 1).collect();
-        for shape in &mut shapes {
-            shape.sort_unstable_by_key(|&function| self.order(function));
-        }
-        shapes.sort_unstable_by_key(|shape| self.order(shape[0]));
-        shapes
-    }
-
-    /// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
-    fn calls(&mut self, shapes: &[Vec<FunctionIndex>]) -> Calls {
-        let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
-        let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
-        for (at, &function) in (0..).zip(&functions) {
-            number[function] = Some(at);
-        }
-        let mut callees_of: Vec<Vec<u32>> = Vec::with_capacity(functions.len());
-        for &function in &functions {
-            let callees = callees(self.plan, self.bodies.body(function));
-            callees_of.push(callees.iter().filter_map(|&callee| number[callee]).collect());
-        }
-        Calls { functions, callees: callees_of }
-    }
-
     /// Finds the cycles of the call graph: a cycle counts as a loop.
     fn find_call_graph_cycles(&mut self, calls: &Calls) {
         let Calls { functions, callees } = calls;
@@ -303,7 +246,8 @@ impl Search<'_> {
         // taken.
         for symbol in sets.iter().flat_map(Set::symbols) {
             let key = (symbol.namespace, symbol.index);
-            if functions.binary_search_by_key(&key, |&function| self.order(function)).is_ok() {
+            if functions.binary_search_by_key(&key, |&function| order(self.plan, function)).is_ok()
+            {
                 self.uses.add_address(self.plan, symbol);
             }
         }
@@ -318,6 +262,61 @@ impl Search<'_> {
             self.accept(table, &rows, candidate);
         }
     }
+}
+
+/// Whether a function could share a parameterised body with another one.
+fn is_candidate(plan: &Plan, function: FunctionIndex, options: &Options<'_>) -> bool {
+    let entry = plan.entry(function);
+    let Attributes { pinned, no_merge, hot, .. } = *entry.attributes();
+    let hot = hot && options.similar.policy == Policy::Balanced;
+    let malformed = entry.reason() == Reason::Malformed;
+    entry.disposition() == Disposition::Keep && !(pinned || no_merge || hot || malformed)
+}
+
+fn order(plan: &Plan, function: FunctionIndex) -> (u32, u32) {
+    let symbol = plan.entry(function).symbol();
+    (symbol.namespace, symbol.index)
+}
+
+/// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order of their
+/// symbols; groups are ordered by their first functions.
+fn shapes(
+    plan: &mut Plan,
+    observed: &Observed,
+    encodings: &Encodings,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> Vec<Vec<FunctionIndex>> {
+    let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
+    let mut shapes: BTreeMap<u32, Vec<FunctionIndex>> = BTreeMap::new();
+    for index in 0..plan.added() {
+        let function = FunctionIndex::new(index);
+        let points_inside = observed.points_inside(plan.entry(function).symbol());
+        if !is_candidate(plan, function, options) || points_inside {
+            continue;
+        }
+        let shape = match (encodings.hashes(function), options.walks()) {
+            (Some(hashes), _) => hashes.shape,
+            // It has other counts than all other functions.
+            (None, Prebucket::Counts) => continue,
+            (None, Prebucket::WalkAll) => {
+                plan.stats_mut().similar_walks += 1;
+                let body = canonicalized(bodies.body(function), options.canonicalize);
+                let context = context(plan, function, &NoUnit, options);
+                match canon::encode(&body, &context, &mut scratch, &mut encoding) {
+                    Ok(()) => canon::hashes(&encoding).0.shape,
+                    Err(canon::Malformed) => continue,
+                }
+            }
+        };
+        shapes.entry(shape).or_default().push(function);
+    }
+    let mut shapes: Vec<_> = shapes.into_values().filter(|shape| shape.len() > 1).collect();
+    for shape in &mut shapes {
+        shape.sort_unstable_by_key(|&function| order(plan, function));
+    }
+    shapes.sort_unstable_by_key(|shape| order(plan, shape[0]));
+    shapes
 }
 
 /// A function that was just walked.
@@ -345,6 +344,27 @@ struct Calls {
     functions: Vec<FunctionIndex>,
     /// The callees of each function, by number.
     callees: Vec<Vec<u32>>,
+}
+
+/// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
+fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
+    let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
+    let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+    for (at, &function) in (0..).zip(&functions) {
+        number[function] = Some(at);
+    }
+    let mut callees: Vec<Vec<u32>> = alloc::vec![Vec::new(); functions.len()];
+    for &(caller, callee) in uses.references() {
+        if let (Some(caller), Some(callee)) = (number[caller], number[callee]) {
+            callees[caller as usize].push(callee);
+        }
+    }
+    for callees in &mut callees {
+        // In an order that does not depend on the tables of the function.
+        callees.sort_unstable_by_key(|&callee| functions[callee as usize].index());
+        callees.dedup();
+    }
+    Calls { functions, callees }
 }
 
 /// The shapes by the strongly connected components of the call graph, callees first.

@@ -9,21 +9,22 @@
 //! a function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
 //! rewrites them.
 
-use super::{Found, cost};
+use super::{Found, context, cost};
 use crate::apply::{Redirecting, compared, not_redirected, weaken};
-use crate::canon::Fact;
-use crate::congruence::Summaries;
+use crate::canon::{self, Encoding, Fact, Scratch};
+use crate::canonicalize::canonicalized;
+use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, Plan, Reason};
-use crate::unit::{
-    Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed,
-};
+use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed};
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
 
 /// The kept functions of a unit as a plan leaves it, so far, but for their references: see [`Redirecting`].
 pub(crate) struct Rewritten<'a> {
@@ -70,6 +71,10 @@ impl CodeSizes for Rewritten<'_> {
 /// The second identical pass after one attempt to merge with parameters: at most [`cost::MAX_ROUNDS`] rounds.
 pub(crate) struct SecondPass<'a> {
     options: &'a Options<'a>,
+    /// The encodings of the functions before similar ones were merged.
+    encodings: &'a Encodings,
+    scratch: Scratch,
+    encoding: Encoding,
     /// The options of identical merging.
     identical: Options<'a>,
     /// The functions of the round, by number.
@@ -81,10 +86,10 @@ pub(crate) struct SecondPass<'a> {
 
 impl<'a> SecondPass<'a> {
     /// None of its rounds is made yet.
-    pub fn new(options: &'a Options<'a>) -> SecondPass<'a> {
+    pub fn new(options: &'a Options<'a>, encodings: &'a Encodings) -> SecondPass<'a> {
         let identical = Options {
             similar: Similar::OFF,
-            // Rewritten functions have gaps in their tables, so table sizes do not say whether two may be equal.
+            // The buckets are known: see `candidates`.
             prebucket: Prebucket::WalkAll,
             // They are canonical bodies already.
             canonicalize: Canonicalize::None,
@@ -93,7 +98,18 @@ impl<'a> SecondPass<'a> {
             ..*options
         };
         let (functions, kept_apart) = (Vec::new(), EntitySet::new());
-        SecondPass { options, identical, functions, kept_apart, rounds_left: cost::MAX_ROUNDS }
+        let (scratch, encoding) = Default::default();
+        let rounds_left = cost::MAX_ROUNDS;
+        SecondPass {
+            options,
+            encodings,
+            scratch,
+            encoding,
+            identical,
+            functions,
+            kept_apart,
+            rounds_left,
+        }
     }
 
     /// The options for identical merging of this round.
@@ -124,10 +140,8 @@ impl<'a> SecondPass<'a> {
         self.identical.merge_limit = u32::try_from(found.limit).ok().filter(|_| limited);
         self.functions.clear();
         let mut summaries = Summaries::default();
-        for (function, entry) in plan.entries() {
-            if entry.disposition() != Disposition::Keep || plan.is_cached(function) {
-                continue;
-            }
+        for (function, content) in self.candidates(found, plan, bodies) {
+            let entry = plan.entry(function);
             let malformed = entry.reason() == Reason::Malformed;
             let kept_apart = self.kept_apart.contains(function);
             let own = entry.attributes();
@@ -143,11 +157,89 @@ impl<'a> SecondPass<'a> {
             let symbol = entry.symbol().clone();
             let body = not_redirected(plan, bodies, function, self.options);
             let symbols = Redirecting { plan, symbols: &NoUnit };
-            if summaries.add(symbol, &body, attributes, &symbols, &self.identical).is_ok() {
+            let (bucket, options) = (Some(content.into()), &self.identical);
+            if summaries.add(symbol, &body, attributes, &symbols, bucket, options).is_ok() {
                 self.functions.push(function);
             }
         }
         Some(summaries)
+    }
+
+    /// The functions that may have become equal to others, with hashes of their shapes and constants as the plan leaves
+    /// them: parameterised bodies; functions that call these; what may be equal to one of the two; and functions that
+    /// differ from others in what they refer to, which may have become equal.
+    fn candidates(
+        &mut self,
+        found: &Found,
+        plan: &Plan,
+        bodies: &mut dyn Bodies,
+    ) -> Vec<(FunctionIndex, u32)> {
+        let is_body = |function| plan.parameterised_body(function).is_some();
+        let mut changed: EntitySet<FunctionIndex> = EntitySet::new();
+        for &(function, callee) in found.uses.references() {
+            if plan.entry(callee).disposition().representative().is_some_and(is_body) {
+                changed.insert(function);
+            }
+        }
+        let all = self.options.walks() == Prebucket::WalkAll;
+        let kept = |&(function, entry): &(FunctionIndex, &Entry)| {
+            entry.disposition() == Disposition::Keep && !plan.is_cached(function)
+        };
+        let mut content: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        let mut contents: HashSet<u32, FxBuildHasher> = HashSet::default();
+        let mut sizes: HashSet<u64, FxBuildHasher> = HashSet::default();
+        for (function, _) in plan.entries().filter(kept) {
+            if changed.contains(function) || is_body(function) {
+                if let Some((hash, size)) = self.walk(plan, bodies, function) {
+                    content[function] = Some(hash);
+                    contents.insert(hash);
+                    sizes.insert(size);
+                }
+            }
+        }
+        for (function, entry) in plan.entries().filter(kept) {
+            if changed.contains(function) || is_body(function) {
+                continue;
+            }
+            content[function] = match self.encodings.hashes(function) {
+                Some(hashes) => {
+                    let may_equal = all
+                        || self.encodings.has_equal(function)
+                        || contents.contains(&hashes.content);
+                    may_equal.then_some(hashes.content)
+                }
+                None => {
+                    let may_equal = all || {
+                        let body = canonicalized(bodies.body(function), self.options.canonicalize);
+                        let (instructions, blocks) = (body.dfg.num_insts(), body.dfg.num_blocks());
+                        let key = entry.attributes().key;
+                        sizes.contains(&canon::sizes(&body, key, instructions, blocks))
+                    };
+                    let walked = may_equal.then(|| self.walk(plan, bodies, function)).flatten();
+                    walked.map(|(hash, _)| hash).filter(|hash| all || contents.contains(hash))
+                }
+            };
+        }
+        let hashed =
+            plan.entries().filter_map(|(function, _)| Some((function, content[function]?)));
+        hashed.collect()
+    }
+
+    /// Walks a function as the plan leaves it: the hash of its shape and constants, and its [sizes](canon::sizes).
+    fn walk(
+        &mut self,
+        plan: &Plan,
+        bodies: &mut dyn Bodies,
+        function: FunctionIndex,
+    ) -> Option<(u32, u64)> {
+        let SecondPass { options, scratch, encoding, .. } = self;
+        let body = not_redirected(plan, bodies, function, options);
+        let symbols = Redirecting { plan, symbols: &NoUnit };
+        canon::encode(&body, &context(plan, function, &symbols, options), scratch, encoding)
+            .ok()?;
+        let (instructions, blocks) = (encoding.instructions as usize, scratch.blocks() as usize);
+        let size = canon::sizes(&body, plan.entry(function).attributes().key, instructions, blocks);
+        Some((canon::hashes(encoding).0.content, size))
     }
 
     /// Ends a round: writes what identical merging found into the plan. If that cannot be done for some functions,

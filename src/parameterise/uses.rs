@@ -6,8 +6,8 @@ use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{FuncRef, Function, GlobalValueData, UserExternalName};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
 /// What is known of each function.
 #[derive(Clone, Copy, Default)]
@@ -16,23 +16,31 @@ struct Use {
     symbol: SymbolUses,
 }
 
-/// The uses of the functions of a unit after a plan.
+/// The uses of some functions of a unit after a plan.
 pub(super) struct Uses {
     of: SecondaryMap<FunctionIndex, Use>,
+    /// The functions of which all uses are known. Of others, it is assumed that they must keep their symbols.
+    known: EntitySet<FunctionIndex>,
+    /// The references by name from kept functions to those of which all uses are known, by the function that refers.
+    references: Vec<(FunctionIndex, FunctionIndex)>,
     /// Whether all symbols must stay.
     keep_symbols: bool,
 }
 
 impl Uses {
-    /// Linear in the number of instructions and pointers.
+    /// The uses of the functions in `known`. Linear in the number of pointers and references, and in the number of
+    /// instructions of functions that refer to one of these.
     pub fn of(
+        known: EntitySet<FunctionIndex>,
         plan: &Plan,
         observed: &Observed,
         bodies: &mut dyn Bodies,
         keep_symbols: bool,
     ) -> Uses {
-        let mut uses = Uses { of: SecondaryMap::new(), keep_symbols };
+        let of = SecondaryMap::new();
+        let mut uses = Uses { of, known, references: Vec::new(), keep_symbols };
         let mut signatures = References::default();
+        let mut callees: Vec<Option<FunctionIndex>> = Vec::new();
         for (function, entry) in plan.entries() {
             match entry.disposition() {
                 Disposition::Keep => {}
@@ -44,8 +52,10 @@ impl Uses {
             }
             if let Some(body_of) = plan.body_of(function) {
                 let body = bodies.body(body_of);
-                signatures.define(function, &body.signature);
-                uses.add(plan, body, &mut signatures);
+                if uses.known.contains(function) {
+                    signatures.define(function, &body.signature);
+                }
+                uses.add(plan, (function, body), &mut signatures, &mut callees);
             }
         }
         for function in signatures.mismatched() {
@@ -69,20 +79,36 @@ impl Uses {
         uses
     }
 
-    fn add(&mut self, plan: &Plan, func: &Function, signatures: &mut References) {
-        let function = |symbol: &UserExternalName| plan.function(plan.call_symbol(symbol));
-        let mut callees: SecondaryMap<FuncRef, Option<FunctionIndex>> = SecondaryMap::new();
-        for (func_ref, callee) in func.dfg.ext_funcs.iter() {
-            if let Some(function) = user_symbol(func, &callee.name).and_then(function) {
-                callees[func_ref] = Some(function);
+    /// `callees` is memory to be reused.
+    fn add(
+        &mut self,
+        plan: &Plan,
+        (function, func): (FunctionIndex, &Function),
+        signatures: &mut References,
+        callees: &mut Vec<Option<FunctionIndex>>,
+    ) {
+        let first = self.references.len();
+        callees.clear();
+        for callee in func.dfg.ext_funcs.values() {
+            let symbol = user_symbol(func, &callee.name);
+            let to = symbol.and_then(|symbol| plan.callee(symbol));
+            let to = to.filter(|&to| self.known.contains(to));
+            callees.push(to);
+            if let Some(to) = to {
+                self.references.push((function, to));
                 if let Some(signature) = func.dfg.signatures.get(callee.signature) {
-                    signatures.refer(function, signature);
+                    signatures.refer(to, signature);
                 }
             }
         }
+        // Addresses in global values are known as observed.
+        if self.references.len() == first {
+            return;
+        }
         for block in func.layout.blocks() {
             for inst in func.layout.block_insts(block) {
-                if let Some(callee) = called(func, inst).and_then(|callee| callees[callee]) {
+                let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
+                if let Some(&Some(callee)) = called {
                     self.of[callee].calls += 1;
                 }
             }
@@ -93,13 +119,12 @@ impl Uses {
                 self.add_address(plan, symbol);
             }
         }
-        for gv in func.global_values.values() {
-            if let GlobalValueData::Symbol { name, .. } = gv
-                && let Some(symbol) = user_symbol(func, name)
-            {
-                self.add_address(plan, symbol);
-            }
-        }
+    }
+
+    /// The references by name from kept functions to those of which all uses are known, ascending by the function
+    /// that refers.
+    pub fn references(&self) -> &[(FunctionIndex, FunctionIndex)] {
+        &self.references
     }
 
     /// Records that the address of a symbol is used.
@@ -116,22 +141,8 @@ impl Uses {
 
     /// The reason why the symbol of a function must be kept, if it must.
     pub fn must_keep_symbol(&self, plan: &Plan, function: FunctionIndex) -> Option<Reason> {
-        let uses = SymbolUses { kept: self.keep_symbols, ..self.of[function].symbol };
+        let unknown = function.index() < plan.added() && !self.known.contains(function);
+        let uses = SymbolUses { kept: self.keep_symbols || unknown, ..self.of[function].symbol };
         must_keep_symbol(plan.entry(function).attributes(), uses, ReplacedBy::ParameterisedBody)
     }
-}
-
-/// The functions that a body calls directly, as a plan has it.
-pub(super) fn callees(plan: &Plan, func: &Function) -> Vec<FunctionIndex> {
-    let mut callees = Vec::new();
-    for callee in func.dfg.ext_funcs.values() {
-        if let Some(symbol) = user_symbol(func, &callee.name)
-            && let Some(function) = plan.function(plan.call_symbol(symbol))
-        {
-            callees.push(function);
-        }
-    }
-    callees.sort_unstable_by_key(|callee| callee.index());
-    callees.dedup();
-    callees
 }
