@@ -239,10 +239,10 @@ fn similar(
     let Known { observed, encodings } = known;
     let mut attempts = Attempts::new(options, &plan);
     while let Some(demand) = attempts.next() {
-        let found =
+        let mut found =
             parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, demand);
         let mut second = SecondPass::new(options, encodings);
-        while let Some(summaries) = second.summaries(&found, &plan, observed, bodies) {
+        while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {
             let (again, ..) = identical(
                 summaries,
                 None,

@@ -23,7 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
 /// The kept functions of a unit as a plan leaves it, so far, but for their references: see [`Redirecting`].
@@ -126,7 +126,7 @@ impl<'a> SecondPass<'a> {
     /// Begins a round: the summaries of the functions that a plan keeps. `None` if nothing is left to do.
     pub fn summaries(
         &mut self,
-        found: &Found,
+        found: &mut Found,
         plan: &Plan,
         observed: &Observed,
         bodies: &mut dyn Bodies,
@@ -139,8 +139,10 @@ impl<'a> SecondPass<'a> {
         let limited = self.options.merge_limit.is_some();
         self.identical.merge_limit = u32::try_from(found.limit).ok().filter(|_| limited);
         self.functions.clear();
+        let candidates = self.candidates(found, plan, bodies);
+        found.uses.learn(candidates.iter().map(|&(function, _)| function), plan, bodies);
         let mut summaries = Summaries::default();
-        for (function, content) in self.candidates(found, plan, bodies) {
+        for (function, content) in candidates {
             let entry = plan.entry(function);
             let malformed = entry.reason() == Reason::Malformed;
             let kept_apart = self.kept_apart.contains(function);
@@ -189,12 +191,12 @@ impl<'a> SecondPass<'a> {
         let mut contents: HashSet<u32, FxBuildHasher> = HashSet::default();
         let mut sizes: HashSet<u64, FxBuildHasher> = HashSet::default();
         for (function, _) in plan.entries().filter(kept) {
-            if changed.contains(function) || is_body(function) {
-                if let Some((hash, size)) = self.walk(plan, bodies, function) {
-                    content[function] = Some(hash);
-                    contents.insert(hash);
-                    sizes.insert(size);
-                }
+            if (changed.contains(function) || is_body(function))
+                && let Some((hash, size)) = self.walk(plan, bodies, function)
+            {
+                content[function] = Some(hash);
+                contents.insert(hash);
+                sizes.insert(size);
             }
         }
         for (function, entry) in plan.entries().filter(kept) {
@@ -220,9 +222,14 @@ impl<'a> SecondPass<'a> {
                 }
             };
         }
+        // Those that are alone with their hash equal nothing.
+        let mut shared: HashMap<u32, usize, FxBuildHasher> = HashMap::default();
+        for &hash in content.values().flatten() {
+            *shared.entry(hash).or_default() += 1;
+        }
         let hashed =
             plan.entries().filter_map(|(function, _)| Some((function, content[function]?)));
-        hashed.collect()
+        hashed.filter(|(_, hash)| shared[hash] > 1).collect()
     }
 
     /// Walks a function as the plan leaves it: the hash of its shape and constants, and its [sizes](canon::sizes).

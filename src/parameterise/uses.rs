@@ -79,6 +79,44 @@ impl Uses {
         uses
     }
 
+    /// Makes the uses of further functions known, but for the number of their calls. Counts those by functions that
+    /// were merged away as well. Linear as [`Uses::of`], unless all uses of these functions are known.
+    pub fn learn(
+        &mut self,
+        functions: impl Iterator<Item = FunctionIndex>,
+        plan: &Plan,
+        bodies: &mut dyn Bodies,
+    ) {
+        let mut further: EntitySet<FunctionIndex> = EntitySet::new();
+        for function in functions {
+            if function.index() < plan.added() && !self.known.contains(function) {
+                further.insert(function);
+            }
+        }
+        if further.is_empty() {
+            return;
+        }
+        let known = core::mem::replace(&mut self.known, further);
+        let references = self.references.len();
+        let mut signatures = References::default();
+        let mut callees: Vec<Option<FunctionIndex>> = Vec::new();
+        for index in 0..plan.added() {
+            let function = FunctionIndex::new(index);
+            let body = bodies.body(function);
+            if self.known.contains(function) {
+                signatures.define(function, &body.signature);
+            }
+            self.add(plan, (function, body), &mut signatures, &mut callees);
+        }
+        for function in signatures.mismatched() {
+            self.of[function].symbol.mismatched = true;
+        }
+        self.references.truncate(references);
+        for function in known.keys() {
+            self.known.insert(function);
+        }
+    }
+
     /// `callees` is memory to be reused.
     fn add(
         &mut self,
