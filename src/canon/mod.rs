@@ -37,7 +37,7 @@ pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub(crate) use facts::{Fact, Region, facts_allow, meet};
 pub(crate) use hash::{Digest, PartHashes, digest, hashes};
 pub use hash::{StructuralHash, structural_hash};
-pub(crate) use prefilter::{counts, sizes};
+pub(crate) use prefilter::{counts, outline};
 
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Compare, ComparePolicy};

@@ -35,10 +35,12 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// A digest of the signature, and of a number of instructions and blocks: of those that a walk comes to, or of those in
-/// the tables of a function that was not walked. They are the same numbers unless something in the tables is unused.
-pub(crate) fn sizes(func: &Function, key: u64, instructions: usize, blocks: usize) -> u64 {
-    let numbers = [key, signature_digest(&func.signature), instructions as u64, blocks as u64];
+/// A digest of what merging with parameters leaves of a function that is not merged: its signature, its stack slots and
+/// its number of blocks. That is the number of those that a walk comes to, or, of a function that was not walked, of
+/// those in its table: the same unless some are unreachable.
+pub(crate) fn outline(func: &Function, key: u64, blocks: usize) -> u64 {
+    let slots = func.sized_stack_slots.len() as u64;
+    let numbers = [key, signature_digest(&func.signature), blocks as u64, slots];
     let mut bytes = [0; 4 * 8];
     for (chunk, number) in bytes.chunks_exact_mut(8).zip(numbers) {
         chunk.copy_from_slice(&number.to_le_bytes());

@@ -22,6 +22,7 @@
 mod argument_plan;
 mod attempts;
 mod body;
+mod candidates;
 mod cost;
 mod dispatch;
 mod fold;
@@ -50,6 +51,7 @@ use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSy
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use candidates::{Content, Contents};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use probe::Costs;
@@ -61,6 +63,8 @@ use value::Symbols;
 /// What a search leaves besides the plan.
 pub(crate) struct Found {
     uses: Uses,
+    /// The functions that were walked.
+    contents: Contents,
     /// How many more functions may be merged.
     limit: usize,
     /// Whether the result is smaller, even if all calls take more bytes than is assumed.
@@ -102,6 +106,7 @@ pub(crate) fn search(
     let keeps_candidates = bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates());
     let mut search = Search {
         uses,
+        contents: Contents::default(),
         merged_into,
         earlier,
         next_class: plan.classes(),
@@ -137,15 +142,17 @@ pub(crate) fn search(
             }
         }
     }
-    let Search { plan, costs, saved, rewritten_calls, uses, limit, .. } = search;
+    let Search { plan, costs, saved, rewritten_calls, uses, contents, limit, .. } = search;
     plan.stats_mut().similar_probes = costs.probes;
     let surely_smaller = saved >= cost::CALL_ERROR * rewritten_calls;
-    Found { uses, limit, surely_smaller }
+    Found { uses, contents, limit, surely_smaller }
 }
 
 struct Search<'a> {
     plan: &'a mut Plan,
     uses: Uses,
+    /// The functions that were walked to find their shapes.
+    contents: Contents,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
     costs: Costs<'a>,
@@ -240,6 +247,8 @@ impl Search<'_> {
                 }
             };
             table.push(function, &body, scratch, encoding, &symbols);
+            let content = Content::of(scratch, encoding);
+            self.contents.insert(function, content, self.plan);
         }
         let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
         // Arguments may name functions of this shape whose disposition is still open, so mark their addresses

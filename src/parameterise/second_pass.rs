@@ -9,10 +9,10 @@
 //! a function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
 //! rewrites them.
 
-use super::{Found, context, cost};
+use super::candidates::{Input, candidates};
+use super::{Found, cost};
 use crate::apply::{Redirecting, compared, not_redirected, weaken};
-use crate::canon::{self, Encoding, Fact, Scratch};
-use crate::canonicalize::canonicalized;
+use crate::canon::Fact;
 use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
@@ -23,7 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
 /// The kept functions of a unit as a plan leaves it, so far, but for their references: see [`Redirecting`].
@@ -73,8 +73,6 @@ pub(crate) struct SecondPass<'a> {
     options: &'a Options<'a>,
     /// The encodings of the functions before similar ones were merged.
     encodings: &'a Encodings,
-    scratch: Scratch,
-    encoding: Encoding,
     /// The options of identical merging.
     identical: Options<'a>,
     /// The functions of the round, by number.
@@ -98,18 +96,8 @@ impl<'a> SecondPass<'a> {
             ..*options
         };
         let (functions, kept_apart) = (Vec::new(), EntitySet::new());
-        let (scratch, encoding) = Default::default();
         let rounds_left = cost::MAX_ROUNDS;
-        SecondPass {
-            options,
-            encodings,
-            scratch,
-            encoding,
-            identical,
-            functions,
-            kept_apart,
-            rounds_left,
-        }
+        SecondPass { options, encodings, identical, functions, kept_apart, rounds_left }
     }
 
     /// The options for identical merging of this round.
@@ -139,7 +127,8 @@ impl<'a> SecondPass<'a> {
         let limited = self.options.merge_limit.is_some();
         self.identical.merge_limit = u32::try_from(found.limit).ok().filter(|_| limited);
         self.functions.clear();
-        let candidates = self.candidates(found, plan, bodies);
+        let SecondPass { options, encodings, .. } = self;
+        let candidates = candidates(&Input { options, found, encodings }, plan, bodies);
         found.uses.learn(candidates.iter().map(|&(function, _)| function), plan, bodies);
         let mut summaries = Summaries::default();
         for (function, content) in candidates {
@@ -165,88 +154,6 @@ impl<'a> SecondPass<'a> {
             }
         }
         Some(summaries)
-    }
-
-    /// The functions that may have become equal to others, with hashes of their shapes and constants as the plan leaves
-    /// them: parameterised bodies; functions that call these; what may be equal to one of the two; and functions that
-    /// differ from others in what they refer to, which may have become equal.
-    fn candidates(
-        &mut self,
-        found: &Found,
-        plan: &Plan,
-        bodies: &mut dyn Bodies,
-    ) -> Vec<(FunctionIndex, u32)> {
-        let is_body = |function| plan.parameterised_body(function).is_some();
-        let mut changed: EntitySet<FunctionIndex> = EntitySet::new();
-        for &(function, callee) in found.uses.references() {
-            if plan.entry(callee).disposition().representative().is_some_and(is_body) {
-                changed.insert(function);
-            }
-        }
-        let all = self.options.walks() == Prebucket::WalkAll;
-        let kept = |&(function, entry): &(FunctionIndex, &Entry)| {
-            entry.disposition() == Disposition::Keep && !plan.is_cached(function)
-        };
-        let mut content: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
-        let mut contents: HashSet<u32, FxBuildHasher> = HashSet::default();
-        let mut sizes: HashSet<u64, FxBuildHasher> = HashSet::default();
-        for (function, _) in plan.entries().filter(kept) {
-            if (changed.contains(function) || is_body(function))
-                && let Some((hash, size)) = self.walk(plan, bodies, function)
-            {
-                content[function] = Some(hash);
-                contents.insert(hash);
-                sizes.insert(size);
-            }
-        }
-        for (function, entry) in plan.entries().filter(kept) {
-            if changed.contains(function) || is_body(function) {
-                continue;
-            }
-            content[function] = match self.encodings.hashes(function) {
-                Some(hashes) => {
-                    let may_equal = all
-                        || self.encodings.has_equal(function)
-                        || contents.contains(&hashes.content);
-                    may_equal.then_some(hashes.content)
-                }
-                None => {
-                    let may_equal = all || {
-                        let body = canonicalized(bodies.body(function), self.options.canonicalize);
-                        let (instructions, blocks) = (body.dfg.num_insts(), body.dfg.num_blocks());
-                        let key = entry.attributes().key;
-                        sizes.contains(&canon::sizes(&body, key, instructions, blocks))
-                    };
-                    let walked = may_equal.then(|| self.walk(plan, bodies, function)).flatten();
-                    walked.map(|(hash, _)| hash).filter(|hash| all || contents.contains(hash))
-                }
-            };
-        }
-        // Those that are alone with their hash equal nothing.
-        let mut shared: HashMap<u32, usize, FxBuildHasher> = HashMap::default();
-        for &hash in content.values().flatten() {
-            *shared.entry(hash).or_default() += 1;
-        }
-        let hashed =
-            plan.entries().filter_map(|(function, _)| Some((function, content[function]?)));
-        hashed.filter(|(_, hash)| shared[hash] > 1).collect()
-    }
-
-    /// Walks a function as the plan leaves it: the hash of its shape and constants, and its [sizes](canon::sizes).
-    fn walk(
-        &mut self,
-        plan: &Plan,
-        bodies: &mut dyn Bodies,
-        function: FunctionIndex,
-    ) -> Option<(u32, u64)> {
-        let SecondPass { options, scratch, encoding, .. } = self;
-        let body = not_redirected(plan, bodies, function, options);
-        let symbols = Redirecting { plan, symbols: &NoUnit };
-        canon::encode(&body, &context(plan, function, &symbols, options), scratch, encoding)
-            .ok()?;
-        let (instructions, blocks) = (encoding.instructions as usize, scratch.blocks() as usize);
-        let size = canon::sizes(&body, plan.entry(function).attributes().key, instructions, blocks);
-        Some((canon::hashes(encoding).0.content, size))
     }
 
     /// Ends a round: writes what identical merging found into the plan. If that cannot be done for some functions,
@@ -317,29 +224,41 @@ impl<'a> SecondPass<'a> {
                 plan.set_reason(Item::Function(to), Reason::Representative);
             }
         }
-        let mut parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
-        if parameterised.any(|new| plan.entry(new.function()).disposition() != Disposition::Keep) {
-            self.remove_references_to_bodies(plan);
+        let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
+        let removed = parameterised.map(|new| plan.entry(new.function()));
+        let removed = removed.filter(|entry| entry.disposition() != Disposition::Keep);
+        let removed: HashSet<UserExternalName, FxBuildHasher> =
+            removed.map(|entry| entry.symbol().clone()).collect();
+        if !removed.is_empty() {
+            self.remove_references(&removed, plan);
             plan.remove_parameterised_bodies();
         }
     }
 
     /// Removes every reference to parameterised bodies that were merged away: their symbols will not be defined.
-    fn remove_references_to_bodies(&self, plan: &mut Plan) {
+    fn remove_references(
+        &self,
+        removed: &HashSet<UserExternalName, FxBuildHasher>,
+        plan: &mut Plan,
+    ) {
         let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
-        let redirected = |entry: &Entry| -> Arc<[ExtraArgument]> {
-            let arguments = entry.extra_arguments().iter();
-            arguments.map(|argument| argument.redirected(&address)).collect()
-        };
-        let arguments: Vec<(FunctionIndex, Arc<[ExtraArgument]>)> =
-            plan.entries().map(|(function, entry)| (function, redirected(entry))).collect();
-        let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
-        let bodies = parameterised.map(|new| {
-            let mut body = new.body().clone();
-            plan.apply(new.function(), &mut body, self.options);
-            (new.function(), body)
-        });
-        let bodies: Vec<(FunctionIndex, Function)> = bodies.collect();
+        let mut arguments: Vec<(FunctionIndex, Arc<[ExtraArgument]>)> = Vec::new();
+        for (function, entry) in plan.entries() {
+            let own = entry.extra_arguments().iter();
+            if own.clone().filter_map(ExtraArgument::symbol).any(|name| removed.contains(name)) {
+                let redirected = own.map(|argument| argument.redirected(&address));
+                arguments.push((function, redirected.collect()));
+            }
+        }
+        let mut bodies: Vec<(FunctionIndex, Function)> = Vec::new();
+        for new in plan.new_bodies().iter().filter(|new| new.copy_of().is_none()) {
+            let mut symbols = new.body().params.user_named_funcs().values();
+            if symbols.any(|symbol| removed.contains(symbol)) {
+                let mut body = new.body().clone();
+                plan.apply(new.function(), &mut body, self.options);
+                bodies.push((new.function(), body));
+            }
+        }
         for (function, arguments) in arguments {
             plan.set_extra_arguments(function, arguments);
         }
