@@ -2,9 +2,10 @@
 //!
 //! Merging with parameters changes the functions that call a parameterised body now, and makes these bodies. Only they
 //! can have become equal to another function, and two others whose encodings were equal but for what they refer to. Of
-//! these, as few as possible are walked: most were walked when their callees were merged already, and others cannot be
-//! equal to any because no other function has their signature and as many blocks. Then the ones remain that share a
-//! hash of their shapes and constants with another function.
+//! these, as few as possible are walked: many were walked when their callees were merged already; no other function has
+//! the signature and as many blocks as some; and functions of different shapes that call parameterised bodies can only
+//! be equal if one of these bodies equals something. Then the ones remain that share a hash of their shapes and
+//! constants with another function.
 //!
 //! It decides nothing: an error of this module costs a merge, never correctness.
 
@@ -16,7 +17,6 @@ use crate::options::{Options, Prebucket};
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::Function;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
@@ -76,75 +76,118 @@ pub(super) fn candidates(
     let Input { options, found, encodings } = input;
     let walks_all = options.walks() == Prebucket::WalkAll;
     let is_body = |function| plan.parameterised_body(function).is_some();
-    // The last parameterised body that a function calls.
-    let mut last: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
-    for &(function, callee) in found.uses.references() {
-        let to = plan.entry(callee).disposition().representative();
-        if let Some(to) = to.filter(|&to| is_body(to)) {
-            last[function] = last[function].max(Some(to));
-        }
-    }
+    let last = last_bodies(plan, found);
     let kept = plan.entries().filter(|&(function, entry)| {
         entry.disposition() == Disposition::Keep && !plan.is_cached(function)
     });
     let kept: Vec<FunctionIndex> = kept.map(|(function, _)| function).collect();
-    let mut walk =
-        Walk { plan, options, scratch: Scratch::default(), encoding: Encoding::default() };
+    let (scratch, encoding) = Default::default();
+    let mut walk = Walk { plan, options, scratch, encoding, hashes: SecondaryMap::new() };
 
-    let mut content: SecondaryMap<FunctionIndex, Option<Content>> = SecondaryMap::new();
-    let mut outlines: SecondaryMap<FunctionIndex, u64> = SecondaryMap::new();
-    let mut count: HashMap<u64, usize, FxBuildHasher> = HashMap::default();
+    let mut outlines: SecondaryMap<FunctionIndex, Outline> = SecondaryMap::new();
+    let mut of_bodies = Outlines::default();
     for &function in &kept {
-        if is_body(function) {
-            content[function] = walk.content(function, bodies);
-        }
-        let (body, key) = (walk.body(function, bodies), plan.entry(function).attributes().key);
-        let blocks = content[function].map_or(body.dfg.num_blocks(), |known| known.blocks as usize);
-        outlines[function] = canon::outline(body, key, blocks);
-        *count.entry(outlines[function]).or_default() += 1;
-    }
-    for &function in &kept {
-        if let Some(last) = last[function].filter(|_| !is_body(function)) {
-            let possible = walks_all || count[&outlines[function]] > 1;
-            content[function] = found
-                .contents
-                .get(function, last)
-                .or_else(|| possible.then(|| walk.content(function, bodies)).flatten());
-        }
-    }
-    let mut hashes: HashSet<u32, FxBuildHasher> = HashSet::default();
-    let mut sizes: HashSet<(u64, u32), FxBuildHasher> = HashSet::default();
-    for (function, content) in content.iter() {
-        if let Some(Content { hash, instructions, blocks: _ }) = content {
-            hashes.insert(*hash);
-            sizes.insert((outlines[function], *instructions));
-        }
-    }
-    let mut result: Vec<(FunctionIndex, u32)> = Vec::new();
-    for &function in &kept {
-        let changed = is_body(function) || last[function].is_some();
-        let own = plan.body_of(function).unwrap_or(function);
-        let hash = match encodings.hashes(own) {
-            _ if changed => content[function].map(|content| content.hash),
-            Some(known) => {
-                let compared = walks_all || encodings.has_equal(own);
-                (compared || hashes.contains(&known.content)).then_some(known.content)
-            }
-            None => {
-                let instructions = walk.body(function, bodies).dfg.num_insts() as u32;
-                let possible = walks_all || sizes.contains(&(outlines[function], instructions));
-                let walked = possible.then(|| walk.content(function, bodies)).flatten();
-                walked.map(|content| content.hash)
-            }
+        let content = match is_body(function) {
+            true => walk.content(function, bodies),
+            false => None,
         };
-        result.extend(hash.map(|hash| (function, hash)));
+        outlines[function] = walk.outline(function, content, bodies);
+        if let Some(content) = content {
+            of_bodies.insert(outlines[function], content);
+        }
     }
-    let mut count: HashMap<u32, usize, FxBuildHasher> = HashMap::default();
-    for (_, hash) in &result {
-        *count.entry(*hash).or_default() += 1;
+    for &function in kept.iter().filter(|&&function| !is_body(function)) {
+        let own = plan.body_of(function).unwrap_or(function);
+        let known = match last[function] {
+            Some(last) => found.contents.get(function, last).map(|content| content.hash),
+            None => encodings.hashes(own).map(|hashes| hashes.content),
+        };
+        walk.hashes[function] = known;
+        if known.is_none() && (walks_all || of_bodies.has(outlines[function], last[function])) {
+            walk.content(function, bodies);
+        }
     }
-    result.retain(|(_, hash)| count[hash] > 1);
-    result
+    // Functions that call parameterised bodies and had different shapes can only be equal if a body equals something.
+    let shared = walk.shared(&kept);
+    let is_shared = |hash: Option<u32>| hash.is_some_and(|hash| shared.contains(&hash));
+    if kept.iter().any(|&function| is_body(function) && is_shared(walk.hashes[function])) {
+        let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
+        for &function in &kept {
+            *count.entry(outlines[function].digest).or_default() += 1;
+        }
+        let mut of_changed = Outlines::default();
+        for &function in kept.iter().filter(|&&function| !is_body(function)) {
+            let Some(last) = last[function] else {
+                continue;
+            };
+            let alone = count[&outlines[function].digest] == 1;
+            let content = found.contents.get(function, last);
+            let walked = || if alone { None } else { walk.content(function, bodies) };
+            if let Some(content) = content.or_else(walked) {
+                of_changed.insert(outlines[function], content);
+            }
+        }
+        for &function in kept.iter().filter(|&&function| last[function].is_none()) {
+            if walk.hashes[function].is_none() && of_changed.has(outlines[function], None) {
+                walk.content(function, bodies);
+            }
+        }
+    }
+    let is_changed = |function| is_body(function) || last[function].is_some();
+    let changed = kept.iter().copied().filter(|&function| is_changed(function));
+    let changed: HashSet<u32, FxBuildHasher> =
+        changed.filter_map(|function| walk.hashes[function]).collect();
+    let shared = walk.shared(&kept);
+    let result = kept.iter().filter_map(|&function| {
+        let hash = walk.hashes[function].filter(|hash| shared.contains(hash))?;
+        let own = plan.body_of(function).unwrap_or(function);
+        let possible = changed.contains(&hash) || encodings.has_equal(own) || walks_all;
+        possible.then_some((function, hash))
+    });
+    result.collect()
+}
+
+/// The last parameterised body that each function calls, if it calls any.
+fn last_bodies(plan: &Plan, found: &Found) -> SecondaryMap<FunctionIndex, Option<FunctionIndex>> {
+    let mut last: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+    for &(function, callee) in found.uses.references() {
+        let to = plan.entry(callee).disposition().representative();
+        if let Some(to) = to.filter(|&to| plan.parameterised_body(to).is_some()) {
+            last[function] = last[function].max(Some(to));
+        }
+    }
+    last
+}
+
+/// What is known of a function without a walk: see [`canon::outline`]. Also, how many instructions it has if it is not
+/// changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outline {
+    digest: u64,
+    instructions: u32,
+}
+
+/// The outlines of functions that were walked.
+#[derive(Default)]
+struct Outlines {
+    digests: HashSet<u64, FxBuildHasher>,
+    sizes: HashSet<(u64, u32), FxBuildHasher>,
+}
+
+impl Outlines {
+    fn insert(&mut self, outline: Outline, content: Content) {
+        self.digests.insert(outline.digest);
+        self.sizes.insert((outline.digest, content.instructions));
+    }
+
+    /// Whether one of them could be equal to a function with this outline, which calls a parameterised body if `last`
+    /// is one.
+    fn has(&self, outline: Outline, last: Option<FunctionIndex>) -> bool {
+        match last {
+            Some(_) => self.digests.contains(&outline.digest),
+            None => self.sizes.contains(&(outline.digest, outline.instructions)),
+        }
+    }
 }
 
 struct Walk<'a> {
@@ -152,24 +195,45 @@ struct Walk<'a> {
     options: &'a Options<'a>,
     scratch: Scratch,
     encoding: Encoding,
+    /// The hashes of shape and constants that are known.
+    hashes: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
 impl Walk<'_> {
-    /// The body of a function, neither canonicalised nor rewritten.
-    fn body<'b>(&'b self, function: FunctionIndex, bodies: &'b mut dyn Bodies) -> &'b Function {
-        match self.plan.new_body(function) {
+    fn outline(
+        &self,
+        function: FunctionIndex,
+        content: Option<Content>,
+        bodies: &mut dyn Bodies,
+    ) -> Outline {
+        let body = match self.plan.new_body(function) {
             Some(new) => new.body(),
             None => bodies.body(function),
-        }
+        };
+        let blocks = content.map_or(body.dfg.num_blocks(), |content| content.blocks as usize);
+        let digest = canon::outline(body, self.plan.entry(function).attributes().key, blocks);
+        Outline { digest, instructions: u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX) }
     }
 
-    /// Walks a function as the plan leaves it.
+    /// Walks a function as the plan leaves it, unless its hash is known.
     fn content(&mut self, function: FunctionIndex, bodies: &mut dyn Bodies) -> Option<Content> {
-        let Walk { plan, options, scratch, encoding } = self;
+        let Walk { plan, options, scratch, encoding, hashes } = self;
+        if hashes[function].is_some() {
+            return None;
+        }
         let body = not_redirected(plan, bodies, function, options);
         let symbols = Redirecting { plan, symbols: &NoUnit };
         let context = context(plan, function, &symbols, options);
         canon::encode(&body, &context, scratch, encoding).ok()?;
-        Some(Content::of(scratch, encoding))
+        let content = Content::of(scratch, encoding);
+        hashes[function] = Some(content.hash);
+        Some(content)
+    }
+
+    /// The hashes that two or more of these functions have.
+    fn shared(&self, functions: &[FunctionIndex]) -> HashSet<u32, FxBuildHasher> {
+        let mut seen: HashSet<u32, FxBuildHasher> = HashSet::default();
+        let hashes = functions.iter().filter_map(|&function| self.hashes[function]);
+        hashes.filter(|&hash| !seen.insert(hash)).collect()
     }
 }
