@@ -9,7 +9,7 @@ use super::attempts::Share;
 use super::cost;
 use super::fold::known_saves;
 use super::split::{Column, Part, Problem, Row};
-use super::table::{self, Set, Table};
+use super::table::{self, Parameter, Set, Table};
 use super::value::Value;
 use super::{Search, body, loops};
 use crate::apply::{not_redirected, weaken};
@@ -116,10 +116,14 @@ impl Search<'_> {
     /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions in one
     /// cycle of the call graph, unless only size counts.
     fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
-        let Set { table, rows: set, parameters: _ } = set;
+        let Set { table, rows: set, parameters } = set;
+        let is_callee = |parameter: &Parameter| {
+            let value = table.value(table.at(set[0], parameter.columns[0]));
+            matches!(value, Some(Value::Callee { .. }))
+        };
         match self.options.similar.policy {
-            Policy::Balanced => {}
-            Policy::Off | Policy::Size => return Vec::new(),
+            Policy::Balanced if parameters.iter().any(is_callee) => {}
+            Policy::Balanced | Policy::Off | Policy::Size => return Vec::new(),
         }
         let function = table.function(set[0]);
         let first = self.walk_redirected(function).expect("was walked before");
