@@ -6,7 +6,7 @@ use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{Function, Inst, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
 /// What is known of each function.
@@ -143,12 +143,13 @@ impl Uses {
         if self.references.len() == first {
             return;
         }
-        for block in func.layout.blocks() {
-            for inst in func.layout.block_insts(block) {
-                let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
-                if let Some(&Some(callee)) = called {
-                    self.of[callee].calls += 1;
-                }
+        // In memory order, which is several times cheaper than block by block.
+        for inst in (0..func.dfg.num_insts()).map(Inst::new) {
+            let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
+            if let Some(&Some(callee)) = called
+                && func.layout.inst_block(inst).is_some()
+            {
+                self.of[callee].calls += 1;
             }
         }
         for func_ref in address_uses(func) {
