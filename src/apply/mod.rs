@@ -17,7 +17,7 @@ pub(crate) use weaken::weaken;
 use crate::canonicalize::canonicalized;
 use crate::checker::Code;
 use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
-use crate::ir::{address_uses, user_name, user_symbol};
+use crate::ir::{address_uses, called, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
 use crate::plan::Plan;
 use crate::unit::{
@@ -77,6 +77,19 @@ impl Plan {
     /// The symbol to which uses of the address of a symbol go, if it is another one.
     fn redirected_address(&self, symbol: &UserExternalName) -> Option<UserExternalName> {
         other(symbol, self.address_symbol(symbol))
+    }
+
+    /// How many extra arguments the calls of `func` will pass, each computed by an instruction that
+    /// [`apply`](Plan::apply) inserts. Linear in the instructions.
+    pub(crate) fn extra_arguments_passed(&self, func: &Function) -> usize {
+        let passed = |callee: FuncRef| {
+            let callee = &func.dfg.ext_funcs[callee];
+            let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable);
+            let function = symbol.and_then(|symbol| self.function(symbol));
+            function.map_or(0, |function| self.entry(function).extra_arguments().len())
+        };
+        let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        insts.filter_map(|inst| called(func, inst)).map(passed).sum()
     }
 
     /// Gives `func` the body that represents its class, without redirecting references.

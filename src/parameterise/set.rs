@@ -160,7 +160,8 @@ impl Search<'_> {
         });
         let rows: Vec<Row> = rows.collect();
         let first = not_redirected(self.plan, self.bodies, function, self.options);
-        let (signature, instructions) = (first.signature.clone(), first.dfg.num_insts());
+        let signature = first.signature.clone();
+        let instructions = first.dfg.num_insts() + self.plan.extra_arguments_passed(&first);
         let body = self.sizes[function].unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
