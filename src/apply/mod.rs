@@ -85,8 +85,8 @@ impl Plan {
         let passed = |callee: FuncRef| {
             let callee = &func.dfg.ext_funcs[callee];
             let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable);
-            let function = symbol.and_then(|symbol| self.function(symbol));
-            function.map_or(0, |function| self.entry(function).extra_arguments().len())
+            let target = symbol.and_then(|symbol| self.redirected_call(symbol));
+            target.map_or(0, |target| target.arguments.len())
         };
         let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
         insts.filter_map(|inst| called(func, inst)).map(passed).sum()
