@@ -357,7 +357,7 @@ let (func, context) = (
     Hook {
         file: "src/pass.rs",
         at: &[
-            "let (mut plan, observed, mut record) = identical(summaries, cache, bodies, &options);",
+            "let (mut plan, known, mut record) = identical(summaries, cache, None, bodies, &options);",
         ],
         put: Put::Before(
             r#"let right = options;
