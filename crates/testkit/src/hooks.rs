@@ -181,9 +181,14 @@ let (func, context) = (
         at: &["let mut hasher = Xxh3::new();"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::ConstantHash) {
-    return StructuralHash(0);
+    return (PartHashes::default(), StructuralHash(0));
 }"#,
         ),
+    },
+    Hook {
+        file: "src/canon/redirected.rs",
+        at: &["self.mark(Place::ExtraArgument(call));"],
+        put: Put::Before(r#"let argument = crate::fault_injection::compared(argument);"#),
     },
     Hook {
         file: "src/incremental/mod.rs",

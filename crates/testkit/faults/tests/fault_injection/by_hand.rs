@@ -1,7 +1,7 @@
 //! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, except for the first two, the only ones that are run. The last ones are meant as
+//! which units are run, except for the first two, the only ones that are run. Some are meant as
 //! consecutive units.
 
 use testkit::unit::{Member, Unit};
@@ -9,7 +9,7 @@ use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
 /// How many there are, and how many can be run.
-pub const COUNT: u64 = 8;
+pub const COUNT: u64 = 9;
 pub const RUN: u64 = 2;
 
 /// The sizes of consecutive units, if the unit is meant as such.
@@ -33,6 +33,7 @@ pub fn unit(number: u64) -> Unit {
         5 => callees_that_are_eliminated_later(),
         6 => callers_of_fewer_facts(),
         7 => addresses_by_class_and_by_symbol(),
+        8 => callers_that_pass_constants(),
         _ => unreachable!("so many there are"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
@@ -254,4 +255,34 @@ block0:
         )
     };
     vec![adds(0), adds(1), takes(2, 1), takes(3, 0)]
+}
+
+/// Functions that differ in a constant, and callers that differ in nothing but which of these they call.
+fn callers_that_pass_constants() -> Vec<String> {
+    let callee = |own: u32| {
+        let (work, last) = work("v3".into(), "v0".into());
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+block0(v0: i64, v1: i64):
+    v2 = iconst.i64 {}
+    v3 = iadd v1, v2
+{work}    return {last}
+}}",
+            1000 + own
+        )
+    };
+    let caller = |own: u32| {
+        let (work, last) = work("v2".into(), "v1".into());
+        format!(
+            "function u0:{}(i64, i64) -> i64 tail {{
+    sig0 = (i64, i64) -> i64 tail
+    fn0 = colocated u0:{own} sig0
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+{work}    return {last}
+}}",
+            own + 4
+        )
+    };
+    (0..4).map(callee).chain((0..4).map(caller)).collect()
 }

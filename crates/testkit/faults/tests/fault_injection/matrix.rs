@@ -102,6 +102,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SelfTailCallExchanged, &[Checker, Differential]),
     (StackMapOfCase, &[Checker]),
     (SignatureByLength, &[Checker]),
+    (PassedConstant, &[Checker]),
     (TableOffset, &[Thunks]),
     (DigestWithoutReferences, &[Checker, Incremental, Modules]),
     (DigestWithoutKind, &[Checker]),
