@@ -2,6 +2,10 @@
 
 pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
+pub use crate::size::{
+    Class, ConstantKind, ConstantUse, Feature, Quantity, Registers, Scratch as SizeScratch,
+    features,
+};
 
 use crate::apply::{Redirecting, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};

@@ -105,6 +105,7 @@ mod parameterise;
 mod pass;
 mod plan;
 mod prove;
+mod size;
 mod stats;
 mod target;
 mod unit;
@@ -135,6 +136,7 @@ pub use plan::{
     Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
 };
 pub use prove::{prove, prove_after};
+pub use size::SizeModel;
 pub use stats::Stats;
 pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{

@@ -3,6 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
+use crate::size::SizeModel;
 use crate::target::{CallThunks, Target};
 use core::fmt;
 use cranelift_codegen::isa::TargetIsa;
@@ -106,6 +107,14 @@ impl Options<'_> {
         match self.canonicalize {
             Canonicalize::None => self.prebucket,
             Canonicalize::Optimize(_) => Prebucket::WalkAll,
+        }
+    }
+
+    /// The model that predicts the sizes on which merges depend; `None` if they are compiled.
+    pub(crate) fn predicts(&self) -> Option<SizeModel> {
+        match self.similar.policy {
+            Policy::Off | Policy::Balanced => self.target.size_model,
+            Policy::Size => None,
         }
     }
 }

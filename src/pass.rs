@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::parameterise::{self, Attempts, SecondPass};
 use crate::plan::Plan;
 use crate::prove::proved;
+use crate::size::Predicted;
 use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
     NoUnit, Observed, ResolveSymbol,
@@ -167,6 +168,11 @@ impl<'a> Merger<'a> {
     /// See [`Merger::plan`].
     pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
+        let mut predicted = None;
+        let bodies = match options.predicts() {
+            Some(model) => predicted.insert(Predicted::new(bodies, model)),
+            None => bodies,
+        };
         let (mut plan, known, mut record) = identical(summaries, cache, None, bodies, &options);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
@@ -200,7 +206,8 @@ struct Known {
     encodings: Encodings,
 }
 
-/// Identical merging: the plan, what else is known then and, in an incremental run, what later units may merge into. References are compared as `applied`, if there is such a plan, leaves them.
+/// Identical merging: the plan, what else is known then and, in an incremental run, what later units may merge into.
+/// References are compared as `applied`, if there is such a plan, leaves them.
 fn identical(
     mut summaries: Summaries,
     cache: Option<&MergeCache>,

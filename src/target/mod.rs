@@ -8,6 +8,7 @@ mod registers;
 
 pub use registers::{ThunkCode, ThunkReloc};
 
+use crate::size::SizeModel;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{Endianness, Type, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -28,6 +29,10 @@ pub struct Target {
     pub far: Far,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
+    /// How many bytes functions will take, where that can be predicted. With [`Policy::Balanced`](crate::Policy::Balanced)
+    /// and [`Policy::Off`](crate::Policy::Off), predictions replace the sizes of [`Bodies`](crate::Bodies), and nothing
+    /// is compiled to decide; set to `None`, exact sizes are requested.
+    pub size_model: Option<SizeModel>,
 }
 
 /// How code gets the address of a symbol that may be far away, or that another library may define.
@@ -91,6 +96,7 @@ impl Target {
             pointer_type: None,
             far: Far::Unknown,
             smallest_function: 0,
+            size_model: None,
         }
     }
 
@@ -111,6 +117,7 @@ impl Target {
             far: Far::Unknown,
             // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; ret
             smallest_function: 9,
+            size_model: Some(SizeModel::X86_64),
         }
     }
 
@@ -136,6 +143,7 @@ impl Target {
             far: Far::Unknown,
             // ret, after the same landing pad that the thunk has
             smallest_function: length as u32,
+            size_model: Some(SizeModel::AARCH64),
         }
     }
 

@@ -139,7 +139,7 @@ fn aliases_are_placed_in_the_object_of_a_module_deeper_inside() {
 
 #[test]
 fn without_merges_the_object_is_unchanged() {
-    let program = plus("export", "a", 1) + &plus("local", "b", 2) + &calls("export", "c", "b");
+    let program = plus("export", "a", 1) + &calls("export", "c", "a");
     let mut bare = object();
     define_all(&mut bare, &program);
     let mut module = MergingModule::new(object());

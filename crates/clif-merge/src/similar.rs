@@ -28,7 +28,7 @@ struct Sums {
     bodies: usize,
     /// Functions in them.
     functions: usize,
-    /// Bytes that this saves at least, on the architecture that the plan is for.
+    /// Bytes that this saves, as far as the pass knows, on the architecture that the plan is for.
     saved: u64,
     /// Functions in sets that do not pay.
     left: usize,
@@ -92,7 +92,7 @@ impl Similar {
             let count = |count: usize| thousands(count as u64);
             vec![name, count(bodies), count(functions), thousands(saved), count(left)]
         };
-        let heading = ["similar functions", "bodies", "functions", "saved at least", "do not pay"];
+        let heading = ["similar functions", "bodies", "functions", "saved about", "do not pay"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         let few = by_parameters.partition_point(|row| row.parameters < MANY);
         for ByParameters { parameters, sums } in &by_parameters[..few] {

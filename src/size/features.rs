@@ -1,0 +1,579 @@
+//! What the size of native code is predicted from: instructions, constants, arguments, and how many values live at once.
+//!
+//! Two scans of a function in layout order: one backward, which finds what is used and where for the last time; one
+//! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts
+//! nothing itself.
+
+use super::quantity::{Class, ConstantKind, ConstantUse, Feature, Quantity};
+use super::registers::{Location, Registers};
+use super::thunk;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    Block, BlockArg, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature,
+    StackSlot, Type, Value, ValueDef, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_entity::EntityRef;
+
+/// How many stack slots are read at most to know how far away one is.
+const MAX_SLOTS: usize = 64;
+
+/// How many accesses are remembered.
+const MAX_KNOWN: usize = 16;
+
+/// What is known of each value of a function. Kept from function to function for its memory.
+#[derive(Default)]
+pub struct Scratch {
+    /// How often a value is used.
+    uses: Vec<u32>,
+    /// The position of the last use, in the order of the layout.
+    last: Vec<u32>,
+    /// How many calls there are before its definition.
+    calls_before: Vec<u32>,
+    /// By instruction.
+    is_needed: Vec<bool>,
+}
+
+/// Hands out the features of a function, each with how often it has it. The same feature may come several times.
+/// Linear in the size of the function.
+pub fn features(
+    func: &Function,
+    registers: &Registers,
+    scratch: &mut Scratch,
+    count: &mut impl FnMut(Feature, u32),
+) {
+    if let Some(thunk) = thunk::read(func) {
+        thunk.features(func, registers, count);
+        return;
+    }
+    scratch.clear(func);
+    scratch.find_uses(func);
+    let mut scan = Scan {
+        func,
+        registers,
+        scratch,
+        count,
+        position: 0,
+        calls: 0,
+        live: 0,
+        live_floats: 0,
+        most_live: 0,
+        most_across_calls: 0,
+        across_calls: 0,
+        uses_after_calls: 0,
+        has_area: false,
+        known: Vec::new(),
+    };
+    scan.function();
+}
+
+/// Whether code computes a value where it is used, so that it takes no register for long.
+fn is_at_its_use(func: &Function, value: Value) -> bool {
+    is_constant(func, value).is_some() || slot(func, value).is_some()
+}
+
+/// The distance of a stack slot from the beginning of the frame, in bytes, if a value is its address. Roughly: where
+/// there are many slots, the first ones count.
+fn slot(func: &Function, value: Value) -> Option<u64> {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
+        return None;
+    };
+    let InstructionData::StackAddr { opcode: _, stack_slot, offset } = func.dfg.insts[inst] else {
+        return None;
+    };
+    let before = func.sized_stack_slots.iter();
+    let before = before.take_while(|(slot, _)| *slot != stack_slot).take(MAX_SLOTS);
+    let before: u64 = before.map(|(_, slot)| u64::from(slot.size)).sum();
+    Some(before.saturating_add_signed(i32::from(offset).into()))
+}
+
+fn is_constant(func: &Function, value: Value) -> Option<(Type, i64)> {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
+        return None;
+    };
+    match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+            Some((func.dfg.value_type(value), imm.bits()))
+        }
+        _ => None,
+    }
+}
+
+/// The instruction that defines a value, if it is one with this opcode and has no other use.
+fn only_for(func: &Function, scratch: &Scratch, value: Value) -> Option<Inst> {
+    match func.dfg.value_def(value) {
+        ValueDef::Result(inst, _) if scratch.uses[value.index()] == 1 => Some(inst),
+        _ => None,
+    }
+}
+
+/// Whether the weights know a type: back ends support others only in part.
+pub(super) fn is_known(ty: Type) -> bool {
+    match ty {
+        types::F32 | types::F64 => true,
+        _ if ty.is_vector() => ty.bits() == 128,
+        _ => ty.is_int(),
+    }
+}
+
+/// Whether an instruction must be executed even if nothing uses its results.
+fn has_effect(data: &InstructionData) -> bool {
+    let opcode = data.opcode();
+    let may_trap = opcode.can_trap() && data.memflags().is_none();
+    opcode.is_call()
+        || opcode.is_branch()
+        || opcode.is_terminator()
+        || opcode.is_return()
+        || opcode.can_store()
+        || opcode.other_side_effects() && !matches!(opcode, Opcode::Nop | Opcode::SequencePoint)
+        || may_trap
+}
+
+impl Scratch {
+    fn clear(&mut self, func: &Function) {
+        let values = func.dfg.num_values();
+        for by_value in [&mut self.uses, &mut self.last, &mut self.calls_before] {
+            by_value.clear();
+            by_value.resize(values, 0);
+        }
+        self.is_needed.clear();
+        self.is_needed.resize(func.dfg.num_insts(), false);
+    }
+
+    /// Finds what is needed, from the end: uses follow definitions in most layouts. Positions count from the end.
+    fn find_uses(&mut self, func: &Function) {
+        let dfg = &func.dfg;
+        let mut position = 0;
+        let mut blocks = func.layout.last_block();
+        while let Some(block) = blocks {
+            blocks = func.layout.prev_block(block);
+            for inst in func.layout.block_insts(block).rev() {
+                position += 1;
+                let used = dfg.inst_results(inst).iter().any(|value| self.uses[value.index()] > 0);
+                if !used && !has_effect(&dfg.insts[inst]) {
+                    continue;
+                }
+                self.is_needed[inst.index()] = true;
+                for value in dfg.inst_values(inst) {
+                    let value = dfg.resolve_aliases(value).index();
+                    self.uses[value] += 1;
+                    if self.last[value] == 0 {
+                        self.last[value] = position;
+                    }
+                }
+            }
+        }
+        // Now from the beginning.
+        for last in &mut self.last {
+            *last = if *last == 0 { 0 } else { position + 1 - *last };
+        }
+    }
+}
+
+/// What the address of an access is relative to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Slot(StackSlot),
+    Value(Value),
+}
+
+struct Scan<'a, C> {
+    func: &'a Function,
+    registers: &'a Registers,
+    scratch: &'a mut Scratch,
+    count: &'a mut C,
+    position: u32,
+    calls: u32,
+    live: u32,
+    live_floats: u32,
+    most_live: u32,
+    most_across_calls: u32,
+    across_calls: u32,
+    uses_after_calls: u32,
+    has_area: bool,
+    /// What was loaded or stored last in this block.
+    known: Vec<(Base, i32, Type)>,
+}
+
+impl<C: FnMut(Feature, u32)> Scan<'_, C> {
+    fn add(&mut self, quantity: Quantity, by: u32) {
+        if by > 0 {
+            (self.count)(Feature::Quantity(quantity), by);
+        }
+    }
+
+    fn function(&mut self) {
+        let func = self.func;
+        self.add(Quantity::Function, 1);
+        if func.signature.call_conv == CallConv::Tail {
+            self.add(Quantity::Tail, 1);
+        }
+        self.parameters();
+        for block in func.layout.blocks() {
+            for &param in func.dfg.block_params(block) {
+                self.define(param);
+            }
+            let next = func.layout.next_block(block);
+            for inst in func.layout.block_insts(block) {
+                self.position += 1;
+                if self.scratch.is_needed[inst.index()] {
+                    self.instruction(inst, next);
+                }
+            }
+        }
+        self.frame();
+    }
+
+    fn parameters(&mut self) {
+        let func = self.func;
+        let mut taken = self.registers.taken(func.signature.call_conv);
+        let Some(entry) = func.layout.entry_block() else {
+            return;
+        };
+        for (param, &value) in func.signature.params.iter().zip(func.dfg.block_params(entry)) {
+            let location = taken.place(param);
+            if self.scratch.uses[value.index()] > 0 {
+                let quantity = match location {
+                    Location::Register(_) => Quantity::Parameter,
+                    Location::Stack(_) => Quantity::StackParameter,
+                };
+                self.add(quantity, 1);
+            }
+        }
+    }
+
+    /// What the whole function needs.
+    fn frame(&mut self) {
+        let func = self.func;
+        let bytes: u64 = func.sized_stack_slots.values().map(|slot| u64::from(slot.size)).sum();
+        self.has_area |= bytes > 0;
+        if self.has_area {
+            self.add(Quantity::StackArea, 1);
+        }
+        if self.calls > 0 || self.has_area {
+            self.add(Quantity::Frame, 1);
+        }
+        self.add(Quantity::FramePage, (bytes / 4096).min(1000) as u32);
+        let Registers { saved, integers, .. } = *self.registers;
+        let crowded = self.most_live.saturating_sub(integers - saved);
+        self.add(Quantity::SavedRegister, saved.min(self.most_across_calls.max(crowded)));
+        let enough = self.most_across_calls <= saved;
+        let [values, uses] = match enough {
+            true => [Quantity::AcrossCall, Quantity::UseAfterCall],
+            false => [Quantity::SpilledAcrossCall, Quantity::ReloadAfterCall],
+        };
+        self.add(values, self.across_calls);
+        self.add(uses, self.uses_after_calls);
+    }
+
+    fn is_float(&self, value: Value) -> bool {
+        !self.func.dfg.value_type(value).is_int()
+    }
+
+    fn define(&mut self, value: Value) {
+        if self.scratch.uses[value.index()] == 0 || is_at_its_use(self.func, value) {
+            return;
+        }
+        self.scratch.calls_before[value.index()] = self.calls;
+        if self.is_float(value) {
+            self.live_floats += 1;
+        } else {
+            self.live += 1;
+            self.most_live = self.most_live.max(self.live);
+            if self.live > self.registers.integers {
+                self.add(Quantity::CrowdedDefinition, 1);
+            }
+        }
+    }
+
+    /// A use of a value that is no constant.
+    fn uses(&mut self, value: Value) {
+        if let Some(distance) = slot(self.func, value) {
+            self.slot(distance, Quantity::SlotAddress);
+            return;
+        }
+        let float = self.is_float(value);
+        let crowded = match float {
+            true => self.live_floats > self.registers.floats,
+            false => self.live > self.registers.integers,
+        };
+        if crowded {
+            let quantity = if float { Quantity::CrowdedFloatUse } else { Quantity::CrowdedUse };
+            self.add(quantity, 1);
+        }
+        if self.calls > self.scratch.calls_before[value.index()] {
+            if float {
+                self.add(Quantity::FloatAcrossCall, 1);
+            } else {
+                self.uses_after_calls += 1;
+            }
+        }
+        if self.scratch.last[value.index()] == self.position {
+            // No other operand of this instruction ends it again.
+            self.scratch.last[value.index()] = 0;
+            let across = self.calls > self.scratch.calls_before[value.index()];
+            if float {
+                self.live_floats = self.live_floats.saturating_sub(1);
+            } else {
+                self.live = self.live.saturating_sub(1);
+                self.across_calls += u32::from(across);
+            }
+        }
+    }
+
+    fn constant(&mut self, value: Value, of: ConstantUse) -> bool {
+        let Some((ty, bits)) = is_constant(self.func, value) else {
+            return false;
+        };
+        (self.count)(Feature::Constant(of, ConstantKind::of(ty, bits)), 1);
+        true
+    }
+
+    /// A use of the address of a stack slot: for a load, a store, or in a register.
+    fn slot(&mut self, distance: u64, of: Quantity) {
+        self.add(of, 1);
+        self.add(Quantity::FarSlot, u32::from(distance > 127));
+    }
+
+    fn lives_on(&self, value: Value) -> bool {
+        self.scratch.last[value.index()] != self.position
+    }
+
+    fn instruction(&mut self, inst: Inst, next: Option<Block>) {
+        let dfg = &self.func.dfg;
+        let data = &dfg.insts[inst];
+        let opcode = data.opcode();
+        if !matches!(opcode, Opcode::Iconst | Opcode::StackAddr) {
+            let class = Class::of(dfg.ctrl_typevar(inst));
+            (self.count)(Feature::Instruction(opcode, class), 1);
+        }
+        match data {
+            InstructionData::Call { func_ref, .. } | InstructionData::TryCall { func_ref, .. } => {
+                let callee = &dfg.ext_funcs[*func_ref];
+                if !callee.colocated {
+                    self.add(Quantity::FarCall, 1);
+                }
+                self.call(inst, &dfg.signatures[callee.signature], 0);
+            }
+            InstructionData::CallIndirect { sig_ref, .. } => {
+                self.add(Quantity::IndirectCall, 1);
+                self.call(inst, &dfg.signatures[*sig_ref], 1);
+            }
+            InstructionData::TryCallIndirect { exception, .. } => {
+                self.add(Quantity::IndirectCall, 1);
+                let signature = dfg.exception_tables[*exception].signature();
+                self.call(inst, &dfg.signatures[signature], 1);
+            }
+            _ => self.operands(inst, data),
+        }
+        self.branch(inst, next);
+        self.address(data);
+        self.memory(inst, data);
+        if opcode.is_call() && !opcode.is_return() {
+            self.calls += 1;
+            self.most_across_calls = self.most_across_calls.max(self.live);
+        }
+        for &result in self.func.dfg.inst_results(inst) {
+            self.define(result);
+        }
+    }
+
+    /// The operands of an instruction that is no call.
+    fn operands(&mut self, inst: Inst, data: &InstructionData) {
+        let func = self.func;
+        let opcode = data.opcode();
+        let binary =
+            matches!(data, InstructionData::Binary { .. } | InstructionData::IntCompare { .. });
+        let condition =
+            opcode.is_branch() || matches!(opcode, Opcode::Select | Opcode::Trapz | Opcode::Trapnz);
+        for (at, &value) in func.dfg.inst_args(inst).iter().enumerate() {
+            let value = func.dfg.resolve_aliases(value);
+            let of = match at {
+                1 if binary => ConstantUse::Operand,
+                0 if opcode.can_store() => ConstantUse::Stored,
+                _ if opcode.is_return() => ConstantUse::Returned,
+                _ => ConstantUse::Other,
+            };
+            if self.constant(value, of) {
+                continue;
+            }
+            if let Some(distance) = slot(func, value) {
+                let is_address = at == 1;
+                self.slot(
+                    distance,
+                    match data {
+                        InstructionData::Load { .. } => Quantity::SlotLoad,
+                        InstructionData::Store { .. } if is_address => Quantity::SlotStore,
+                        _ => Quantity::SlotAddress,
+                    },
+                );
+                continue;
+            }
+            let alone = only_for(func, self.scratch, value).map(|inst| &func.dfg.insts[inst]);
+            match alone {
+                Some(InstructionData::IntCompare { .. }) if condition && at == 0 => {
+                    self.add(Quantity::FusedCompare, 1);
+                }
+                Some(InstructionData::Load { .. }) if binary => self.add(Quantity::FusedLoad, 1),
+                Some(InstructionData::Binary { opcode: Opcode::Iadd, .. })
+                    if data.memflags().is_some() =>
+                {
+                    self.add(Quantity::FusedAddress, 1);
+                }
+                _ => {}
+            }
+            if opcode == Opcode::Uextend
+                && let ValueDef::Result(from, _) = func.dfg.value_def(value)
+                && !func.dfg.insts[from].opcode().is_call()
+                && func.dfg.value_type(value).bits() == 32
+            {
+                self.add(Quantity::FreeExtension, 1);
+            }
+            if at == 0 && binary && self.lives_on(value) {
+                self.add(Quantity::LivingOperand, 1);
+            }
+            self.uses(value);
+        }
+    }
+
+    /// The operands and results of a call, behind `skipped` operands that are no arguments.
+    fn call(&mut self, inst: Inst, signature: &Signature, skipped: usize) {
+        let func = self.func;
+        let mut taken = self.registers.taken(signature.call_conv);
+        for (at, &value) in func.dfg.inst_args(inst).iter().enumerate() {
+            let value = func.dfg.resolve_aliases(value);
+            let param = at.checked_sub(skipped).and_then(|at| signature.params.get(at));
+            let Some(param) = param else {
+                if !self.constant(value, ConstantUse::Other) {
+                    self.uses(value);
+                }
+                continue;
+            };
+            let (quantity, of) = match taken.place(param) {
+                Location::Register(_) => (Quantity::Argument, ConstantUse::Argument),
+                Location::Stack(_) => (Quantity::StackArgument, ConstantUse::StackArgument),
+            };
+            if !self.constant(value, of) {
+                self.add(quantity, 1);
+                self.uses(value);
+            }
+        }
+        self.has_area |= taken.words > 0;
+        let results = func.dfg.inst_results(inst);
+        let used = results.iter().filter(|value| self.scratch.uses[value.index()] > 0);
+        let used = used.count() as u32;
+        self.add(Quantity::Result, used);
+        self.add(Quantity::StackResult, (results.len() as u32).saturating_sub(2));
+    }
+
+    /// The blocks that an instruction branches to, and their arguments.
+    fn branch(&mut self, inst: Inst, next: Option<Block>) {
+        let func = self.func;
+        let dfg = &func.dfg;
+        let data = &dfg.insts[inst];
+        let destinations = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        for destination in destinations {
+            for argument in destination.args(&dfg.value_lists) {
+                let BlockArg::Value(value) = argument else {
+                    continue;
+                };
+                let value = dfg.resolve_aliases(value);
+                if self.constant(value, ConstantUse::Block) {
+                    continue;
+                }
+                let quantity = match self.lives_on(value) {
+                    true => Quantity::BlockArgument,
+                    false => Quantity::LastBlockArgument,
+                };
+                self.add(quantity, 1);
+                self.uses(value);
+            }
+        }
+        let follows = |destination: &cranelift_codegen::ir::BlockCall| {
+            Some(destination.block(&dfg.value_lists)) == next
+        };
+        match data.opcode() {
+            Opcode::Jump if destinations.iter().all(follows) => self.add(Quantity::FallThrough, 1),
+            Opcode::Brif if !destinations.iter().any(follows) => self.add(Quantity::TwoJumps, 1),
+            Opcode::BrTable => self.add(Quantity::TableEntry, destinations.len() as u32),
+            _ => {}
+        }
+    }
+
+    /// Loads of what an access before them in the same block left in a register: the optimiser removes them.
+    fn memory(&mut self, inst: Inst, data: &InstructionData) {
+        let func = self.func;
+        let (load, address, offset) = match *data {
+            InstructionData::Load { arg, offset, .. } => (true, arg, offset),
+            InstructionData::Store { args: [_, address], offset, .. } => (false, address, offset),
+            _ => {
+                let opcode = data.opcode();
+                if opcode.is_call() || opcode.can_store() || opcode.is_terminator() {
+                    self.known.clear();
+                }
+                return;
+            }
+        };
+        let address = func.dfg.resolve_aliases(address);
+        let place = match func.dfg.value_def(address) {
+            ValueDef::Result(at, _) => match func.dfg.insts[at] {
+                InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
+                    (Base::Slot(stack_slot), i32::from(offset))
+                }
+                _ => (Base::Value(address), 0),
+            },
+            _ => (Base::Value(address), 0),
+        };
+        let offset = place.1.wrapping_add(offset.into());
+        let known = (place.0, offset, func.dfg.ctrl_typevar(inst));
+        if load && self.known.contains(&known) {
+            self.add(Quantity::KnownLoad, 1);
+            return;
+        }
+        if !load || self.known.len() == MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.push(known);
+    }
+
+    /// Symbols, stack slots and offsets.
+    fn address(&mut self, data: &InstructionData) {
+        let func = self.func;
+        let offset = match *data {
+            InstructionData::FuncAddr { func_ref, .. } => {
+                if !func.dfg.ext_funcs[func_ref].colocated {
+                    self.add(Quantity::FarAddress, 1);
+                }
+                return;
+            }
+            InstructionData::UnaryGlobalValue { global_value, .. } => {
+                let mut global_value = global_value;
+                loop {
+                    match func.global_values[global_value] {
+                        GlobalValueData::Symbol { offset, colocated, .. } => {
+                            self.add(Quantity::AddressOffset, u32::from(offset.bits() != 0));
+                            self.add(Quantity::FarAddress, u32::from(!colocated));
+                            return;
+                        }
+                        GlobalValueData::Load { base, .. } => {
+                            self.add(Quantity::GlobalLoad, 1);
+                            global_value = base;
+                        }
+                        GlobalValueData::IAddImm { base, .. } => global_value = base,
+                        GlobalValueData::VMContext
+                        | GlobalValueData::DynScaleTargetConst { .. } => {
+                            return;
+                        }
+                    }
+                }
+            }
+            InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => offset,
+            _ => return,
+        };
+        match i32::from(offset) {
+            0 => {}
+            -128..128 => self.add(Quantity::ShortOffset, 1),
+            _ => self.add(Quantity::LongOffset, 1),
+        }
+    }
+}

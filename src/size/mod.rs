@@ -1,0 +1,124 @@
+//! Sizes of native code that are predicted, not compiled.
+//!
+//! The size of a function is the sum of what its features take on a target: a linear model over instructions,
+//! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own. The
+//! weights are data (`fitted`), which the program `size-model` fits on real units for one version of Cranelift.
+//!
+//! A prediction decides what is merged, never whether a merge is correct: an error costs bytes. It makes no decision
+//! itself, and owns no IR.
+
+mod features;
+mod fitted;
+mod predicted;
+mod quantity;
+mod registers;
+mod thunk;
+
+use features::is_known;
+pub use features::{Scratch, features};
+pub(crate) use predicted::Predicted;
+pub use quantity::{Class, ConstantKind, ConstantUse, Feature, Quantity};
+pub use registers::Registers;
+
+use core::fmt;
+use cranelift_codegen::ir::{Function, Opcode};
+
+/// Predicts the sizes of native code on one target: an embedder that has no sizes, or does not want to compile
+/// functions only to know them, needs none for [`Policy::Balanced`](crate::Policy::Balanced).
+///
+/// Fitted for code with `opt_level=speed` and the default settings of the target. `docs/performance.md` has the
+/// errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SizeModel(&'static Weights);
+
+impl fmt::Debug for SizeModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SizeModel").field(&self.0.target).finish()
+    }
+}
+
+impl SizeModel {
+    pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
+    pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
+
+    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends support
+    /// only in part: whether they can compile a body with such types cannot be predicted. Linear in its size.
+    pub(crate) fn predict(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
+        if !func.dfg.values().all(|value| is_known(func.dfg.value_type(value))) {
+            return None;
+        }
+        let weights = self.0;
+        let mut size = 0i64;
+        features(func, &weights.registers, scratch, &mut |feature, times| {
+            size += i64::from(weights.of(feature)) * i64::from(times);
+        });
+        let bytes = (size + i64::from(Weights::PER_BYTE) / 2) / i64::from(Weights::PER_BYTE);
+        Some(u32::try_from(bytes.max(weights.smallest.into())).unwrap_or(u32::MAX))
+    }
+
+    /// The bytes that the native code of a function takes at least, in all likelihood.
+    pub(crate) fn at_least(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
+        let bytes = self.predict(func, scratch)? / MAX_ERROR;
+        Some(bytes.max(self.0.smallest))
+    }
+}
+
+/// A function takes at least one of so many of its predicted bytes: far fewer than one in a hundred take less.
+const MAX_ERROR: u32 = 2;
+
+const OPCODES: usize = 192;
+const CLASSES: usize = Class::ALL.len();
+const KINDS: usize = ConstantKind::ALL.len();
+
+/// What each feature takes on a target, in parts of a byte.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Weights {
+    target: &'static str,
+    registers: Registers,
+    /// No function takes fewer bytes.
+    smallest: u32,
+    instructions: [[i32; CLASSES]; OPCODES],
+    constants: [[i32; KINDS]; ConstantUse::ALL.len()],
+    quantities: [i32; Quantity::ALL.len()],
+}
+
+impl Weights {
+    /// The parts of a byte that weights are given in.
+    pub const PER_BYTE: i32 = 64;
+
+    fn of(&self, feature: Feature) -> i32 {
+        match feature {
+            Feature::Instruction(opcode, class) => {
+                self.instructions[opcode as usize][class as usize]
+            }
+            Feature::Constant(of, kind) => self.constants[of as usize][kind as usize],
+            Feature::Quantity(quantity) => self.quantities[quantity as usize],
+        }
+    }
+}
+
+/// The weights of instructions by opcode. Opcodes that are not listed take as many bytes as instructions do on
+/// average.
+const fn instructions(
+    others: i32,
+    listed: &[(Opcode, [i32; CLASSES])],
+) -> [[i32; CLASSES]; OPCODES] {
+    let mut all = [[others; CLASSES]; OPCODES];
+    let mut at = 0;
+    while at < listed.len() {
+        all[listed[at].0 as usize] = listed[at].1;
+        at += 1;
+    }
+    all
+}
+
+/// The weights of quantities.
+const fn quantities(listed: &[(Quantity, i32)]) -> [i32; Quantity::ALL.len()] {
+    let mut all = [0; Quantity::ALL.len()];
+    let mut at = 0;
+    while at < listed.len() {
+        all[listed[at].0 as usize] = listed[at].1;
+        at += 1;
+    }
+    all
+}

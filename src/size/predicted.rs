@@ -1,0 +1,56 @@
+//! Bodies of an embedder, with predicted sizes in place of compiled ones.
+
+use super::{Scratch, SizeModel};
+use crate::unit::{Bodies, CodeSizes, DataIndex, DataObject, FunctionIndex};
+use cranelift_codegen::ir::{Function, UserExternalName};
+
+/// The bodies of an embedder, who is never asked for a size: a model predicts them.
+pub(crate) struct Predicted<'a> {
+    bodies: &'a mut dyn Bodies,
+    model: SizeModel,
+    scratch: Scratch,
+}
+
+impl<'a> Predicted<'a> {
+    pub fn new(bodies: &'a mut dyn Bodies, model: SizeModel) -> Self {
+        Predicted { bodies, model, scratch: Scratch::default() }
+    }
+}
+
+impl Bodies for Predicted<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.bodies.body(function)
+    }
+
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        self.bodies.data(data)
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+
+    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        self.bodies.fresh_symbol()
+    }
+}
+
+impl CodeSizes for Predicted<'_> {
+    /// Identical merging compares this with the bytes of a thunk: in doubt, a function is kept.
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        self.model.at_least(self.bodies.body(function), &mut self.scratch)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+        self.model.predict(thunk, &mut self.scratch)
+    }
+
+    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        self.model.predict(candidate, &mut self.scratch)
+    }
+
+    /// A prediction costs so little that all bodies are predicted.
+    fn keeps_candidates(&self) -> bool {
+        true
+    }
+}

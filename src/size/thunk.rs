@@ -1,0 +1,187 @@
+//! The features of call thunks: functions that only call another one.
+//!
+//! The sizes of these are regular, so they have features of their own and hardly an error: what merging costs is
+//! decided by them.
+
+use super::quantity::{ConstantKind, Feature, Quantity};
+use super::registers::{Location, Registers};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type, Value,
+    ValueDef, types,
+};
+use cranelift_codegen::isa::CallConv;
+
+/// What a thunk passes behind its own arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    Constant(Type, i64),
+    Address { near: bool, offset: bool },
+}
+
+/// A function that calls another one with its own arguments, then with extra ones.
+pub(super) struct Thunk {
+    call: Inst,
+    callee: FuncRef,
+    extra: Vec<Extra>,
+}
+
+/// Reads a function as a call thunk, if it is one.
+pub(super) fn read(func: &Function) -> Option<Thunk> {
+    let block = func.layout.entry_block()?;
+    if func.layout.next_block(block).is_some() {
+        return None;
+    }
+    let mut insts = func.layout.block_insts(block).rev();
+    let last = insts.next()?;
+    let call = match func.dfg.insts[last].opcode() {
+        Opcode::ReturnCall => last,
+        Opcode::Return => {
+            let call = insts.next()?;
+            let same = func.dfg.inst_args(last) == func.dfg.inst_results(call);
+            (same && func.dfg.insts[call].opcode() == Opcode::Call).then_some(call)?
+        }
+        _ => return None,
+    };
+    let InstructionData::Call { func_ref: callee, .. } = func.dfg.insts[call] else {
+        return None;
+    };
+    if !insts.all(|inst| extra(func, inst).is_some()) {
+        return None;
+    }
+    let params = func.dfg.block_params(block);
+    let (own, rest) = func.dfg.inst_args(call).split_at_checked(params.len())?;
+    if own != params {
+        return None;
+    }
+    let defined = |&value: &Value| match func.dfg.value_def(value) {
+        ValueDef::Result(inst, _) => extra(func, inst),
+        _ => None,
+    };
+    let extra = rest.iter().map(defined).collect::<Option<Vec<Extra>>>()?;
+    Some(Thunk { call, callee, extra })
+}
+
+fn extra(func: &Function, inst: Inst) -> Option<Extra> {
+    Some(match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+            let ty = func.dfg.ctrl_typevar(inst);
+            Extra::Constant(ty, imm.bits())
+        }
+        InstructionData::FuncAddr { func_ref, .. } => {
+            Extra::Address { near: func.dfg.ext_funcs[func_ref].colocated, offset: false }
+        }
+        InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
+            match func.global_values[global_value] {
+                GlobalValueData::Symbol { offset, colocated, .. } => {
+                    Extra::Address { near: colocated, offset: offset.bits() != 0 }
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}
+
+impl Thunk {
+    /// Hands out the features.
+    pub fn features(
+        &self,
+        func: &Function,
+        registers: &Registers,
+        count: &mut impl FnMut(Feature, u32),
+    ) {
+        let Thunk { call, callee, extra } = self;
+        let mut add = |quantity, by| count(Feature::Quantity(quantity), by);
+        let signature: &Signature = &func.dfg.signatures[func.dfg.ext_funcs[*callee].signature];
+        let tail_call = func.dfg.insts[*call].opcode() == Opcode::ReturnCall;
+        add(if tail_call { Quantity::TailThunk } else { Quantity::Thunk }, 1);
+        let mut taken = registers.taken(signature.call_conv);
+        let own = func.signature.params.len();
+        for (at, param) in signature.params.iter().enumerate() {
+            let location = taken.place(param);
+            if let Location::Stack(16..) = location {
+                add(Quantity::ThunkFarArgument, 1);
+            }
+            match (at.checked_sub(own), location) {
+                (None, Location::Register(_)) => {}
+                (None, Location::Stack(before)) => {
+                    add(Quantity::ThunkStackArgument, taken.words - before);
+                }
+                (Some(at), location) => {
+                    let repeated = extra[..at].contains(&extra[at]);
+                    argument(extra[at], location, repeated, &mut add);
+                }
+            }
+        }
+        if taken.words > 0 {
+            let tail = signature.call_conv == CallConv::Tail;
+            match (tail_call, tail) {
+                (true, _) => {
+                    if taken.words > registers.stack_words(&func.signature) {
+                        add(Quantity::ThunkGrows, 1);
+                    }
+                }
+                (false, true) => add(Quantity::ThunkTailArea, 1),
+                (false, false) => add(Quantity::ThunkArea, 1),
+            }
+        }
+        let results = signature.returns.len() as u32;
+        add(Quantity::ThunkResult, results.min(2));
+        add(Quantity::ThunkStackResult, results.saturating_sub(2));
+    }
+}
+
+fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnMut(Quantity, u32)) {
+    let stack = matches!(location, Location::Stack(_));
+    let by_place = |register, on_stack| if stack { on_stack } else { register };
+    match extra {
+        Extra::Constant(ty, bits) => {
+            let kind = ConstantKind::of(types::I64, masked(ty, bits));
+            let quantity = match kind {
+                ConstantKind::Zero => by_place(Quantity::ThunkZero, Quantity::ThunkStackZero),
+                _ if repeated => by_place(Quantity::ThunkRepeated, Quantity::ThunkStackRepeated),
+                ConstantKind::Wide => by_place(Quantity::ThunkWide, Quantity::ThunkStackWide),
+                _ if ty == types::I64 && bits < 0 => {
+                    by_place(Quantity::ThunkSigned, Quantity::ThunkStackSigned)
+                }
+                _ => by_place(Quantity::ThunkUnsigned, Quantity::ThunkStackUnsigned),
+            };
+            add(quantity, 1);
+            let short = matches!(quantity, Quantity::ThunkZero | Quantity::ThunkUnsigned);
+            if let Location::Register(4..) = location
+                && short
+            {
+                add(Quantity::ThunkPrefix, 1);
+            }
+            if !repeated {
+                add(Quantity::ThunkHalf, halves(ty, bits).saturating_sub(1));
+            }
+        }
+        Extra::Address { near, offset } => {
+            let quantity = match near {
+                true => by_place(Quantity::ThunkNear, Quantity::ThunkStackNear),
+                false => by_place(Quantity::ThunkFar, Quantity::ThunkStackFar),
+            };
+            add(quantity, 1);
+            if offset {
+                add(by_place(Quantity::ThunkOffset, Quantity::ThunkStackOffset), 1);
+            }
+        }
+    }
+}
+
+/// The bits that a type has.
+fn masked(ty: Type, bits: i64) -> i64 {
+    let unused = 64u32.saturating_sub(ty.bits());
+    ((bits as u64) << unused >> unused) as i64
+}
+
+/// The half-words that instructions must hold: those that are not zero, or not all ones, whichever are fewer.
+fn halves(ty: Type, bits: i64) -> u32 {
+    let bits = masked(ty, bits) as u64;
+    let of = if ty.bits() > 32 { 4 } else { 2 };
+    let count =
+        |plain: u64| (0..of).filter(|at| bits >> (16 * at) & 0xffff != plain).count() as u32;
+    count(0).min(count(0xffff))
+}
