@@ -45,6 +45,8 @@ mod merge_cache;
 mod order;
 #[path = "laws/permutations.rs"]
 mod permutations;
+#[path = "laws/predictions.rs"]
+mod predictions;
 #[path = "laws/refused_plans.rs"]
 mod refused_plans;
 #[path = "laws/rules.rs"]

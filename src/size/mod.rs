@@ -41,9 +41,14 @@ impl SizeModel {
     pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
 
-    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends support
+    /// The predicted bytes of the native code of a function, which is compiled as it is; `None` if it has values of types that the back ends support
     /// only in part: whether they can compile a body with such types cannot be predicted. Linear in its size.
-    pub(crate) fn predict(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
+    pub fn predict(self, func: &Function) -> Option<u32> {
+        self.predict_with(func, &mut Scratch::default())
+    }
+
+    /// The same, with memory that is used for many functions.
+    pub(crate) fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
         if !func.dfg.values().all(|value| is_known(func.dfg.value_type(value))) {
             return None;
         }
@@ -58,7 +63,7 @@ impl SizeModel {
 
     /// The bytes that the native code of a function takes at least, in all likelihood.
     pub(crate) fn at_least(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
-        let bytes = self.predict(func, scratch)? / MAX_ERROR;
+        let bytes = self.predict_with(func, scratch)? / MAX_ERROR;
         Some(bytes.max(self.0.smallest))
     }
 }

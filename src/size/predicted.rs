@@ -42,11 +42,11 @@ impl CodeSizes for Predicted<'_> {
     }
 
     fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.model.predict(thunk, &mut self.scratch)
+        self.model.predict_with(thunk, &mut self.scratch)
     }
 
     fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.model.predict(candidate, &mut self.scratch)
+        self.model.predict_with(candidate, &mut self.scratch)
     }
 
     /// A prediction costs so little that all bodies are predicted.
