@@ -145,7 +145,8 @@ pub enum Policy {
     /// None.
     Off,
     /// Those that save a good part of their bytes, without a new indirect call in a loop or in a cycle of the call
-    /// graph, and no function that is marked as hot ([`Attributes::hot`](crate::Attributes::hot)).
+    /// graph, and no function that is marked as hot ([`Attributes::hot`](crate::Attributes::hot)). Where sizes can be
+    /// predicted ([`Target::size_model`](crate::Target::size_model)), nothing is compiled to decide.
     #[default]
     Balanced,
     /// All that save bytes: the unit is never larger than without. Where little is saved, all functions that could

@@ -1,8 +1,8 @@
-//! Every constant of the cost model, with where it comes from: the encodings of the two targets, or an assumption. None
-//! was fitted on units.
+//! Every constant of the policy, with where it comes from: the encodings of the two targets, or an assumption. What
+//! was fitted on units are the weights by which sizes are predicted (`size/fitted.rs`).
 //!
-//! Sizes of bodies, thunks and calls are compiled (`probe`) wherever a merge depends on them. These constants only
-//! choose what is compiled, or bound what is not. An error costs bytes or time, never correctness.
+//! Sizes of bodies, thunks and calls are predicted or compiled (`probe`) wherever a merge depends on them. These
+//! constants only choose what is tried, or bound what is not. An error costs bytes or time, never correctness.
 
 /// Bytes that one more case of a callee dispatch takes in the body. From the encodings of x86-64: a comparison of
 /// 3–4 bytes, a branch of 6, a call of 5 and a jump of 5; on aarch64 four instructions of 4 bytes.

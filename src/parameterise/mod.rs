@@ -8,7 +8,7 @@
 //! * write functions of one shape as a table of the places where they can differ (`table`, `value`);
 //! * divide them into sets that pay (`split`);
 //! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
-//!   `dispatch`), compile it, and accept it if it really pays (`cost`).
+//!   `dispatch`), ask for its size, and accept it if it really pays (`cost`).
 //!
 //! Functions that are identical after that are merged by a second identical pass (`second_pass`), which the driver
 //! makes; `attempts` says how often all of that is tried.
@@ -74,9 +74,9 @@ pub(crate) struct Found {
 /// Merges functions that differ in constants and callees, as `options` and `demand` say, and writes the result into
 /// `plan`.
 ///
-/// The sizes of candidate code are requested from `bodies`. Walks every kept function that may share its shape with
-/// another twice, and compiles one function of each set and each body that is tried. With [`Policy::Size`], where
-/// it is in doubt whether the result makes the unit smaller, it compiles all functions of a set.
+/// The sizes of candidate code are requested from `bodies`: of one function of each set and of each body that is tried;
+/// with [`Policy::Size`], where it is in doubt whether the result makes the unit smaller, of all functions of a set. They
+/// are predicted or compiled. Walks every kept function that may share its shape with another twice.
 pub(crate) fn search(
     plan: &mut Plan,
     observed: &Observed,

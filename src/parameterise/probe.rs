@@ -1,6 +1,7 @@
-//! Sizes in bytes: of bodies, of passing arguments, of thunks, each as the back end compiles it.
+//! Sizes in bytes: of bodies, of passing arguments, of thunks, each as the back end compiles it, or as a model predicts
+//! it (`size`).
 //!
-//! Bodies are compiled as they would be emitted. The cost of passing extra arguments at a call is the difference
+//! Bodies are measured as they would be emitted. The cost of passing extra arguments at a call is the difference
 //! between a function that calls with them and one that calls without. It depends on the signature, and for each
 //! argument on the cost of computing it, so little has to be compiled. This module decides nothing.
 

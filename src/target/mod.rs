@@ -1,4 +1,4 @@
-//! The only module that names an architecture.
+//! The only module that names an architecture, but for the weights of `size`.
 //!
 //! It holds the properties of a target that the plan needs: whether one jump can replace a whole function, how many
 //! bytes the jump takes and how they are written, what the smallest function is, and the native byte order. It

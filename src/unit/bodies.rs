@@ -27,8 +27,9 @@ pub trait Bodies {
         None
     }
 
-    /// The sizes of native code. Requested only where a decision depends on one. Default: not known, and then a merge
-    /// that pays only if a body is large enough is not made, nor are similar functions merged.
+    /// The sizes of native code. Requested only where a decision depends on one, and not where sizes are predicted
+    /// ([`Target::size_model`](crate::Target::size_model)). Default: not known, and then a merge
+    /// that pays only if a body is large enough is not made, nor are similar functions merged, if sizes are not predicted.
     fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
         None
     }

@@ -103,5 +103,16 @@ pub fn sample(func: &Function, isa: &dyn TargetIsa, registers: &Registers) -> Op
     features(func, registers, &mut SizeScratch::default(), &mut |feature, times| {
         *counts.entry(feature).or_default() += f64::from(times);
     });
-    Some(Sample { features: counts.into_iter().collect(), bytes })
+    let mut features: Vec<(Feature, f64)> = counts.into_iter().collect();
+    // In one order, so that the same weights are fitted whenever they are.
+    features.sort_by_key(|(feature, _)| order(feature));
+    Some(Sample { features, bytes })
+}
+
+fn order(feature: &Feature) -> (u8, u8, u8) {
+    match *feature {
+        Feature::Instruction(opcode, class) => (0, opcode as u8, class as u8),
+        Feature::Constant(of, kind) => (1, of as u8, kind as u8),
+        Feature::Quantity(quantity) => (2, quantity as u8, 0),
+    }
 }
