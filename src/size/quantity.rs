@@ -237,6 +237,8 @@ quantities! {
     TailThunk,
     /// A tail-call thunk whose callee takes more of the stack than the thunk itself.
     ThunkGrows,
+    /// A tail-call thunk that passes arguments on the stack where its own are.
+    ThunkInPlace,
     /// A call thunk that passes arguments on the stack.
     ThunkArea,
     /// A call thunk of the convention for tail calls that passes arguments on the stack.
@@ -245,6 +247,10 @@ quantities! {
     ThunkStackArgument,
     /// An argument on the stack of a call thunk that is 128 bytes or more away.
     ThunkFarArgument,
+    /// A register that a call thunk must keep for its caller.
+    ThunkSavedRegister,
+    /// An argument on the stack of a call thunk for which there is no register.
+    ThunkSpill,
     /// A result of a call thunk, in a register.
     ThunkResult,
     /// A result of a call thunk, on the stack.

@@ -20,6 +20,8 @@ pub struct Registers {
     pub floats: u32,
     /// That keep integers across a call.
     pub saved: u32,
+    /// That hold integers, take no arguments and keep nothing across a call.
+    pub scratch: u32,
 }
 
 impl Registers {
@@ -32,6 +34,7 @@ impl Registers {
         integers: 14,
         floats: 16,
         saved: 5,
+        scratch: 3,
     };
 
     /// aarch64: without stack pointer, frame pointer, link register, and those reserved for the platform and as
@@ -44,6 +47,7 @@ impl Registers {
         integers: 26,
         floats: 32,
         saved: 10,
+        scratch: 8,
     };
 
     /// Nothing is taken yet by the arguments of a function of this convention.

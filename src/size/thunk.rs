@@ -96,8 +96,13 @@ impl Thunk {
         let signature: &Signature = &func.dfg.signatures[func.dfg.ext_funcs[*callee].signature];
         let tail_call = func.dfg.insts[*call].opcode() == Opcode::ReturnCall;
         add(if tail_call { Quantity::TailThunk } else { Quantity::Thunk }, 1);
+        let words = registers.stack_words(signature);
+        // The stack is aligned to two words. A tail call that needs more of it than the thunk was given moves the frame.
+        let grows = words.div_ceil(2) > registers.stack_words(&func.signature).div_ceil(2);
         let mut taken = registers.taken(signature.call_conv);
         let own = func.signature.params.len();
+        // Words on the stack that need no register of their own.
+        let mut shared = 0;
         for (at, param) in signature.params.iter().enumerate() {
             let location = taken.place(param);
             if let Location::Stack(16..) = location {
@@ -110,21 +115,27 @@ impl Thunk {
                 }
                 (Some(at), location) => {
                     let repeated = extra[..at].contains(&extra[at]);
+                    if let Location::Stack(_) = location
+                        && repeated
+                    {
+                        shared += 1;
+                    }
                     argument(extra[at], location, repeated, &mut add);
                 }
             }
         }
-        if taken.words > 0 {
-            let tail = signature.call_conv == CallConv::Tail;
-            match (tail_call, tail) {
-                (true, _) => {
-                    if taken.words > registers.stack_words(&func.signature) {
-                        add(Quantity::ThunkGrows, 1);
-                    }
-                }
-                (false, true) => add(Quantity::ThunkTailArea, 1),
-                (false, false) => add(Quantity::ThunkArea, 1),
-            }
+        // Arguments on the stack are all in registers at once.
+        let more = words.saturating_sub(shared + registers.scratch);
+        add(Quantity::ThunkSavedRegister, more.min(registers.saved));
+        add(Quantity::ThunkSpill, more.saturating_sub(registers.saved));
+        if words > 0 {
+            let quantity = match (tail_call, signature.call_conv) {
+                (true, _) if grows => Quantity::ThunkGrows,
+                (true, _) => Quantity::ThunkInPlace,
+                (false, CallConv::Tail) => Quantity::ThunkTailArea,
+                (false, _) => Quantity::ThunkArea,
+            };
+            add(quantity, 1);
         }
         let results = signature.returns.len() as u32;
         add(Quantity::ThunkResult, results.min(2));
@@ -139,8 +150,9 @@ fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnM
         Extra::Constant(ty, bits) => {
             let kind = ConstantKind::of(types::I64, masked(ty, bits));
             let quantity = match kind {
+                _ if stack && repeated => Quantity::ThunkStackRepeated,
                 ConstantKind::Zero => by_place(Quantity::ThunkZero, Quantity::ThunkStackZero),
-                _ if repeated => by_place(Quantity::ThunkRepeated, Quantity::ThunkStackRepeated),
+                _ if repeated => Quantity::ThunkRepeated,
                 ConstantKind::Wide => by_place(Quantity::ThunkWide, Quantity::ThunkStackWide),
                 _ if ty == types::I64 && bits < 0 => {
                     by_place(Quantity::ThunkSigned, Quantity::ThunkStackSigned)
