@@ -69,7 +69,7 @@ pub fn features(
 
 /// Whether code computes a value where it is used, so that it takes no register for long.
 fn is_at_its_use(func: &Function, value: Value) -> bool {
-    is_constant(func, value).is_some() || slot(func, value).is_some()
+    constant_of(func, value).is_some() || slot(func, value).is_some()
 }
 
 /// The distance of a stack slot from the beginning of the frame, in bytes, if a value is its address. Roughly: where
@@ -87,7 +87,8 @@ fn slot(func: &Function, value: Value) -> Option<u64> {
     Some(before.saturating_add_signed(i32::from(offset).into()))
 }
 
-fn is_constant(func: &Function, value: Value) -> Option<(Type, i64)> {
+/// The type and the bits of a value, if it is an integer constant.
+fn constant_of(func: &Function, value: Value) -> Option<(Type, i64)> {
     let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
         return None;
     };
@@ -99,7 +100,7 @@ fn is_constant(func: &Function, value: Value) -> Option<(Type, i64)> {
     }
 }
 
-/// The instruction that defines a value, if it is one with this opcode and has no other use.
+/// The instruction that defines a value, if the value has only one use.
 fn only_for(func: &Function, scratch: &Scratch, value: Value) -> Option<Inst> {
     match func.dfg.value_def(value) {
         ValueDef::Result(inst, _) if scratch.uses[value.index()] == 1 => Some(inst),
@@ -182,14 +183,23 @@ struct Scan<'a, C> {
     registers: &'a Registers,
     scratch: &'a mut Scratch,
     count: &'a mut C,
+    /// Of this instruction in the layout.
     position: u32,
+    /// How many calls there were so far.
     calls: u32,
+    /// How many integers live here.
     live: u32,
+    /// How many floating-point numbers and vectors live here.
     live_floats: u32,
+    /// The most integers that lived at once.
     most_live: u32,
+    /// The most integers that lived across a call.
     most_across_calls: u32,
+    /// The integers whose last use came behind a call.
     across_calls: u32,
+    /// The uses of integers behind a call.
     uses_after_calls: u32,
+    /// Whether the frame holds stack slots or arguments of callees.
     has_area: bool,
     /// What was loaded or stored last in this block.
     known: Vec<(Base, i32, Type)>,
@@ -322,7 +332,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
     }
 
     fn constant(&mut self, value: Value, of: ConstantUse) -> bool {
-        let Some((ty, bits)) = is_constant(self.func, value) else {
+        let Some((ty, bits)) = constant_of(self.func, value) else {
             return false;
         };
         (self.count)(Feature::Constant(of, ConstantKind::of(ty, bits)), 1);

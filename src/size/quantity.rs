@@ -169,7 +169,7 @@ quantities! {
     SlotAddress,
     /// An access to a stack slot, or its address, that is 128 bytes or more away.
     FarSlot,
-    /// A byte of a frame, in units of 4096.
+    /// 4096 bytes of a frame.
     FramePage,
     /// An argument of a call in a register, constants left out.
     Argument,
