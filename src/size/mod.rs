@@ -41,8 +41,8 @@ impl SizeModel {
     pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
 
-    /// The predicted bytes of the native code of a function, which is compiled as it is; `None` if it has values of types that the back ends support
-    /// only in part: whether they can compile a body with such types cannot be predicted. Linear in its size.
+    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends support
+    /// only in part: whether they can compile a function with such types cannot be predicted. Linear in its size.
     pub fn predict(self, func: &Function) -> Option<u32> {
         self.predict_with(func, &mut Scratch::default())
     }
