@@ -43,7 +43,7 @@ pub fn prior(feature: &Feature) -> f64 {
 }
 
 /// How much evidence the prior is worth. Instructions and constants that always come together in the units can only be
-/// told apart by it; quantities can be told apart, most of all those of thunks.
+/// distinguished by it; quantities can be distinguished without it, most of all those of thunks.
 fn strength(feature: &Feature) -> f64 {
     match feature {
         Feature::Instruction(..) | Feature::Constant(..) => 2.0,

@@ -18,6 +18,7 @@ use cranelift_mergefunc::internals::Registers;
 use errors::{Errors, errors};
 use sample::Group;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Fits the weights by which cranelift-mergefunc predicts sizes of native code.
 #[derive(Parser)]
@@ -53,8 +54,17 @@ const TARGETS: [Target; 2] = [
     },
 ];
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
     // Cranelift panics about some functions of the filetests, which are left out.
     std::panic::set_hook(Box::new(|info| {
         let message = info.to_string();
@@ -72,9 +82,7 @@ fn main() -> Result<()> {
         let [isa] = isa::build([isa::short(target.name)], &[])?;
         let mut groups = Vec::new();
         for path in &args.units {
-            let group = sample::unit(path, &*isa, &target.registers.1)
-                .with_context(|| path.display().to_string())?;
-            groups.push(group);
+            groups.push(sample::unit(path, &*isa, &target.registers.1)?);
         }
         let thunks = thunks::group(&*isa, &target.registers.1);
         let generated = sample::generated(&*isa, &target.registers.1);
@@ -91,10 +99,10 @@ fn main() -> Result<()> {
         }
         fitted.push((target, weights));
     }
-    if let Some(output) = args.output {
+    if let Some(output) = &args.output {
         let names = args.units.iter().filter_map(|path| path.file_stem());
         let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
-        std::fs::write(&output, write::text(&fitted, &names))
+        std::fs::write(output, write::text(&fitted, &names))
             .with_context(|| output.display().to_string())?;
     }
     Ok(())
