@@ -130,8 +130,8 @@ impl<'a> Merger<'a> {
 
     /// The function of a symbol, if the unit has one.
     pub fn function(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
-        match self.summaries.unit.by_symbol.get(symbol)? {
-            Item::Function(function) => Some(*function),
+        match self.summaries.unit.item(symbol)? {
+            Item::Function(function) => Some(function),
             Item::Data(_) => None,
         }
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;
 
 /// A digest of the constant parts of a data object: objects with different digests are not compared.
-pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
+pub(crate) fn bucket(data: &DataObject, key: u64) -> u64 {
     let DataObject { contents, relocations, section } = data;
     let mut hasher = Xxh3::new();
     for number in [DATA as u64, key, contents.size(), relocations.len() as u64] {
@@ -18,7 +18,7 @@ pub(crate) fn bucket(data: &DataObject, key: u64) -> u128 {
     if let Some(section) = section {
         hasher.update(section.as_bytes());
     }
-    hasher.digest128()
+    hasher.digest()
 }
 
 /// Begins the shape stream of a data object. No function's begins so: its low half is no encoding

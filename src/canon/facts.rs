@@ -19,7 +19,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A fact that the front end states about one place of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fact {
     /// A block is not expected to be executed.
     Block { cold: bool },
@@ -36,7 +36,7 @@ impl Fact {
 /// An alias region: its number in the order of first use, and the embedder's id.
 ///
 /// The number distinguishes two regions of one function even if their ids are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Region {
     pub number: u32,
     pub user_id: u32,

@@ -541,7 +541,7 @@ fn has_other_code(plan: &Plan, symbol: &UserExternalName) -> bool {
     })
 }
 
-fn is_moved(entry: &Entry) -> bool {
+fn is_moved(entry: Entry<'_>) -> bool {
     matches!(entry.disposition(), Disposition::Alias { to: _ })
         && entry.attributes().addresses == Addresses::Significant
 }

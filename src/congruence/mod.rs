@@ -14,7 +14,7 @@ mod components;
 mod refine;
 mod summarise;
 
-pub(crate) use bucket::{Bucketed, Bucketer, Encodings, Walk, Walked, bucket};
+pub(crate) use bucket::{Bucketed, Bucketer, Encodings, FactsIndex, Walk, Walked, bucket};
 pub(crate) use components::components;
 pub(crate) use refine::{Partition, References, refine};
 pub(crate) use summarise::Summaries;

@@ -17,7 +17,7 @@ impl Decision<'_> {
     fn cached_body(&self, item: Item, alignment: u64, by_class: bool) -> Option<&Body> {
         let node = self.bucketed.numbering.node(item);
         let class = (*self.found.get(self.bucketed.partition.class_of(node.index()))?)?;
-        let facts = &self.bucketed.facts[self.bucketed.facts_of[node]? as usize];
+        let facts = self.bucketed.facts_of(node)?;
         let cache = self.cache?;
         let alignment = match by_class {
             true => alignment.max(cache.alignment(class)),
@@ -57,7 +57,7 @@ impl Decision<'_> {
 
     /// What later units may merge into.
     pub(super) fn record(&self, graph: &Graph<'_>) -> Record {
-        let Bucketed { numbering, facts_of, facts, .. } = self.bucketed;
+        let Bucketed { numbering, .. } = self.bucketed;
         let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
         items.sort_unstable_by_key(|&item| self.item_order(item));
         let symbols = items.iter().map(|&item| {
@@ -77,7 +77,7 @@ impl Decision<'_> {
         });
         let bodies = own.chain(copies).filter_map(|(item, body_of)| {
             let node = numbering.node(body_of);
-            let facts = &facts[facts_of[node]? as usize];
+            let facts = self.bucketed.facts_of(node)?;
             let (alignment, facts) = match item {
                 Item::Function(function) => {
                     let entry = self.plan.entry(function);
@@ -85,7 +85,7 @@ impl Decision<'_> {
                     let alignment = (!pinned).then_some(u64::from(entry.alignment()));
                     (alignment, entry.weakened().unwrap_or(facts))
                 }
-                Item::Data(data) => (Some(self.plan.data_entry(data).alignment()), &**facts),
+                Item::Data(data) => (Some(self.plan.data_entry(data).alignment()), facts),
             };
             Some(RememberedBody { symbol: self.symbol(item), node, alignment, facts })
         });

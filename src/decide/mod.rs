@@ -9,7 +9,7 @@ mod incremental;
 use crate::apply::call_thunk;
 use crate::canon::meet;
 use crate::canonicalize::canonicalized;
-use crate::congruence::{Bucketed, Walked};
+use crate::congruence::{Bucketed, FactsIndex, Walked};
 use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
 use crate::options::{Options, Prebucket};
@@ -83,7 +83,8 @@ pub(crate) fn decide(
     };
     decision.number_classes();
     for class in decision.classes_by_symbol() {
-        decision.class(&class);
+        let members = decision.members(class);
+        decision.class(&members);
     }
     decision.limit();
     decision.add_private_copies();
@@ -143,7 +144,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 
 /// The reason why a function or data object is alone in its class.
 fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
-    match bucketed.walked.get(node).copied().unwrap_or_default() {
+    match bucketed.walked(node) {
         Walked::No => match options.walks() {
             Prebucket::Counts => Reason::Prefiltered,
             Prebucket::WalkAll => Reason::Different,
@@ -221,7 +222,7 @@ impl Decision<'_> {
             if let Item::Function(function) = item {
                 let partition = &self.bucketed.partition;
                 let alone = partition.members(partition.class_of(node.index())).len() < 2;
-                let walked = matches!(self.bucketed.walked[node], Walked::Yes { .. });
+                let walked = matches!(self.bucketed.walked(node), Walked::Yes { .. });
                 // A function that is not to be merged keeps its own code.
                 let takes_part = walked && !self.attributes(function).no_merge;
                 let has_equals = takes_part && !(alone && self.cache.is_none());
@@ -230,24 +231,33 @@ impl Decision<'_> {
         }
     }
 
-    /// The classes of two and more members, each in the order of symbols, by their smallest symbols.
-    fn classes_by_symbol(&mut self) -> Vec<Vec<Item>> {
-        let Bucketed { partition, numbering, .. } = self.bucketed;
-        let item = |&node: &u32| numbering.item(Node::new(node as usize));
-        let found = |class: &usize| self.found.get(*class).is_some_and(|found| found.is_some());
-        let mut classes: Vec<Vec<Item>> = (0..partition.len())
-            .filter(|class| partition.members(*class).len() > 1 || found(class))
-            .map(|class| partition.members(class).iter().map(item).collect())
+    /// The classes of two and more members, by their smallest symbols.
+    fn classes_by_symbol(&self) -> Vec<u32> {
+        let Bucketed { partition, .. } = self.bucketed;
+        let found = |class: u32| self.found.get(class as usize).is_some_and(Option::is_some);
+        let mut classes: Vec<u32> = (0..partition.len() as u32)
+            .filter(|&class| partition.members(class as usize).len() > 1 || found(class))
             .collect();
-        for class in &mut classes {
-            class.sort_unstable_by_key(|&item| self.item_order(item));
-            if class.len() > 1 {
-                let functions = class.iter().filter(|item| matches!(item, Item::Function(_)));
-                self.plan.stats_mut().plan_members += functions.count();
-            }
-        }
-        classes.sort_unstable_by_key(|class| self.item_order(class[0]));
+        // The numbers of classes follow that order.
+        classes.sort_unstable_by_key(|&class| {
+            let first = Node::from_u32(partition.members(class as usize)[0]);
+            self.plan.class_of(first)
+        });
         classes
+    }
+
+    /// The members of a class, in the order of their symbols.
+    fn members(&mut self, class: u32) -> Vec<Item> {
+        let Bucketed { partition, numbering, .. } = self.bucketed;
+        let nodes = partition.members(class as usize);
+        let item = |&node: &u32| numbering.item(Node::from_u32(node));
+        let mut members: Vec<Item> = nodes.iter().map(item).collect();
+        members.sort_unstable_by_key(|&item| self.item_order(item));
+        if members.len() > 1 {
+            let functions = members.iter().filter(|item| matches!(item, Item::Function(_)));
+            self.plan.stats_mut().plan_members += functions.count();
+        }
+        members
     }
 
     /// Decides for the members of one class, given in the order of their symbols. A class holds functions or data
@@ -444,7 +454,7 @@ impl Decision<'_> {
     /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
     fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
         let node = self.bucketed.numbering.node(Item::Function(function));
-        let Walked::Yes { instructions, hashes: _ } = self.bucketed.walked[node] else {
+        let Walked::Yes { instructions, hashes: _ } = self.bucketed.walked(node) else {
             return Some(false);
         };
         let thunk = match self.options.target.jump_thunk {
@@ -616,7 +626,7 @@ impl Decision<'_> {
     /// That affects not only representatives: callers that are equal because they call two functions of one class
     /// may share a body that calls one of the two, even if both are kept.
     fn weaken(&mut self) {
-        let Bucketed { partition, numbering, facts_of, facts, .. } = self.bucketed;
+        let Bucketed { partition, numbering, facts, .. } = self.bucketed;
         let copies = self.plan.new_bodies().iter();
         let copy_of: BTreeMap<FunctionIndex, FunctionIndex> =
             copies.filter_map(|new| Some((new.copy_of()?, new.function()))).collect();
@@ -628,17 +638,17 @@ impl Decision<'_> {
             if nodes.len() < 2 && cache.is_none() {
                 continue;
             }
-            let mut members: Vec<(FunctionIndex, u32)> = Vec::with_capacity(nodes.len());
+            let mut members: Vec<(FunctionIndex, FactsIndex)> = Vec::with_capacity(nodes.len());
             for &node in nodes {
                 let node = Node::new(node as usize);
                 if let (Item::Function(function), Some(own)) =
-                    (numbering.item(node), facts_of[node])
+                    (numbering.item(node), self.bucketed.facts_index(node))
                     && self.counts_for_facts(function, referred_to)
                 {
                     members.push((function, own));
                 }
             }
-            let mut distinct: Vec<u32> = members.iter().map(|&(_, own)| own).collect();
+            let mut distinct: Vec<FactsIndex> = members.iter().map(|&(_, own)| own).collect();
             distinct.sort_unstable();
             distinct.dedup();
             let Some((&first, others)) = distinct.split_first() else {
@@ -649,22 +659,22 @@ impl Decision<'_> {
             }
             // The facts that all share do not depend on the order of the meets, up to the numbers of regions. So
             // each function meets the common facts, not those of every other one.
-            let mut common = facts[first as usize].clone();
+            let mut common = facts[first].to_vec();
             for &other in others {
-                meet(&mut common, &facts[other as usize]);
+                meet(&mut common, &facts[other]);
             }
             if let Some(cache) = cache {
                 meet(&mut common, cache);
             }
             for (function, own) in members {
-                let before = &facts[own as usize];
+                let before = &facts[own];
                 let kept = (self.plan.entry(function).disposition() == Disposition::Keep)
                     .then_some(function)
                     .into_iter();
                 for function in kept.chain(copy_of.get(&function).copied()) {
-                    let mut weakened = before.clone();
+                    let mut weakened = before.to_vec();
                     meet(&mut weakened, &common);
-                    let changed = weakened != *before;
+                    let changed = *weakened != *before;
                     self.plan.set_weakened(function, changed.then_some(weakened));
                 }
             }

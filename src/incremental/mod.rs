@@ -24,7 +24,7 @@ pub(crate) use symbols::{External, UnitSymbols};
 
 use crate::canon::{Digest, Fact, facts_allow};
 use crate::checker::{Learned, Memory};
-use crate::congruence::{Bucketed, Partition, components};
+use crate::congruence::{Bucketed, FactsIndex, Partition, components};
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Node, Numbering};
 use alloc::boxed::Box;
@@ -188,7 +188,7 @@ pub(crate) struct Graph<'a> {
     /// The row of one member, by class.
     row: Vec<Option<u32>>,
     /// The distinct facts of the members, by class.
-    facts: Vec<Vec<u32>>,
+    facts: Vec<Vec<FactsIndex>>,
     /// Strongly connected components, callees first.
     components: Vec<Vec<u32>>,
     /// The component of each class.
@@ -202,11 +202,11 @@ impl<'a> Graph<'a> {
     /// of a member, by class.
     pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [u64]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
-        let mut facts: Vec<Vec<u32>> = alloc::vec![Vec::new(); row.len()];
+        let mut facts: Vec<Vec<FactsIndex>> = alloc::vec![Vec::new(); row.len()];
         for (at, node) in bucketed.nodes.iter().enumerate() {
             let class = bucketed.partition.class_of(node.index());
             row[class].get_or_insert(at as u32);
-            if let Some(own) = bucketed.facts_of[*node]
+            if let Some(own) = bucketed.facts_index(*node)
                 && !facts[class].contains(&own)
             {
                 facts[class].push(own);
@@ -414,8 +414,8 @@ impl MergeCache {
     /// aligned as much, and no body has a fact that a member does not have. (A caller of the one may be merged into
     /// a caller of the other, whatever the dispositions of the members themselves.)
     fn fits(&self, graph: &Graph<'_>, class: u32, cache: CachedClass) -> bool {
-        let facts_allow = |facts: &u32| {
-            let facts = &graph.bucketed.facts[*facts as usize];
+        let facts_allow = |facts: &FactsIndex| {
+            let facts = &graph.bucketed.facts[*facts];
             self.classes[cache].facts().all(|body| facts_allow(body, facts))
         };
         let aligned = graph.alignment[class as usize] <= self.classes[cache].alignment;

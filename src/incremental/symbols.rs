@@ -94,7 +94,7 @@ impl ResolveSymbol for UnitSymbols<'_> {
 
 impl UnitSymbols<'_> {
     fn within(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let &item = self.unit.by_symbol.get(symbol)?;
+        let item = self.unit.item(symbol)?;
         let node = self.unit.numbering().node(item);
         Some(match item {
             Item::Function(function) => resolved(node, &self.unit.functions[function].attributes),

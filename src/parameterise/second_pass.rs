@@ -176,7 +176,7 @@ impl<'a> SecondPass<'a> {
         &self,
         found: &Found,
         plan: &Plan,
-        (at, entry): (FunctionIndex, &Entry),
+        (at, entry): (FunctionIndex, Entry<'_>),
     ) -> bool {
         let function = self.functions[at.index()];
         if plan.parameterised_body(function).is_none() {

@@ -4,14 +4,14 @@
 //! `incremental` do.
 
 use super::{
-    DataEntry, Disposition, EliminatedEntries, Entry, LateThunk, NewBody, Plan, Proof, Reason,
-    Refutation, SimilarSet,
+    Alignment, DataEntry, Details, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome,
+    Plan, Proof, Reason, Refutation, SimilarSet, symbol_of,
 };
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::unit::{
-    Attributes, Beyond, DataIndex, DataSummary, FunctionIndex, Item, Numbering, Summary, Unit,
+    Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering, Unit,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -49,22 +49,13 @@ impl Plan {
         stats: Stats,
         mut reason: impl FnMut(Item) -> Reason,
     ) -> Plan {
-        let Unit { functions, data: objects, by_symbol } = unit;
+        let (functions, objects, symbols) = unit.into_parts();
         let numbering = Numbering { functions: functions.len(), data: objects.len() };
-        let mut entries = PrimaryMap::with_capacity(functions.len());
-        for (function, summary) in functions {
-            let Summary { symbol, attributes, bucket: _, instructions: _ } = summary;
-            let (reason, alignment) = (reason(Item::Function(function)), attributes.alignment);
-            let class = 0;
-            let has_equals = false;
-            entries.push(Entry::from(Added {
-                symbol,
-                attributes,
-                reason,
-                class,
-                alignment,
-                has_equals,
-            }));
+        let mut outcomes = PrimaryMap::with_capacity(functions.len());
+        for (function, defined) in functions.iter() {
+            let reason = reason(Item::Function(function));
+            let alignment = Alignment::new(defined.attributes.alignment.into());
+            outcomes.push(Outcome::kept(reason, 0, alignment));
         }
         let mut data = PrimaryMap::with_capacity(objects.len());
         for (index, summary) in objects {
@@ -80,9 +71,10 @@ impl Plan {
             });
         }
         Plan {
-            entries,
+            functions,
+            outcomes,
             data,
-            by_symbol,
+            symbols,
             beyond,
             numbering,
             new_bodies: Vec::new(),
@@ -97,20 +89,20 @@ impl Plan {
     /// Gives an item the number of its class.
     pub(crate) fn set_class(&mut self, item: Item, class: u32) {
         match item {
-            Item::Function(function) => self.entries[function].class = class,
+            Item::Function(function) => self.outcomes[function].class = class,
             Item::Data(data) => self.data[data].class = class,
         }
     }
 
     /// Says whether the class of a function has other members, or may get some in later units.
     pub(crate) fn set_has_equals(&mut self, function: FunctionIndex, has_equals: bool) {
-        self.entries[function].has_equals = has_equals;
+        self.outcomes[function].has_equals = has_equals;
     }
 
     /// Gives an item another disposition, and the reason for it.
     pub(crate) fn set(&mut self, function: FunctionIndex, to: Disposition, reason: Reason) {
-        let entry = &mut self.entries[function];
-        (entry.disposition, entry.reason) = (to, reason);
+        let outcome = &mut self.outcomes[function];
+        (outcome.disposition, outcome.reason) = (to, reason);
     }
 
     /// The same for a data object.
@@ -122,15 +114,15 @@ impl Plan {
     /// Gives a function or data object another reason for its disposition.
     pub(crate) fn set_reason(&mut self, item: Item, reason: Reason) {
         match item {
-            Item::Function(function) => self.entries[function].reason = reason,
+            Item::Function(function) => self.outcomes[function].reason = reason,
             Item::Data(data) => self.data[data].reason = reason,
         }
     }
 
     /// Redirects a function that was merged away to another representative of its class.
     pub(crate) fn retarget(&mut self, function: FunctionIndex, to: FunctionIndex) {
-        let entry = &mut self.entries[function];
-        entry.disposition = entry.disposition.map(|_| to);
+        let outcome = &mut self.outcomes[function];
+        outcome.disposition = outcome.disposition.map(|_| to);
     }
 
     /// Makes the calls of a function that was merged away pass these extra arguments.
@@ -139,20 +131,20 @@ impl Plan {
         function: FunctionIndex,
         arguments: Arc<[ExtraArgument]>,
     ) {
-        self.entries[function].extra_arguments = arguments;
+        self.outcomes[function].details().extra_arguments = arguments;
     }
 
     /// Records the facts of the parameterised body that the calls of a function reach.
     pub(crate) fn set_body_facts(&mut self, function: FunctionIndex, facts: Arc<[Fact]>) {
-        self.entries[function].body_facts = Some(facts);
+        self.outcomes[function].details().body_facts = Some(facts);
     }
 
     /// Aligns an item to this many bytes at least.
     pub(crate) fn align(&mut self, item: Item, bytes: u64) {
         match item {
             Item::Function(function) => {
-                let alignment = &mut self.entries[function].alignment;
-                *alignment = u32::try_from(bytes).unwrap_or(u32::MAX).max(*alignment);
+                let alignment = &mut self.outcomes[function].alignment;
+                *alignment = Alignment::new(bytes).max(*alignment);
             }
             Item::Data(data) => {
                 let alignment = &mut self.data[data].alignment;
@@ -164,19 +156,26 @@ impl Plan {
     /// Gives an item this alignment in bytes, right or wrong: for tests of the checker.
     pub(crate) fn set_alignment(&mut self, item: Item, bytes: u64) {
         match item {
-            Item::Function(function) => self.entries[function].alignment = bytes as u32,
+            Item::Function(function) => {
+                self.outcomes[function].alignment = Alignment::new(bytes);
+            }
             Item::Data(data) => self.data[data].alignment = bytes,
         }
     }
 
     /// Leaves a body these facts, if they are fewer than its own.
     pub(crate) fn set_weakened(&mut self, function: FunctionIndex, facts: Option<Vec<Fact>>) {
-        self.entries[function].weakened = facts;
+        if facts.is_some() || self.entry(function).weakened().is_some() {
+            self.outcomes[function].details().weakened = facts;
+        }
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.
     pub(crate) fn add(&mut self, added: Added) -> FunctionIndex {
-        self.entries.push(Entry::from(added))
+        let Added { symbol, attributes, reason, class, alignment, has_equals } = added;
+        self.functions.push(Defined { symbol, attributes: Arc::new(attributes) });
+        let kept = Outcome::kept(reason, class, Alignment::new(alignment.into()));
+        self.outcomes.push(Outcome { has_equals, ..kept })
     }
 
     /// The same for a data object.
@@ -193,9 +192,8 @@ impl Plan {
         body: Function,
         copy_of: Option<FunctionIndex>,
     ) -> FunctionIndex {
-        let symbol = added.symbol.clone();
         let function = self.add(added);
-        self.by_symbol.insert(symbol, Item::Function(function));
+        self.enter(Item::Function(function));
         self.new_bodies.push(NewBody { function, body, copy_of });
         function
     }
@@ -219,21 +217,30 @@ impl Plan {
         arguments: Arc<[ExtraArgument]>,
         signature: Arc<Signature>,
     ) -> FunctionIndex {
-        let symbol = added.symbol.clone();
-        let entry = Entry { disposition, extra_arguments: arguments, ..Entry::from(added) };
-        let function = self.entries.push(entry);
-        self.by_symbol.insert(symbol, Item::Function(function));
+        let reason = added.reason;
+        let function = self.add(added);
+        self.set(function, disposition, reason);
+        if !arguments.is_empty() {
+            self.set_extra_arguments(function, arguments);
+        }
+        self.enter(Item::Function(function));
         self.eliminated.functions.push((function, signature));
         function
     }
 
     /// Adds the entry of a data object that an earlier unit eliminated.
     pub(crate) fn add_eliminated_data(&mut self, added: AddedData, to: DataIndex) {
-        let (symbol, reason) = (added.symbol.clone(), added.reason);
+        let reason = added.reason;
         let data = self.add_data(added);
         self.set_data(data, Disposition::Redirect { to }, reason);
-        self.by_symbol.insert(symbol, Item::Data(data));
+        self.enter(Item::Data(data));
         self.eliminated.data.push(data);
+    }
+
+    /// Enters the symbol of an item.
+    fn enter(&mut self, item: Item) {
+        let Plan { functions, data, symbols, .. } = self;
+        symbols.insert(item, |item| symbol_of(functions, data, item));
     }
 
     /// Gives a function that an earlier unit eliminated code of its own.
@@ -254,11 +261,12 @@ impl Plan {
 
     /// Counts the functions and data objects that are merged away or weakened.
     pub(crate) fn count(&mut self) {
-        let Plan { entries, data, numbering, stats, .. } = self;
-        let functions = || entries.values().take(numbering.functions);
-        let merged = |entry: &&Entry| entry.disposition != Disposition::Keep;
-        stats.plan_merged = functions().filter(merged).count();
-        stats.plan_weakened = entries.values().filter(|entry| entry.weakened.is_some()).count();
+        let weakened = self.entries().filter(|(_, entry)| entry.weakened().is_some()).count();
+        let Plan { outcomes, data, numbering, stats, .. } = self;
+        let functions = outcomes.values().take(numbering.functions);
+        let merged = |outcome: &&Outcome| outcome.disposition != Disposition::Keep;
+        stats.plan_merged = functions.filter(merged).count();
+        stats.plan_weakened = weakened;
         let objects = data.values().take(numbering.data);
         let merged = objects.filter(|entry| entry.disposition != Disposition::Keep);
         (stats.plan_merged_data_objects, stats.plan_merged_data_bytes) =
@@ -267,18 +275,13 @@ impl Plan {
 
     /// The plan of the same unit that merges nothing.
     pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
-        let Plan { entries, data, by_symbol, beyond, numbering, stats, .. } = self;
+        let Plan { functions: defined, data, mut symbols, beyond, numbering, stats, .. } = self;
         let Numbering { functions, data: objects } = numbering;
-        let entries = entries.into_iter().take(functions).map(|(function, entry)| Entry {
-            disposition: Disposition::Keep,
-            reason: Reason::NotProved,
-            class: function.as_u32(),
-            alignment: entry.attributes.alignment,
-            weakened: None,
-            extra_arguments: Arc::default(),
-            body_facts: None,
-            has_equals: false,
-            ..entry
+        let defined: PrimaryMap<FunctionIndex, Defined> =
+            defined.into_iter().take(functions).map(|(_, defined)| defined).collect();
+        let outcomes = defined.iter().map(|(function, defined)| {
+            let alignment = Alignment::new(defined.attributes.alignment.into());
+            Outcome::kept(Reason::NotProved, function.as_u32(), alignment)
         });
         let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
             disposition: Disposition::Keep,
@@ -287,15 +290,17 @@ impl Plan {
             alignment: entry.attributes.alignment,
             ..entry
         });
-        let within = |item: &Item| match item {
+        let within = |item: Item| match item {
             Item::Function(function) => function.index() < functions,
             Item::Data(data) => data.index() < objects,
         };
         // The caller adds the entries of eliminated functions of earlier units again.
+        symbols.retain(within);
         Plan {
-            entries: entries.collect(),
+            outcomes: outcomes.collect(),
+            functions: defined,
             data: data.collect(),
-            by_symbol: by_symbol.into_iter().filter(|(_, item)| within(item)).collect(),
+            symbols,
             beyond,
             numbering,
             new_bodies: Vec::new(),
@@ -319,27 +324,32 @@ impl Plan {
     /// Removes the parameterised bodies that were merged away by the second identical pass, to which nothing
     /// refers. They are the last entries.
     pub(crate) fn remove_parameterised_bodies(&mut self) {
-        let Plan { entries, by_symbol, new_bodies, similar, .. } = self;
-        let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+        let Plan { functions, outcomes, data, symbols, new_bodies, similar, .. } = self;
         let is_parameterised = |new: &&NewBody| new.copy_of.is_none();
         let Some(first) = new_bodies.iter().find(is_parameterised) else {
             return;
         };
         let first = first.function;
-        let class = entries[first].class;
-        let mut left: PrimaryMap<FunctionIndex, Entry> = PrimaryMap::new();
+        let class = outcomes[first].class;
+        symbols.retain(|item| match item {
+            Item::Function(function) => function < first,
+            Item::Data(_) => true,
+        });
+        let mut number: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+        let mut left: PrimaryMap<FunctionIndex, Defined> = PrimaryMap::new();
+        let mut left_outcomes: PrimaryMap<FunctionIndex, Outcome> = PrimaryMap::new();
         let mut eliminated: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
-        for (function, mut entry) in core::mem::take(entries) {
-            match entry.disposition.representative() {
-                Some(to) if function >= first => {
-                    by_symbol.remove(&entry.symbol);
-                    eliminated.push((function, to));
-                }
+        let entries = core::mem::take(functions).into_iter();
+        let entries = entries.zip(core::mem::take(outcomes).into_iter());
+        for ((function, defined), (_, mut outcome)) in entries {
+            match outcome.disposition.representative() {
+                Some(to) if function >= first => eliminated.push((function, to)),
                 _ => {
                     if function >= first {
-                        entry.class = class + (left.len() - first.index()) as u32;
+                        outcome.class = class + (left.len() - first.index()) as u32;
                     }
-                    number[function] = Some(left.push(entry));
+                    left.push(defined);
+                    number[function] = Some(left_outcomes.push(outcome));
                 }
             }
         }
@@ -347,39 +357,32 @@ impl Plan {
             number[function] = number[to];
         }
         let new = |function: FunctionIndex| number[function];
-        for (function, entry) in left.iter_mut() {
-            entry.disposition = entry.disposition.map(|to| new(to).expect("kept"));
+        for (function, outcome) in left_outcomes.iter_mut() {
+            outcome.disposition = outcome.disposition.map(|to| new(to).expect("kept"));
             if function >= first {
-                by_symbol.insert(entry.symbol.clone(), Item::Function(function));
+                symbols.insert(Item::Function(function), |item| symbol_of(&left, data, item));
             }
         }
-        *entries = left;
+        (*functions, *outcomes) = (left, left_outcomes);
         for set in similar {
             set.body = set.body.and_then(new);
         }
         new_bodies.retain_mut(|body| {
             let function = new(body.function).expect("it, or its representative");
             body.function = function;
-            by_symbol.get(body.body.name.get_user().expect("named by the plan"))
-                == Some(&Item::Function(function))
+            body.body.name.get_user().expect("named by the plan") == &functions[function].symbol
         });
     }
 }
 
-impl From<Added> for Entry {
-    fn from(added: Added) -> Entry {
-        let Added { symbol, attributes, reason, class, alignment, has_equals } = added;
-        Entry {
-            symbol,
-            attributes,
-            disposition: Disposition::Keep,
-            reason,
-            class,
-            alignment,
-            has_equals,
-            weakened: None,
-            extra_arguments: Arc::default(),
-            body_facts: None,
-        }
+impl Outcome {
+    /// Of a function that is kept.
+    fn kept(reason: Reason, class: u32, alignment: Alignment) -> Outcome {
+        let (disposition, details, has_equals) = (Disposition::Keep, None, false);
+        Outcome { disposition, details, class, alignment, reason, has_equals }
+    }
+
+    fn details(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
     }
 }

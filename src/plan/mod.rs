@@ -33,9 +33,10 @@ use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::unit::{
-    Attributes, Beyond, DataAttributes, DataIndex, FunctionIndex, Item, Linkage, Node, Numbering,
+    Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item, Linkage, Node, Numbering,
     ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
@@ -98,16 +99,27 @@ impl<I> Disposition<I> {
 }
 
 /// The plan's entry for one function.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    defined: &'a Defined,
+    outcome: &'a Outcome,
+}
+
+/// What becomes of a function: 24 bytes, of which there are as many as functions.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    symbol: UserExternalName,
-    attributes: Attributes,
+struct Outcome {
     disposition: Disposition,
-    reason: Reason,
+    /// What few functions have.
+    details: Option<Box<Details>>,
     class: u32,
-    alignment: u32,
+    alignment: Alignment,
+    reason: Reason,
     /// Whether its class has other members, or may get some in later units.
     has_equals: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Details {
     /// The remaining facts of a representative, if they are fewer than its own.
     weakened: Option<Vec<Fact>>,
     /// The extra arguments of a call to the representative.
@@ -117,71 +129,91 @@ pub struct Entry {
     body_facts: Option<Arc<[Fact]>>,
 }
 
-impl Entry {
+/// An alignment, as its logarithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alignment(u8);
+
+impl Alignment {
+    /// `bytes` is a power of two.
+    fn new(bytes: u64) -> Alignment {
+        Alignment(bytes.trailing_zeros().min(31) as u8)
+    }
+
+    fn bytes(self) -> u32 {
+        1 << self.0
+    }
+}
+
+impl<'a> Entry<'a> {
     /// The symbol under which the function was added.
-    pub fn symbol(&self) -> &UserExternalName {
-        &self.symbol
+    pub fn symbol(&self) -> &'a UserExternalName {
+        &self.defined.symbol
     }
 
     /// The disposition of the function.
     pub fn disposition(&self) -> Disposition {
-        self.disposition
+        self.outcome.disposition
     }
 
     /// The reason for the disposition.
     pub fn reason(&self) -> Reason {
-        self.reason
+        self.outcome.reason
     }
 
     /// The number of its class. Functions are equal exactly if they have the same number, merged or not: as they
     /// were added. Merging similar functions can make functions of several classes equal, and changes no number.
     /// The numbers are dense and follow the order of the classes' smallest symbols.
     pub fn class(&self) -> u32 {
-        self.class
+        self.outcome.class
     }
 
     /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
     /// calls of its equals may run it, in this unit or a later one, and facts are those of compared bodies.
     pub(crate) fn gets_compared_body(&self) -> bool {
-        self.has_equals || self.reason == Reason::Representative || self.weakened.is_some()
+        self.has_equals()
+            || self.reason() == Reason::Representative
+            || self.weakened().is_some()
     }
 
     /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
     /// merged with others that differ from it in constants and callees.
-    pub fn extra_arguments(&self) -> &[ExtraArgument] {
-        &self.extra_arguments
+    pub fn extra_arguments(&self) -> &'a [ExtraArgument] {
+        self.details().map_or(&[], |details| &details.extra_arguments)
     }
 
     /// Whether its class has other members, or may get some in later units.
-    #[cfg(feature = "module")]
     pub(crate) fn has_equals(&self) -> bool {
-        self.has_equals
+        self.outcome.has_equals
     }
 
     /// The same arguments, shared.
     pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
-        self.extra_arguments.clone()
+        self.details().map_or_else(Arc::default, |details| details.extra_arguments.clone())
     }
 
     /// The remaining facts of a representative, if they are fewer than its own.
-    pub(crate) fn weakened(&self) -> Option<&[Fact]> {
-        self.weakened.as_deref()
+    pub(crate) fn weakened(&self) -> Option<&'a [Fact]> {
+        self.details()?.weakened.as_deref()
     }
 
     /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
-    pub(crate) fn body_facts(&self) -> Option<&[Fact]> {
-        self.body_facts.as_deref()
+    pub(crate) fn body_facts(&self) -> Option<&'a [Fact]> {
+        self.details()?.body_facts.as_deref()
     }
 
     /// The attributes that the caller gave the function, or those of a function that the plan added.
-    pub fn attributes(&self) -> &Attributes {
-        &self.attributes
+    pub fn attributes(&self) -> &'a Attributes {
+        &self.defined.attributes
     }
 
     /// The alignment in bytes that the function's code needs: the largest of all functions that
     /// end up at its address.
     pub fn alignment(&self) -> u32 {
-        self.alignment
+        self.outcome.alignment.bytes()
+    }
+
+    fn details(&self) -> Option<&'a Details> {
+        self.outcome.details.as_deref()
     }
 }
 
@@ -288,9 +320,10 @@ pub struct SimilarSet {
 /// The disposition of everything in a unit, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    entries: PrimaryMap<FunctionIndex, Entry>,
+    functions: PrimaryMap<FunctionIndex, Defined>,
+    outcomes: PrimaryMap<FunctionIndex, Outcome>,
     data: PrimaryMap<DataIndex, DataEntry>,
-    by_symbol: Symbols,
+    symbols: Symbols,
     /// How references are compared, in an incremental run.
     beyond: Beyond,
     numbering: Numbering,
@@ -311,14 +344,16 @@ impl Plan {
     /// # Panics
     ///
     /// If `function` is not from this plan.
-    pub fn entry(&self, function: FunctionIndex) -> &Entry {
-        &self.entries[function]
+    pub fn entry(&self, function: FunctionIndex) -> Entry<'_> {
+        Entry { defined: &self.functions[function], outcome: &self.outcomes[function] }
     }
 
     /// All entries: the functions in the order in which they were added, then the entries that the plan adds:
     /// bodies that earlier units emitted, functions that they eliminated and this unit refers to, and new bodies.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, &Entry)> {
-        self.entries.iter()
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, Entry<'_>)> {
+        let outcomes = self.outcomes.values();
+        let entry = |((function, defined), outcome)| (function, Entry { defined, outcome });
+        self.functions.iter().zip(outcomes).map(entry)
     }
 
     /// The new functions that the plan adds, ascending.
@@ -339,7 +374,7 @@ impl Plan {
     /// If `function` is not from this plan.
     pub fn thunk_arguments(&self, function: FunctionIndex) -> Vec<ExtraArgument> {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
-        let arguments = self.entries[function].extra_arguments.iter();
+        let arguments = self.entry(function).extra_arguments().iter();
         arguments.map(|argument| argument.redirected(&address)).collect()
     }
 
@@ -371,34 +406,38 @@ impl Plan {
 
     /// The function of a symbol, if the unit has one.
     pub fn function(&self, symbol: &UserExternalName) -> Option<FunctionIndex> {
-        match self.by_symbol.get(symbol)? {
-            Item::Function(function) => Some(*function),
+        match self.item_of(symbol)? {
+            Item::Function(function) => Some(function),
             Item::Data(_) => None,
         }
     }
 
     /// The data object of a symbol, if the unit has one.
     pub fn data(&self, symbol: &UserExternalName) -> Option<DataIndex> {
-        match self.by_symbol.get(symbol)? {
+        match self.item_of(symbol)? {
             Item::Function(_) => None,
-            Item::Data(data) => Some(*data),
+            Item::Data(data) => Some(data),
         }
+    }
+
+    fn item_of(&self, symbol: &UserExternalName) -> Option<Item> {
+        self.symbols.get(symbol, |item| symbol_of(&self.functions, &self.data, item))
     }
 
     /// The function that a direct call to `function` reaches at best.
     pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
-        let entry = &self.entries[function];
-        match entry.attributes.linkage {
+        let entry = self.entry(function);
+        match entry.attributes().linkage {
             // The definition that takes the symbol must get the calls.
             Linkage::Preemptible => function,
             // The thunk exists anyway, and passes the extra arguments.
-            _ if matches!(entry.disposition, Disposition::Thunk { to: _ })
-                && !entry.extra_arguments.is_empty() =>
+            _ if matches!(entry.disposition(), Disposition::Thunk { to: _ })
+                && !entry.extra_arguments().is_empty() =>
             {
                 function
             }
             Linkage::Export | Linkage::Hidden | Linkage::Local => {
-                entry.disposition.representative().unwrap_or(function)
+                entry.disposition().representative().unwrap_or(function)
             }
         }
     }
@@ -406,11 +445,11 @@ impl Plan {
     /// The function whose address may replace the address of `function`. References from data, and all others that
     /// the IR does not show, must use it.
     pub fn address_target(&self, function: FunctionIndex) -> FunctionIndex {
-        let entry = &self.entries[function];
-        match entry.disposition {
+        let entry = self.entry(function);
+        match entry.disposition() {
             // A body that takes extra arguments may not replace a function of which only the address is known. No
             // code has that address, or there would be a thunk.
-            Disposition::Redirect { to } if entry.extra_arguments.is_empty() => to,
+            Disposition::Redirect { to } if entry.extra_arguments().is_empty() => to,
             Disposition::Redirect { to: _ }
             | Disposition::Keep
             | Disposition::Alias { to: _ }
@@ -421,10 +460,10 @@ impl Plan {
     /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
     /// data objects, and everything else that the IR does not show, must use it.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
-        match self.by_symbol.get(symbol) {
+        match self.item_of(symbol) {
             None => symbol,
-            Some(Item::Function(function)) => &self.entries[self.address_target(*function)].symbol,
-            Some(Item::Data(data)) => match self.data[*data].disposition {
+            Some(Item::Function(function)) => &self.functions[self.address_target(function)].symbol,
+            Some(Item::Data(data)) => match self.data[data].disposition {
                 Disposition::Redirect { to } => &self.data[to].symbol,
                 Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
             },
@@ -472,7 +511,7 @@ impl Plan {
     pub(crate) fn class_of(&self, node: Node) -> Option<u32> {
         let Numbering { functions, data } = self.numbering;
         (node.index() < functions + data).then(|| match self.numbering.item(node) {
-            Item::Function(function) => self.entries[function].class,
+            Item::Function(function) => self.outcomes[function].class,
             Item::Data(data) => self.data[data].class,
         })
     }
@@ -500,7 +539,7 @@ impl Plan {
 
     /// The number of classes so far.
     pub(crate) fn classes(&self) -> u32 {
-        let functions = self.entries.values().map(|entry| entry.class);
+        let functions = self.outcomes.values().map(|outcome| outcome.class);
         let data = self.data.values().map(|entry| entry.class);
         functions.chain(data).max().map_or(0, |last| last + 1)
     }
@@ -516,10 +555,10 @@ impl ResolveSymbol for Plan {
         if let Some(resolved) = self.beyond.get(symbol) {
             return Some(*resolved);
         }
-        let &item = self.by_symbol.get(symbol)?;
+        let item = self.item_of(symbol)?;
         Some(match item {
             Item::Function(function) if function.index() < self.numbering.functions => {
-                resolved(self.numbering.node(item), &self.entries[function].attributes)
+                resolved(self.numbering.node(item), &self.functions[function].attributes)
             }
             // A function that the plan added has no number in the partition.
             Item::Function(_) => return None,
@@ -527,6 +566,17 @@ impl ResolveSymbol for Plan {
                 resolved_data(self.numbering.node(item), &self.data[data].attributes)
             }
         })
+    }
+}
+
+fn symbol_of<'a>(
+    functions: &'a PrimaryMap<FunctionIndex, Defined>,
+    data: &'a PrimaryMap<DataIndex, DataEntry>,
+    item: Item,
+) -> &'a UserExternalName {
+    match item {
+        Item::Function(function) => &functions[function].symbol,
+        Item::Data(data_index) => &data[data_index].symbol,
     }
 }
 

@@ -91,21 +91,21 @@ impl Plan {
     ///
     /// If `function` is not from this plan.
     pub fn output(&self, function: FunctionIndex) -> Output<'_> {
-        let entry = &self.entries[function];
-        let emit = match entry.disposition {
+        let entry = self.entry(function);
+        let emit = match entry.disposition() {
             Disposition::Keep => match self.new_body(function) {
                 Some(NewBody { body, .. }) => Emit::NewBody(body),
                 None => Emit::Body,
             },
             Disposition::Redirect { to: _ } => Emit::Nothing,
-            Disposition::Alias { to } => Emit::Alias { to: &self.entries[to].symbol },
+            Disposition::Alias { to } => Emit::Alias { to: &self.functions[to].symbol },
             Disposition::Thunk { to } => Emit::Thunk {
-                to: &self.entries[to].symbol,
+                to: &self.functions[to].symbol,
                 extra_arguments: self.thunk_arguments(function),
                 late: self.late_thunk(function).map(|late| &*late.signature),
             },
         };
-        Output { function, symbol: &entry.symbol, alignment: entry.alignment, emit }
+        Output { function, symbol: entry.symbol(), alignment: entry.alignment(), emit }
     }
 
     fn late_thunk(&self, function: FunctionIndex) -> Option<&LateThunk> {
@@ -118,13 +118,13 @@ impl Plan {
     pub fn data_outputs(&self) -> impl Iterator<Item = DataOutput<'_>> {
         let entries = self.data.iter().take(self.added_data());
         entries.map(|(data, entry)| {
-            let emit = match entry.disposition {
+            let emit = match entry.disposition() {
                 Disposition::Keep => DataEmit::Contents,
                 Disposition::Redirect { to: _ } => DataEmit::Nothing,
                 Disposition::Alias { to } => DataEmit::Alias { to: &self.data[to].symbol },
                 Disposition::Thunk { to: _ } => unreachable!("data has no thunks"),
             };
-            DataOutput { data, symbol: &entry.symbol, alignment: entry.alignment, emit }
+            DataOutput { data, symbol: entry.symbol(), alignment: entry.alignment(), emit }
         })
     }
 }

@@ -1,9 +1,13 @@
 //! The properties of a function that the IR does not show.
 
+use alloc::sync::Arc;
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
+
 /// The properties of a function that the IR does not show.
 ///
 /// The default keeps everything that can be observed: exported, with a significant address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// The visibility of the symbol.
     pub linkage: Linkage,
@@ -44,6 +48,32 @@ impl Default for Attributes {
             no_merge: false,
             hot: false,
         }
+    }
+}
+
+/// Attributes, each kept once: most functions of a unit have the same.
+#[derive(Default)]
+pub(crate) struct Interned {
+    known: HashSet<Arc<Attributes>, FxBuildHasher>,
+    /// Those of the function before.
+    last: Option<Arc<Attributes>>,
+}
+
+impl Interned {
+    pub fn intern(&mut self, attributes: Attributes) -> Arc<Attributes> {
+        if let Some(last) = self.last.as_ref().filter(|last| ***last == attributes) {
+            return last.clone();
+        }
+        let interned = match self.known.get(&attributes) {
+            Some(known) => known.clone(),
+            None => {
+                let new = Arc::new(attributes);
+                self.known.insert(new.clone());
+                new
+            }
+        };
+        self.last = Some(interned.clone());
+        interned
     }
 }
 

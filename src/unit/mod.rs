@@ -7,13 +7,17 @@ mod attributes;
 mod bodies;
 mod data;
 mod observed;
+mod symbols;
 
 pub use attributes::{Addresses, Attributes, Linkage};
 pub use bodies::{Bodies, CodeSizes};
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+pub(crate) use attributes::Interned;
 pub(crate) use observed::Observed;
+pub(crate) use symbols::Symbols;
 
 use crate::extra_argument::CallTarget;
+use alloc::sync::Arc;
 use core::fmt;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
@@ -34,7 +38,7 @@ pub enum AddError {
     NoBody(UserExternalName),
     /// An alignment that is no power of two.
     Alignment(u64),
-    /// The unit has 2^32 - 2 functions and data objects.
+    /// The unit has 2^30 functions and data objects.
     TooManyFunctions,
 }
 
@@ -51,15 +55,12 @@ impl fmt::Display for AddError {
 
 impl core::error::Error for AddError {}
 
-/// The summary of a function, kept between [`Merger::add`] and [`Merger::plan`].
+/// A function under its symbol.
 #[derive(Clone, Debug)]
-pub(crate) struct Summary {
+pub(crate) struct Defined {
     pub symbol: UserExternalName,
-    pub attributes: Attributes,
-    /// Functions with different buckets are not compared.
-    pub bucket: u128,
-    /// Instructions in the function's table, used or not.
-    pub instructions: u32,
+    /// Shared by all functions that have the same.
+    pub attributes: Arc<Attributes>,
 }
 
 /// The summary of a data object.
@@ -67,7 +68,7 @@ pub(crate) struct Summary {
 pub(crate) struct DataSummary {
     pub symbol: UserExternalName,
     pub attributes: DataAttributes,
-    pub bucket: u128,
+    pub bucket: u64,
     /// In bytes.
     pub size: u64,
 }
@@ -78,8 +79,6 @@ pub(crate) enum Item {
     Function(FunctionIndex),
     Data(DataIndex),
 }
-
-pub(crate) type Symbols = HashMap<UserExternalName, Item, FxBuildHasher>;
 
 /// An element of the partition that refers to others, or that others refer to: a function or a data object of the
 /// unit, or an external node, which equals only itself.
@@ -117,9 +116,14 @@ impl Numbering {
 /// The functions and data objects that were added.
 #[derive(Default)]
 pub(crate) struct Unit {
-    pub functions: PrimaryMap<FunctionIndex, Summary>,
+    pub functions: PrimaryMap<FunctionIndex, Defined>,
+    /// Functions with different buckets are not compared.
+    pub buckets: PrimaryMap<FunctionIndex, u64>,
+    /// Instructions in the tables of the functions, used or not.
+    pub instructions: PrimaryMap<FunctionIndex, u32>,
     pub data: PrimaryMap<DataIndex, DataSummary>,
-    pub by_symbol: Symbols,
+    pub attributes: Interned,
+    symbols: Symbols,
 }
 
 impl Unit {
@@ -128,30 +132,76 @@ impl Unit {
     }
 
     pub fn symbol(&self, item: Item) -> &UserExternalName {
-        match item {
-            Item::Function(function) => &self.functions[function].symbol,
-            Item::Data(data) => &self.data[data].symbol,
-        }
+        symbol_of(&self.functions, &self.data, item)
     }
 
-    pub fn bucket(&self, item: Item) -> u128 {
+    pub fn bucket(&self, item: Item) -> u64 {
         match item {
-            Item::Function(function) => self.functions[function].bucket,
+            Item::Function(function) => self.buckets[function],
             Item::Data(data) => self.data[data].bucket,
         }
     }
 
+    /// The function or data object of a symbol.
+    pub fn item(&self, symbol: &UserExternalName) -> Option<Item> {
+        self.symbols.get(symbol, |item| self.symbol(item))
+    }
+
     pub fn check(&self, symbol: &UserExternalName, alignment: u64) -> Result<(), AddError> {
-        if self.by_symbol.contains_key(symbol) {
+        if self.item(symbol).is_some() {
             return Err(AddError::DuplicateSymbol(symbol.clone()));
         }
         if !alignment.is_power_of_two() {
             return Err(AddError::Alignment(alignment));
         }
-        if self.by_symbol.len() >= u32::MAX as usize - 1 {
+        if self.functions.len() + self.data.len() >= Symbols::MOST {
             return Err(AddError::TooManyFunctions);
         }
         Ok(())
+    }
+
+    /// Adds a function that was [checked](Unit::check).
+    pub fn add(
+        &mut self,
+        symbol: UserExternalName,
+        attributes: Attributes,
+        bucket: u64,
+        instructions: u32,
+    ) -> FunctionIndex {
+        let attributes = self.attributes.intern(attributes);
+        let function = self.functions.push(Defined { symbol, attributes });
+        self.buckets.push(bucket);
+        self.instructions.push(instructions);
+        let Unit { functions, data, symbols, .. } = self;
+        symbols.insert(Item::Function(function), |item| symbol_of(functions, data, item));
+        function
+    }
+
+    /// Adds a data object that was [checked](Unit::check).
+    pub fn add_data(&mut self, summary: DataSummary) -> DataIndex {
+        let index = self.data.push(summary);
+        let Unit { functions, data, symbols, .. } = self;
+        symbols.insert(Item::Data(index), |item| symbol_of(functions, data, item));
+        index
+    }
+
+    /// What a plan takes over: functions, data objects, and both by symbol.
+    pub fn into_parts(
+        self,
+    ) -> (PrimaryMap<FunctionIndex, Defined>, PrimaryMap<DataIndex, DataSummary>, Symbols) {
+        let Unit { functions, data, symbols, buckets: _, instructions: _, attributes: _ } = self;
+        (functions, data, symbols)
+    }
+}
+
+fn symbol_of<'a>(
+    functions: &'a PrimaryMap<FunctionIndex, Defined>,
+    data: &'a PrimaryMap<DataIndex, DataSummary>,
+    item: Item,
+) -> &'a UserExternalName {
+    match item {
+        Item::Function(function) => &functions[function].symbol,
+        Item::Data(data_index) => &data[data_index].symbol,
     }
 }
 
@@ -216,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_takes_64_bytes() {
-        assert_eq!(size_of::<Summary>(), 64);
+    fn a_function_takes_16_bytes() {
+        assert_eq!(size_of::<Defined>(), 16);
     }
 }

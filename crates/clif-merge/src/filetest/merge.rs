@@ -402,7 +402,7 @@ fn check_order(
             .function(entry.symbol())
             .ok_or_else(|| anyhow!("with the functions in reverse order there is no {name}"))?;
         let other = plan.entry(other);
-        let outcome = |plan: &Plan, names: &Names, entry: &Entry| {
+        let outcome = |plan: &Plan, names: &Names, entry: Entry<'_>| {
             let to = symbol_in(plan, entry.disposition().representative());
             let to = to.map(|to| format!(" to {}", names.display(&to))).unwrap_or_default();
             let class = entry.class();
