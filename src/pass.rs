@@ -218,13 +218,16 @@ fn identical(
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
     let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
     summaries.complete(bodies, symbols, options);
-    let Summaries { unit, observed, mut bucketer, mut stats, .. } = summaries;
+    let Summaries { mut unit, observed, mut bucketer, mut stats, .. } = summaries;
     let symbols = UnitSymbols::new(&unit, cache);
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &symbols });
     let references = redirecting.as_ref().map_or(&symbols as &dyn ResolveSymbol, |to| to);
     let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
     let mut bucketed = bucket(&unit, references, walk, options, &mut bucketer, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
+    // Memory, before the next phases take some.
+    drop(bucketer);
+    unit.drop_buckets();
     bucketed.partition.push_alone(external.nodes.len());
     stats.refine_classes_before = bucketed.partition.len();
     refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);

@@ -1,12 +1,12 @@
 //! Buckets: from summaries to the classes of functions with equal encodings.
 //!
 //! The walk processes one bucket at a time. Each of its functions is walked once and compared with those before it
-//! that have the same hash; only an encoding that equals none of them is kept until the end of the bucket. So a bucket
-//! costs one walk of its functions, and as much memory as its different encodings take. Of a function that has
-//! equals, its references and facts are kept.
-//!
-//! A bucket whose encodings would not fit in memory is walked twice: first for the hashes, then hash by hash.
+//! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
+//! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
+//! function has the same. Of a function that has equals, its references and facts are kept.
 
+use super::facts::{Facts, FactsIndex};
+use super::in_hand::InHand;
 use super::{Partition, References};
 use crate::canon::{
     self, Context, Digest, Encoding, Fact, PartHashes, Scratch, StructuralHash, data, digest,
@@ -16,22 +16,10 @@ use crate::canonicalize::canonicalized;
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
-use core::ops::{Index, Range};
 use cranelift_codegen::ir::Function;
 use cranelift_entity::packed_option::PackedOption;
-use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, entity_impl};
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-use rustc_hash::FxBuildHasher;
-
-/// Encodings of one bucket that are kept at the same time, in bytes.
-const BUCKET_BYTES: usize = 64 << 20;
-
-/// Encodings of one bucket among which one is looked for without a table.
-const FEW: usize = 8;
+use cranelift_entity::{EntityRef, EntitySet};
 
 /// Which items are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,50 +90,10 @@ impl From<PackedWalked> for Walked {
     }
 }
 
-/// A list of facts in [`Facts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FactsIndex(u32);
-entity_impl!(FactsIndex);
-
-/// Lists of facts, each once: many functions have the same.
-#[derive(Default)]
-pub(crate) struct Facts {
-    lists: PrimaryMap<FactsIndex, Box<[Fact]>>,
-    by_content: HashTable<FactsIndex>,
-}
-
-impl Facts {
-    fn intern(&mut self, facts: &[Fact]) -> FactsIndex {
-        let Facts { lists, by_content } = self;
-        let hash = |facts: &[Fact]| FxBuildHasher.hash_one(facts);
-        let entry = by_content.entry(
-            hash(facts),
-            |&index| *lists[index] == *facts,
-            |&index| hash(&lists[index]),
-        );
-        match entry {
-            Entry::Occupied(slot) => *slot.get(),
-            Entry::Vacant(slot) => {
-                let index = FactsIndex::new(lists.len());
-                slot.insert(index);
-                lists.push(facts.into())
-            }
-        }
-    }
-}
-
-impl Index<FactsIndex> for Facts {
-    type Output = [Fact];
-
-    fn index(&self, index: FactsIndex) -> &[Fact] {
-        &self.lists[index]
-    }
-}
-
 impl Bucketed {
     /// The result of this phase for an item.
     pub fn walked(&self, node: Node) -> Walked {
-        self.walked[node.index()].into()
+        self.walked.get(node.index()).map_or(Walked::No, |&walked| walked.into())
     }
 
     /// The facts of a node, if it is one of `nodes`.
@@ -155,7 +103,7 @@ impl Bucketed {
 
     /// Their index: equal lists have the same.
     pub fn facts_index(&self, node: Node) -> Option<FactsIndex> {
-        self.facts_of[node.index()].expand()
+        self.facts_of.get(node.index())?.expand()
     }
 }
 
@@ -198,112 +146,7 @@ impl From<Bucketed> for Encodings {
 pub(crate) struct Bucketer {
     scratch: Scratch,
     encoding: Encoding,
-    kept: Kept,
-}
-
-/// The items of the bucket in hand, and their different encodings, one after the other.
-#[derive(Default)]
-struct Kept {
-    streams: Vec<u8>,
-    callees: Vec<Node>,
-    facts: Vec<Fact>,
-    rows: Vec<Row>,
-    firsts: Vec<First>,
-    /// `firsts` by hash, if they are more than a few.
-    by_hash: Option<HashTable<u32>>,
-}
-
-/// A member of the bucket in hand.
-struct Row {
-    node: Node,
-    /// Its encoding, in [`Kept::firsts`].
-    first: u32,
-    /// Where its references begin in [`Kept::callees`]. They end where those of the next row begin.
-    callees: usize,
-    /// Its facts, if it is not the first of its encoding.
-    facts: PackedOption<FactsIndex>,
-}
-
-/// An encoding that equals none before it: where it is in [`Kept`].
-struct First {
-    hash: StructuralHash,
-    /// Where shape, constants and references begin, and where they end.
-    streams: [usize; 4],
-    facts: Range<usize>,
-}
-
-impl Kept {
-    fn clear(&mut self) {
-        let Kept { streams, callees, facts, rows, firsts, by_hash } = self;
-        streams.clear();
-        callees.clear();
-        facts.clear();
-        rows.clear();
-        firsts.clear();
-        *by_hash = None;
-    }
-
-    /// Adds an item. Its encoding is kept if it equals none before it.
-    fn push(&mut self, node: Node, hash: StructuralHash, encoding: &Encoding, table: &mut Facts) {
-        let callees = self.callees.len();
-        self.callees.extend_from_slice(&encoding.callees);
-        let (first, facts) = match self.find(hash, encoding) {
-            Some(first) => (first, Some(table.intern(&encoding.facts))),
-            None => (self.push_first(hash, encoding), None),
-        };
-        self.rows.push(Row { node, first, callees, facts: facts.into() });
-    }
-
-    fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding) -> u32 {
-        let mut streams = [self.streams.len(); 4];
-        for (bound, stream) in streams[1..].iter_mut().zip(encoding.key()) {
-            self.streams.extend_from_slice(stream);
-            *bound = self.streams.len();
-        }
-        let facts = self.facts.len()..self.facts.len() + encoding.facts.len();
-        self.facts.extend_from_slice(&encoding.facts);
-        let Kept { firsts, by_hash, .. } = self;
-        let number = firsts.len() as u32;
-        firsts.push(First { hash, streams, facts });
-        let hash_of = |number: &u32| firsts[*number as usize].hash.0 as u64;
-        if let Some(by_hash) = by_hash {
-            by_hash.insert_unique(hash.0 as u64, number, hash_of);
-        } else if firsts.len() > FEW {
-            let table = by_hash.insert(HashTable::new());
-            for number in 0..=number {
-                table.insert_unique(hash_of(&number), number, hash_of);
-            }
-        }
-        number
-    }
-
-    /// The number of an encoding among those that are kept.
-    fn find(&self, hash: StructuralHash, encoding: &Encoding) -> Option<u32> {
-        let equal = |number: &u32| {
-            let first = &self.firsts[*number as usize];
-            first.hash == hash && self.key(first) == encoding.key()
-        };
-        match &self.by_hash {
-            Some(by_hash) => by_hash.find(hash.0 as u64, equal).copied(),
-            None => (0..self.firsts.len() as u32).find(equal),
-        }
-    }
-
-    /// The streams of an encoding.
-    fn key(&self, first: &First) -> [&[u8]; 3] {
-        let [shape, constants, references, end] = first.streams;
-        [
-            &self.streams[shape..constants],
-            &self.streams[constants..references],
-            &self.streams[references..end],
-        ]
-    }
-
-    /// The references of a row.
-    fn callees(&self, row: usize) -> &[Node] {
-        let end = self.rows.get(row + 1).map_or(self.callees.len(), |next| next.callees);
-        &self.callees[self.rows[row].callees..end]
-    }
+    in_hand: InHand,
 }
 
 impl Bucketer {
@@ -337,23 +180,6 @@ pub(crate) fn bucket(
     let all = walk == Walk::All;
     let numbering = unit.numbering();
     let mut order: Vec<Node> = numbering.nodes().collect();
-    let mut classes = Classes {
-        unit,
-        symbols,
-        numbering,
-        options,
-        bucketer,
-        stats,
-        class_of: alloc::vec![u32::MAX; order.len()],
-        count: 0,
-        nodes: Vec::new(),
-        references: References::new(),
-        digests: all.then(Vec::new),
-        facts_of: alloc::vec![PackedOption::default(); order.len()],
-        facts: Facts::default(),
-        walked: alloc::vec![Walked::No.into(); order.len()],
-        equal_encodings: EntitySet::new(),
-    };
     // By symbol within a bucket, so that nothing depends on the order of insertion.
     let bucket = |node: Node| unit.bucket(numbering.item(node));
     let key = |&node: &Node| {
@@ -361,12 +187,25 @@ pub(crate) fn bucket(
         (bucket(node), symbol.namespace, symbol.index)
     };
     order.sort_unstable_by_key(key);
+    let Bucketer { scratch, encoding, in_hand } = bucketer;
+    let walked = alloc::vec![Walked::No.into(); order.len()];
+    let mut walker = Walker { unit, symbols, numbering, options, scratch, stats, bodies, walked };
+    let mut classes = Classes {
+        class_of: alloc::vec![u32::MAX; order.len()],
+        count: 0,
+        nodes: Vec::new(),
+        references: References::new(),
+        digests: all.then(Vec::new),
+        facts_of: alloc::vec![PackedOption::default(); order.len()],
+        facts: Facts::default(),
+        equal_encodings: EntitySet::new(),
+    };
     if all {
-        classes.bucket(&order, bodies);
+        classes.bucket(&order, &mut walker, encoding, in_hand);
     } else {
         for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
             if members.len() > 1 {
-                classes.bucket(members, bodies);
+                classes.bucket(members, &mut walker, encoding, in_hand);
             }
         }
     }
@@ -376,8 +215,9 @@ pub(crate) fn bucket(
             classes.count += 1;
         }
     }
+    let Walker { walked, .. } = walker;
     let Classes { class_of, count, nodes, references, digests, .. } = classes;
-    let Classes { facts_of, facts, walked, equal_encodings, .. } = classes;
+    let Classes { facts_of, facts, equal_encodings, .. } = classes;
     Bucketed {
         numbering,
         partition: Partition::new(class_of, count as usize),
@@ -391,89 +231,21 @@ pub(crate) fn bucket(
     }
 }
 
-struct Classes<'a> {
+/// Writes the encodings of items.
+struct Walker<'a> {
     unit: &'a Unit,
     symbols: &'a dyn ResolveSymbol,
     numbering: Numbering,
     options: &'a Options<'a>,
-    bucketer: &'a mut Bucketer,
+    scratch: &'a mut Scratch,
     stats: &'a mut Stats,
-    class_of: Vec<u32>,
-    count: u32,
-    nodes: Vec<Node>,
-    references: References,
-    /// Wanted in an incremental run.
-    digests: Option<Vec<Digest>>,
-    facts_of: Vec<PackedOption<FactsIndex>>,
-    facts: Facts,
+    bodies: &'a mut dyn Bodies,
     walked: Vec<PackedWalked>,
-    equal_encodings: EntitySet<Node>,
 }
 
-impl Classes<'_> {
-    /// Groups the members of one bucket by their encodings.
-    fn bucket(&mut self, members: &[Node], bodies: &mut dyn Bodies) {
-        let mut kept = core::mem::take(&mut self.bucketer.kept);
-        let walked = self.compare(members, BUCKET_BYTES, &mut kept, bodies);
-        if walked == members.len() {
-            self.classes(&kept);
-        } else {
-            let hash = |row: &Row| (kept.firsts[row.first as usize].hash, row.node);
-            let mut by_hash: Vec<(StructuralHash, Node)> = kept.rows.iter().map(hash).collect();
-            for &node in &members[walked..] {
-                if let Some(hash) = self.encode(node, bodies) {
-                    by_hash.push((hash, node));
-                }
-            }
-            // Stable, so that equal items stay in the order of the symbols.
-            by_hash.sort_by_key(|&(hash, _)| hash);
-            for same_hash in by_hash.chunk_by(|a, b| a.0 == b.0) {
-                if same_hash.len() > 1 || self.digests.is_some() {
-                    let members: Vec<_> = same_hash.iter().map(|&(_, node)| node).collect();
-                    self.compare(&members, usize::MAX, &mut kept, bodies);
-                    self.classes(&kept);
-                }
-            }
-        }
-        self.bucketer.kept = kept;
-    }
-
-    /// Walks nodes and compares their encodings, until those that are kept take more than `bytes`. Returns how
-    /// many nodes were walked.
-    fn compare(
-        &mut self,
-        members: &[Node],
-        bytes: usize,
-        kept: &mut Kept,
-        bodies: &mut dyn Bodies,
-    ) -> usize {
-        kept.clear();
-        for (walked, &node) in members.iter().enumerate() {
-            if kept.streams.len() > bytes {
-                return walked;
-            }
-            if let Some(hash) = self.encode(node, bodies) {
-                kept.push(node, hash, &self.bucketer.encoding, &mut self.facts);
-            }
-        }
-        members.len()
-    }
-
-    /// Makes the classes of a bucket that was compared.
-    fn classes(&mut self, kept: &Kept) {
-        let mut order: Vec<u32> = (0..kept.rows.len() as u32).collect();
-        // Stable, so that equal items stay in the order of the symbols.
-        order.sort_by_key(|&row| kept.rows[row as usize].first);
-        let first = |row: u32| kept.rows[row as usize].first;
-        for equal in order.chunk_by(|&a, &b| first(a) == first(b)) {
-            if equal.len() > 1 || self.digests.is_some() {
-                self.class(equal, kept);
-            }
-        }
-    }
-
+impl Walker<'_> {
     /// Walks a function or a data object, and returns the hash of its encoding, if it has one.
-    fn encode(&mut self, node: Node, bodies: &mut dyn Bodies) -> Option<StructuralHash> {
+    fn encode(&mut self, node: Node, encoding: &mut Encoding) -> Option<StructuralHash> {
         match self.numbering.item(node) {
             Item::Function(function) => {
                 let context = Context {
@@ -482,9 +254,8 @@ impl Classes<'_> {
                     key: self.unit.functions[function].attributes.key,
                     symbols: self.symbols,
                 };
-                let body = canonicalized(bodies.body(function), self.options.canonicalize);
-                let Bucketer { scratch, encoding, kept: _ } = &mut *self.bucketer;
-                let result = canon::encode(&body, &context, scratch, encoding);
+                let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
+                let result = canon::encode(&body, &context, self.scratch, encoding);
                 self.stats.walk_functions += 1;
                 self.stats.walk_instructions += encoding.instructions as usize;
                 self.stats.walk_malformed += usize::from(result.is_err());
@@ -500,8 +271,7 @@ impl Classes<'_> {
             }
             Item::Data(data) => {
                 let attributes = &self.unit.data[data].attributes;
-                let object = bodies.data(data).filter(|_| attributes.by_class())?;
-                let encoding = &mut self.bucketer.encoding;
+                let object = self.bodies.data(data).filter(|_| attributes.by_class())?;
                 data::encode(object, attributes.key, self.symbols, encoding);
                 self.stats.walk_data_objects += 1;
                 self.stats.walk_bytes += encoding.size();
@@ -511,21 +281,64 @@ impl Classes<'_> {
             }
         }
     }
+}
+
+struct Classes {
+    class_of: Vec<u32>,
+    count: u32,
+    nodes: Vec<Node>,
+    references: References,
+    /// Wanted in an incremental run.
+    digests: Option<Vec<Digest>>,
+    facts_of: Vec<PackedOption<FactsIndex>>,
+    facts: Facts,
+    equal_encodings: EntitySet<Node>,
+}
+
+impl Classes {
+    /// Groups the members of one bucket by their encodings.
+    fn bucket(
+        &mut self,
+        members: &[Node],
+        walker: &mut Walker<'_>,
+        encoding: &mut Encoding,
+        in_hand: &mut InHand,
+    ) {
+        in_hand.clear();
+        let mut digests: Vec<Digest> = Vec::new();
+        for &node in members {
+            let Some(hash) = walker.encode(node, encoding) else {
+                continue;
+            };
+            let again = |node: Node, out: &mut Encoding| {
+                walker.encode(node, out);
+            };
+            let is_new = in_hand.push(node, hash, encoding, &mut self.facts, again);
+            if is_new && self.digests.is_some() {
+                digests.push(digest(encoding.key()));
+                in_hand.set_facts(self.facts.intern(&encoding.facts));
+            }
+        }
+        let order = in_hand.by_encoding();
+        for equal in order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b)) {
+            if equal.len() > 1 || self.digests.is_some() {
+                let digest = digests.get(in_hand.encoding_of(equal[0]) as usize);
+                self.class(equal, digest.copied(), in_hand);
+            }
+        }
+    }
 
     /// Keeps what the later phases need of a class of equal encodings, of these rows.
-    fn class(&mut self, equal: &[u32], kept: &Kept) {
-        let first = &kept.firsts[kept.rows[equal[0] as usize].first as usize];
-        let digest = self.digests.as_ref().map(|_| digest(kept.key(first)));
+    fn class(&mut self, equal: &[u32], digest: Option<Digest>, in_hand: &InHand) {
         for &row in equal {
-            let Row { node, facts, .. } = kept.rows[row as usize];
+            let (node, references, facts) = in_hand.row(row);
             self.class_of[node.index()] = self.count;
             self.nodes.push(node);
-            self.references.push(kept.callees(row as usize).iter().copied());
+            self.references.push(references.iter().copied());
             if let (Some(digests), Some(digest)) = (&mut self.digests, digest) {
                 digests.push(digest);
             }
-            let own = || self.facts.intern(&kept.facts[first.facts.clone()]);
-            self.facts_of[node.index()] = facts.expand().unwrap_or_else(own).into();
+            self.facts_of[node.index()] = facts.into();
             if equal.len() > 1 {
                 self.equal_encodings.insert(node);
             }

@@ -16,8 +16,8 @@ use crate::options::{Options, Prebucket};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::stats::Stats;
 use crate::unit::{
-    Addresses, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex, Item, Linkage,
-    Node, Observed, Unit, resolved,
+    Addresses, Alignment, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex,
+    Item, Linkage, Node, Observed, Unit, resolved,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -106,9 +106,9 @@ fn is_used_by_class(attributes: &Attributes) -> bool {
 
 /// The alignment on which code relies that takes the address of any member: the largest alignment of the members
 /// whose addresses do not matter, by class.
-fn class_alignments(bucketed: &Bucketed, plan: &Plan) -> Vec<u64> {
+fn class_alignments(bucketed: &Bucketed, plan: &Plan) -> Vec<Alignment> {
     let Bucketed { partition, numbering, .. } = bucketed;
-    let mut alignments = alloc::vec![1; partition.len()];
+    let mut alignments = alloc::vec![Alignment::default(); partition.len()];
     for node in numbering.nodes() {
         let own = match numbering.item(node) {
             Item::Function(function) => {
@@ -121,7 +121,7 @@ fn class_alignments(bucketed: &Bucketed, plan: &Plan) -> Vec<u64> {
             }
         };
         let alignment = &mut alignments[partition.class_of(node.index())];
-        *alignment = own.unwrap_or(1).max(*alignment);
+        *alignment = own.map_or(Alignment::default(), Alignment::new).max(*alignment);
     }
     alignments
 }
@@ -206,12 +206,12 @@ impl Decision<'_> {
 
     fn number_classes(&mut self) {
         let numbering = self.bucketed.numbering;
-        let mut order: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
-        order.sort_unstable_by_key(|&item| self.item_order(item));
+        let mut order: Vec<Node> = numbering.nodes().collect();
+        order.sort_unstable_by_key(|&node| self.item_order(numbering.item(node)));
         let mut number = alloc::vec![u32::MAX; self.bucketed.partition.len()];
         let mut next = 0;
-        for item in order {
-            let node = numbering.node(item);
+        for node in order {
+            let item = numbering.item(node);
             let class = &mut number[self.bucketed.partition.class_of(node.index())];
             if *class == u32::MAX {
                 *class = next;
@@ -335,13 +335,13 @@ impl Decision<'_> {
 
     /// Gives the members of a class whose addresses do not matter the largest alignment of them. Members that are
     /// kept need it as well: functions that use two of them can merge, and then use either in place of the other.
-    fn align(&mut self, alignments: &[u64]) {
+    fn align(&mut self, alignments: &[Alignment]) {
         let Bucketed { partition, numbering, .. } = self.bucketed;
         for node in numbering.nodes() {
             let class = partition.class_of(node.index());
             let cache = self.found.get(class).copied().flatten().zip(self.cache);
             let cache = cache.map_or(1, |(class, cache)| cache.alignment(class));
-            let alignment = alignments[class].max(cache);
+            let alignment = alignments[class].bytes().max(cache);
             let item = numbering.item(node);
             let by_class = match item {
                 Item::Function(function) => is_used_by_class(self.attributes(function)),

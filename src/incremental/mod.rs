@@ -26,7 +26,7 @@ use crate::canon::{Digest, Fact, facts_allow};
 use crate::checker::{Learned, Memory};
 use crate::congruence::{Bucketed, FactsIndex, Partition, components};
 use crate::plan::{Disposition, Plan};
-use crate::unit::{Node, Numbering};
+use crate::unit::{Alignment, Node, Numbering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -194,13 +194,13 @@ pub(crate) struct Graph<'a> {
     /// The component of each class.
     component: Vec<u32>,
     /// The alignment on which code relies that takes the address of a member, by class.
-    alignment: &'a [u64],
+    alignment: &'a [Alignment],
 }
 
 impl<'a> Graph<'a> {
     /// Linear in the number of references. `alignment` is the alignment on which code relies that takes the address
     /// of a member, by class.
-    pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [u64]) -> Self {
+    pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [Alignment]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
         let mut facts: Vec<Vec<FactsIndex>> = alloc::vec![Vec::new(); row.len()];
         for (at, node) in bucketed.nodes.iter().enumerate() {
@@ -418,7 +418,7 @@ impl MergeCache {
             let facts = &graph.bucketed.facts[*facts];
             self.classes[cache].facts().all(|body| facts_allow(body, facts))
         };
-        let aligned = graph.alignment[class as usize] <= self.classes[cache].alignment;
+        let aligned = graph.alignment[class as usize].bytes() <= self.classes[cache].alignment;
         let facts_hold = graph.facts[class as usize].iter().all(facts_allow);
         aligned && facts_hold
     }
@@ -611,7 +611,7 @@ impl Record {
                     },
                 });
                 let digest = graph.digest(class as usize);
-                let alignment = graph.alignment[class as usize];
+                let alignment = graph.alignment[class as usize].bytes();
                 let references = references.collect();
                 record.classes.push(NewClass { digest, references, cyclic, alignment });
             }

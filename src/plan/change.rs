@@ -4,14 +4,15 @@
 //! `incremental` do.
 
 use super::{
-    Alignment, DataEntry, Details, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome,
-    Plan, Proof, Reason, Refutation, SimilarSet, symbol_of,
+    DataEntry, Details, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof,
+    Reason, Refutation, SimilarSet, symbol_of,
 };
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::unit::{
-    Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering, Unit,
+    Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
+    Unit,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -144,7 +145,7 @@ impl Plan {
         match item {
             Item::Function(function) => {
                 let alignment = &mut self.outcomes[function].alignment;
-                *alignment = Alignment::new(bytes).max(*alignment);
+                *alignment = Alignment::of_function(bytes).max(*alignment);
             }
             Item::Data(data) => {
                 let alignment = &mut self.data[data].alignment;
@@ -157,7 +158,7 @@ impl Plan {
     pub(crate) fn set_alignment(&mut self, item: Item, bytes: u64) {
         match item {
             Item::Function(function) => {
-                self.outcomes[function].alignment = Alignment::new(bytes);
+                self.outcomes[function].alignment = Alignment::of_function(bytes);
             }
             Item::Data(data) => self.data[data].alignment = bytes,
         }

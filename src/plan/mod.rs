@@ -33,8 +33,8 @@ use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::unit::{
-    Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item, Linkage, Node, Numbering,
-    ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
+    Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
+    Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -129,21 +129,6 @@ struct Details {
     body_facts: Option<Arc<[Fact]>>,
 }
 
-/// An alignment, as its logarithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Alignment(u8);
-
-impl Alignment {
-    /// `bytes` is a power of two.
-    fn new(bytes: u64) -> Alignment {
-        Alignment(bytes.trailing_zeros().min(31) as u8)
-    }
-
-    fn bytes(self) -> u32 {
-        1 << self.0
-    }
-}
-
 impl<'a> Entry<'a> {
     /// The symbol under which the function was added.
     pub fn symbol(&self) -> &'a UserExternalName {
@@ -170,9 +155,7 @@ impl<'a> Entry<'a> {
     /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
     /// calls of its equals may run it, in this unit or a later one, and facts are those of compared bodies.
     pub(crate) fn gets_compared_body(&self) -> bool {
-        self.has_equals()
-            || self.reason() == Reason::Representative
-            || self.weakened().is_some()
+        self.has_equals() || self.reason() == Reason::Representative || self.weakened().is_some()
     }
 
     /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
@@ -209,7 +192,7 @@ impl<'a> Entry<'a> {
     /// The alignment in bytes that the function's code needs: the largest of all functions that
     /// end up at its address.
     pub fn alignment(&self) -> u32 {
-        self.outcome.alignment.bytes()
+        self.outcome.alignment.bytes() as u32
     }
 
     fn details(&self) -> Option<&'a Details> {

@@ -9,10 +9,10 @@ mod data;
 mod observed;
 mod symbols;
 
+pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes, Linkage};
 pub use bodies::{Bodies, CodeSizes};
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
-pub(crate) use attributes::Interned;
 pub(crate) use observed::Observed;
 pub(crate) use symbols::Symbols;
 
@@ -61,6 +61,26 @@ pub(crate) struct Defined {
     pub symbol: UserExternalName,
     /// Shared by all functions that have the same.
     pub attributes: Arc<Attributes>,
+}
+
+/// An alignment, as its logarithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Alignment(u8);
+
+impl Alignment {
+    /// `bytes` is a power of two, or 0 for none.
+    pub fn new(bytes: u64) -> Alignment {
+        Alignment(bytes.max(1).trailing_zeros() as u8)
+    }
+
+    /// The same for a function, whose alignment has 32 bits.
+    pub fn of_function(bytes: u64) -> Alignment {
+        Alignment::new(bytes).min(Alignment(31))
+    }
+
+    pub fn bytes(self) -> u64 {
+        1 << self.0
+    }
 }
 
 /// The summary of a data object.
@@ -183,6 +203,12 @@ impl Unit {
         let Unit { functions, data, symbols, .. } = self;
         symbols.insert(Item::Data(index), |item| symbol_of(functions, data, item));
         index
+    }
+
+    /// Drops what only buckets need.
+    pub fn drop_buckets(&mut self) {
+        self.buckets = PrimaryMap::new();
+        self.instructions = PrimaryMap::new();
     }
 
     /// What a plan takes over: functions, data objects, and both by symbol.

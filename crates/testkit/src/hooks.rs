@@ -299,7 +299,7 @@ let (func, context) = (
     },
     Hook {
         file: "src/plan/mod.rs",
-        at: &["match self.by_symbol.get(symbol) {"],
+        at: &["match self.item_of(symbol) {"],
         put: Put::Before(
             r#"if let Some(wrong) = crate::fault_injection::redirected(self, symbol, false) {
     return wrong;
@@ -381,11 +381,11 @@ let options = crate::fault_injection::unsupported(options);"#,
     },
     Hook {
         file: "src/plan/change.rs",
-        at: &["impl From<Added> for Entry {"],
+        at: &["impl Outcome {"],
         put: Put::Before(
             r#"impl Plan {
     pub(crate) fn set_attributes(&mut self, function: FunctionIndex, attributes: Attributes) {
-        self.entries[function].attributes = attributes;
+        self.functions[function].attributes = Arc::new(attributes);
     }
 }
 "#,

@@ -467,11 +467,11 @@ std::thread_local! {
 /// A unit with the attributes that the plan uses.
 pub(crate) fn overlooked(mut unit: Unit) -> Unit {
     GIVEN.with_borrow_mut(|given| {
-        let attributes = || unit.functions.values().map(|summary| summary.attributes).collect();
+        let attributes = || unit.functions.values().map(|defined| *defined.attributes).collect();
         given.get_or_insert_with(attributes);
     });
-    for summary in unit.functions.values_mut() {
-        let attributes = &mut summary.attributes;
+    for defined in unit.functions.values_mut() {
+        let attributes = Arc::make_mut(&mut defined.attributes);
         let Attributes { linkage, addresses, address_taken, alignment, .. } = attributes;
         match PLANTED.get() {
             Some(Fault::Pinned) => attributes.pinned = false,
