@@ -98,6 +98,7 @@ mod incremental;
 #[doc(hidden)]
 pub mod internals;
 mod ir;
+mod lists;
 #[cfg(feature = "module")]
 mod module;
 mod options;

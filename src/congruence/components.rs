@@ -2,6 +2,7 @@
 //!
 //! Nodes are known only by their numbers; what they mean is up to the caller.
 
+use crate::lists::Lists;
 use alloc::vec::Vec;
 
 /// Strongly connected components of a graph of `count` nodes, every component after those that it refers to.
@@ -10,14 +11,14 @@ use alloc::vec::Vec;
 pub(crate) fn components<I: Iterator<Item = u32>>(
     count: usize,
     targets: impl Fn(usize) -> I,
-) -> Vec<Vec<u32>> {
+) -> Lists<u32> {
     const UNVISITED: u32 = u32::MAX;
     let mut index = alloc::vec![UNVISITED; count];
     let mut low = alloc::vec![0; count];
     let mut on_stack = alloc::vec![false; count];
     let mut stack: Vec<u32> = Vec::new();
     let mut next = 0;
-    let mut components = Vec::new();
+    let mut components = Lists::new();
     // The path from the root to the node in hand, with what is left to visit of each.
     let mut path: Vec<(u32, I)> = Vec::new();
     for root in 0..count as u32 {
@@ -51,15 +52,12 @@ pub(crate) fn components<I: Iterator<Item = u32>>(
                         low[*parent as usize] = low[*parent as usize].min(low[node as usize]);
                     }
                     if low[node as usize] == index[node as usize] {
-                        let mut component = Vec::new();
-                        while let Some(member) = stack.pop() {
+                        let first = stack.iter().rposition(|&member| member == node);
+                        let first = first.expect("a node is on the stack until its component is found");
+                        for &member in &stack[first..] {
                             on_stack[member as usize] = false;
-                            component.push(member);
-                            if member == node {
-                                break;
-                            }
                         }
-                        components.push(component);
+                        components.push(stack.drain(first..).rev());
                     }
                 }
             }

@@ -15,34 +15,13 @@
 //!
 //! This module knows no IR. It decides nothing about what is merged, only what is equal.
 
+use crate::lists::Lists;
 use crate::unit::Node;
 use alloc::vec::Vec;
 use cranelift_entity::EntityRef;
 
-/// Outgoing references of each node: `targets[starts[i]..starts[i + 1]]` for node `i`, in order.
-#[derive(Debug, Default)]
-pub(crate) struct References {
-    starts: Vec<usize>,
-    targets: Vec<Node>,
-}
-
-impl References {
-    /// An empty table.
-    pub fn new() -> Self {
-        References { starts: alloc::vec![0], targets: Vec::new() }
-    }
-
-    /// Appends the references of the next node.
-    pub fn push(&mut self, targets: impl IntoIterator<Item = Node>) {
-        self.targets.extend(targets);
-        self.starts.push(self.targets.len());
-    }
-
-    /// The references of node `node`.
-    pub fn of(&self, node: usize) -> &[Node] {
-        &self.targets[self.starts[node]..self.starts[node + 1]]
-    }
-}
+/// The references of some nodes, in their order.
+pub(crate) type References = Lists<Node>;
 
 /// A partition of `0..n`.
 #[derive(Debug)]
@@ -139,9 +118,7 @@ impl Partition {
 ///
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
-    // Incoming references of each element: (place, node). Only references from classes of two or
-    // more can split anything.
-    let incoming = Incoming::new(partition, nodes, references);
+    let incoming = incoming(partition, nodes, references);
     let mut waiting: Vec<u32> = (0..partition.len() as u32).collect();
     let mut is_waiting = alloc::vec![true; partition.len()];
     let mut edges: Vec<(u32, u32)> = Vec::new();
@@ -151,7 +128,7 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
         is_waiting[splitter as usize] = false;
         edges.clear();
         for &element in partition.members(splitter as usize) {
-            edges.extend_from_slice(incoming.of(element));
+            edges.extend_from_slice(incoming.of(element as usize));
         }
         // All references into the splitter from the same place, and among them those of one class.
         edges.sort_unstable();
@@ -188,43 +165,20 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
     }
 }
 
-/// Incoming references, by element.
-struct Incoming {
-    starts: Vec<usize>,
-    /// (place, source).
-    edges: Vec<(u32, u32)>,
-}
-
-impl Incoming {
-    fn new(partition: &Partition, nodes: &[Node], references: &References) -> Self {
-        let mut starts = alloc::vec![0; partition.position.len() + 1];
-        let shared = |node: Node| partition.members(partition.class_of(node.index())).len() > 1;
-        for (row, &node) in nodes.iter().enumerate() {
-            if shared(node) {
-                for target in references.of(row) {
-                    starts[target.index() + 1] += 1;
-                }
-            }
-        }
-        for i in 1..starts.len() {
-            starts[i] += starts[i - 1];
-        }
-        let mut next = starts.clone();
-        let mut edges = alloc::vec![(0, 0); starts[starts.len() - 1]];
-        for (row, &node) in nodes.iter().enumerate() {
-            if shared(node) {
-                for (place, target) in references.of(row).iter().enumerate() {
-                    edges[next[target.index()]] = (place as u32, node.as_u32());
-                    next[target.index()] += 1;
-                }
-            }
-        }
-        Incoming { starts, edges }
-    }
-
-    fn of(&self, element: u32) -> &[(u32, u32)] {
-        &self.edges[self.starts[element as usize]..self.starts[element as usize + 1]]
-    }
+/// Incoming references of each element: (place, source). Only those from classes of two or more, which can be split.
+fn incoming(
+    partition: &Partition,
+    nodes: &[Node],
+    references: &References,
+) -> Lists<(u32, u32)> {
+    let shared = |node: Node| partition.members(partition.class_of(node.index())).len() > 1;
+    Lists::of_pairs(partition.class_of.len(), || {
+        let rows = nodes.iter().zip(references.iter()).filter(|&(&node, _)| shared(node));
+        rows.flat_map(|(&node, targets)| {
+            let places = (0..).zip(targets);
+            places.map(move |(place, target)| (target.index(), (place, node.as_u32())))
+        })
+    })
 }
 
 #[cfg(test)]

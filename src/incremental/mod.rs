@@ -25,6 +25,7 @@ pub(crate) use symbols::{External, UnitSymbols};
 use crate::canon::{Digest, Fact, facts_allow};
 use crate::checker::{Learned, Memory};
 use crate::congruence::{Bucketed, FactsIndex, Partition, components};
+use crate::lists::Lists;
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Alignment, Node, Numbering};
 use alloc::boxed::Box;
@@ -190,7 +191,7 @@ pub(crate) struct Graph<'a> {
     /// The distinct facts of the members, by class.
     facts: Vec<Vec<FactsIndex>>,
     /// Strongly connected components, callees first.
-    components: Vec<Vec<u32>>,
+    components: Lists<u32>,
     /// The component of each class.
     component: Vec<u32>,
     /// The alignment on which code relies that takes the address of a member, by class.
@@ -214,9 +215,12 @@ impl<'a> Graph<'a> {
         }
         let component = alloc::vec![u32::MAX; row.len()];
         let mut graph =
-            Graph { bucketed, external, row, facts, components: Vec::new(), component, alignment };
-        graph.components = components(graph.row.len(), |class| graph.classes_used(class));
-        graph.components.retain(|component| graph.row[component[0] as usize].is_some());
+            Graph { bucketed, external, row, facts, components: Lists::new(), component, alignment };
+        for component in components(graph.row.len(), |class| graph.classes_used(class)).iter() {
+            if graph.row[component[0] as usize].is_some() {
+                graph.components.push(component.iter().copied());
+            }
+        }
         for (index, component) in graph.components.iter().enumerate() {
             for &class in component {
                 graph.component[class as usize] = index as u32;
@@ -353,7 +357,7 @@ impl MergeCache {
     /// digest of one of the unit.
     pub(crate) fn find(&self, graph: &Graph<'_>) -> Vec<Option<CachedClass>> {
         let mut found = alloc::vec![None; graph.row.len()];
-        for component in &graph.components {
+        for component in graph.components.iter() {
             self.find_component(graph, component, &mut found);
         }
         found
@@ -599,7 +603,7 @@ impl Record {
         for (index, &class) in classes.enumerate() {
             new[class as usize] = Some(index as u32);
         }
-        for component in &graph.components {
+        for component in graph.components.iter() {
             let cyclic = graph.is_cyclic(component);
             for &class in component.iter().filter(is_new) {
                 let references = graph.targets(class as usize).map(|target| match target {

@@ -17,7 +17,7 @@ use crate::options::{Options, Prebucket};
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::vec::Vec;
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
@@ -42,19 +42,19 @@ impl Content {
 #[derive(Default)]
 pub(super) struct Contents {
     /// Also, how many functions and bodies the plan had.
-    walked: SecondaryMap<FunctionIndex, Option<(Content, usize)>>,
+    walked: HashMap<FunctionIndex, (Content, u32), FxBuildHasher>,
 }
 
 impl Contents {
     /// Records what a walk found.
     pub fn insert(&mut self, function: FunctionIndex, content: Content, plan: &Plan) {
-        self.walked[function] = Some((content, plan.entries().len()));
+        self.walked.insert(function, (content, plan.entries().len() as u32));
     }
 
     /// The content of a function, if it has not changed since. `last` is the last parameterised body that it calls.
     fn get(&self, function: FunctionIndex, last: FunctionIndex) -> Option<Content> {
-        let (content, len) = self.walked.get(function).copied().flatten()?;
-        (last.index() < len).then_some(content)
+        let (content, len) = *self.walked.get(&function)?;
+        (last.as_u32() < len).then_some(content)
     }
 }
 
@@ -98,12 +98,12 @@ pub(super) fn candidates(
     }
     for &function in kept.iter().filter(|&&function| !is_body(function)) {
         let own = plan.body_of(function).unwrap_or(function);
-        let known = match last[function] {
-            Some(last) => found.contents.get(function, last).map(|content| content.hash),
+        let known = match last.get(&function) {
+            Some(&last) => found.contents.get(function, last).map(|content| content.hash),
             None => encodings.hashes(own).map(|hashes| hashes.content),
         };
         walk.hashes[function] = known;
-        if known.is_none() && (walks_all || of_bodies.has(outlines[function], last[function])) {
+        if known.is_none() && (walks_all || of_bodies.has(outlines[function], last.contains_key(&function))) {
             walk.content(function, bodies);
         }
     }
@@ -111,13 +111,13 @@ pub(super) fn candidates(
     let shared = walk.shared(&kept);
     let is_shared = |hash: Option<u32>| hash.is_some_and(|hash| shared.contains(&hash));
     if kept.iter().any(|&function| is_body(function) && is_shared(walk.hashes[function])) {
-        let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
+        let mut count: HashMap<u32, u32, FxBuildHasher> = HashMap::default();
         for &function in &kept {
             *count.entry(outlines[function].digest).or_default() += 1;
         }
         let mut of_changed = Outlines::default();
         for &function in kept.iter().filter(|&&function| !is_body(function)) {
-            let Some(last) = last[function] else {
+            let Some(&last) = last.get(&function) else {
                 continue;
             };
             let alone = count[&outlines[function].digest] == 1;
@@ -127,13 +127,13 @@ pub(super) fn candidates(
                 of_changed.insert(outlines[function], content);
             }
         }
-        for &function in kept.iter().filter(|&&function| last[function].is_none()) {
-            if walk.hashes[function].is_none() && of_changed.has(outlines[function], None) {
+        for &function in kept.iter().filter(|&&function| !last.contains_key(&function)) {
+            if walk.hashes[function].is_none() && of_changed.has(outlines[function], false) {
                 walk.content(function, bodies);
             }
         }
     }
-    let is_changed = |function| is_body(function) || last[function].is_some();
+    let is_changed = |function| is_body(function) || last.contains_key(&function);
     let changed = kept.iter().copied().filter(|&function| is_changed(function));
     let changed: HashSet<u32, FxBuildHasher> =
         changed.filter_map(|function| walk.hashes[function]).collect();
@@ -147,13 +147,16 @@ pub(super) fn candidates(
     result.collect()
 }
 
+type LastBodies = HashMap<FunctionIndex, FunctionIndex, FxBuildHasher>;
+
 /// The last parameterised body that each function calls, if it calls any.
-fn last_bodies(plan: &Plan, found: &Found) -> SecondaryMap<FunctionIndex, Option<FunctionIndex>> {
-    let mut last: SecondaryMap<FunctionIndex, Option<FunctionIndex>> = SecondaryMap::new();
+fn last_bodies(plan: &Plan, found: &Found) -> LastBodies {
+    let mut last = LastBodies::default();
     for &(function, callee) in found.uses.references() {
         let to = plan.entry(callee).disposition().representative();
         if let Some(to) = to.filter(|&to| plan.parameterised_body(to).is_some()) {
-            last[function] = last[function].max(Some(to));
+            let last = last.entry(function).or_insert(to);
+            *last = to.max(*last);
         }
     }
     last
@@ -163,15 +166,15 @@ fn last_bodies(plan: &Plan, found: &Found) -> SecondaryMap<FunctionIndex, Option
 /// changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outline {
-    digest: u64,
+    digest: u32,
     instructions: u32,
 }
 
 /// The outlines of functions that were walked.
 #[derive(Default)]
 struct Outlines {
-    digests: HashSet<u64, FxBuildHasher>,
-    sizes: HashSet<(u64, u32), FxBuildHasher>,
+    digests: HashSet<u32, FxBuildHasher>,
+    sizes: HashSet<(u32, u32), FxBuildHasher>,
 }
 
 impl Outlines {
@@ -180,12 +183,11 @@ impl Outlines {
         self.sizes.insert((outline.digest, content.instructions));
     }
 
-    /// Whether one of them could be equal to a function with this outline, which calls a parameterised body if `last`
-    /// is one.
-    fn has(&self, outline: Outline, last: Option<FunctionIndex>) -> bool {
-        match last {
-            Some(_) => self.digests.contains(&outline.digest),
-            None => self.sizes.contains(&(outline.digest, outline.instructions)),
+    /// Whether one of them could be equal to a function with this outline, which calls a parameterised body or not.
+    fn has(&self, outline: Outline, calls_a_body: bool) -> bool {
+        match calls_a_body {
+            true => self.digests.contains(&outline.digest),
+            false => self.sizes.contains(&(outline.digest, outline.instructions)),
         }
     }
 }
@@ -211,7 +213,7 @@ impl Walk<'_> {
             None => bodies.body(function),
         };
         let blocks = content.map_or(body.dfg.num_blocks(), |content| content.blocks as usize);
-        let digest = canon::outline(body, self.plan.entry(function).attributes().key, blocks);
+        let digest = canon::outline(body, self.plan.entry(function).attributes().key, blocks) as u32;
         Outline { digest, instructions: u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX) }
     }
 

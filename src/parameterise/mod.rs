@@ -46,7 +46,8 @@ use crate::canonicalize::canonicalized;
 use crate::congruence::{Encodings, components};
 use crate::incremental::MergeCache;
 use crate::options::{Options, Policy, Prebucket};
-use crate::plan::{Disposition, Plan, Reason};
+use crate::lists::Lists;
+use crate::plan::{Disposition, Entry, Plan, Reason};
 use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -54,7 +55,9 @@ use alloc::vec::Vec;
 use candidates::{Content, Contents};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use hashbrown::HashMap;
 use probe::Costs;
+use rustc_hash::FxBuildHasher;
 use set::Candidate;
 use table::{Set, Table};
 use uses::Uses;
@@ -97,12 +100,12 @@ pub(crate) fn search(
         known.insert(function);
     }
     let uses = Uses::of(known, plan, observed, bodies, options.similar.keep_symbols);
-    let mut merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
-    for (function, entry) in plan.entries() {
-        if let Some(to) = entry.disposition().representative() {
-            merged_into[to].push(function);
-        }
-    }
+    let merged_into = Lists::of_pairs(plan.entries().len(), || {
+        let merged = |(function, entry): (FunctionIndex, Entry<'_>)| {
+            Some((entry.disposition().representative()?.index(), function.as_u32()))
+        };
+        plan.entries().filter_map(merged)
+    });
     let keeps_candidates = bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates());
     let mut search = Search {
         uses,
@@ -117,7 +120,7 @@ pub(crate) fn search(
         costs: Costs::new(options),
         scratch: Scratch::recording(),
         encoding: Encoding::default(),
-        sizes: SecondaryMap::new(),
+        sizes: HashMap::default(),
         compiled: cost::FIRST_SIZES,
         unused,
         share,
@@ -130,10 +133,10 @@ pub(crate) fn search(
     if options.similar.policy == Policy::Balanced {
         search.find_call_graph_cycles(&calls);
     }
-    for component in bottom_up(&shapes, &calls) {
+    for component in bottom_up(&shapes, &calls).iter() {
         loop {
             let before = search.plan.new_bodies().len();
-            for &shape in &component {
+            for &shape in component {
                 search.shape(&shapes[shape as usize]);
             }
             // In a cycle of the call graph, merged callees may give more functions the same shape.
@@ -159,7 +162,7 @@ struct Search<'a> {
     scratch: Scratch,
     encoding: Encoding,
     /// What identical merging merged into each function.
-    merged_into: SecondaryMap<FunctionIndex, Vec<FunctionIndex>>,
+    merged_into: Lists<u32>,
     /// The merge cache of earlier units.
     earlier: Option<&'a MergeCache>,
     /// The number of the next class.
@@ -167,7 +170,7 @@ struct Search<'a> {
     /// How many more functions may be merged.
     limit: usize,
     /// Sizes in bytes of functions, as the plan leaves them so far.
-    sizes: SecondaryMap<FunctionIndex, Option<i64>>,
+    sizes: HashMap<FunctionIndex, i64, FxBuildHasher>,
     /// Bytes and instructions of what was compiled so far, with a small initial value.
     compiled: [i64; 2],
     /// Symbols that were requested and are not used yet.
@@ -188,10 +191,10 @@ impl Search<'_> {
     /// Finds the cycles of the call graph: a cycle counts as a loop.
     fn find_call_graph_cycles(&mut self, calls: &Calls) {
         let Calls { functions, callees } = calls;
-        let components = components(functions.len(), |at| callees[at].iter().copied());
-        for (cycle, component) in (0..).zip(components) {
+        let components = components(functions.len(), |at| callees.of(at).iter().copied());
+        for (cycle, component) in (0..).zip(components.iter()) {
             if component.len() > 1 {
-                for at in component {
+                for &at in component {
                     self.cycles[functions[at as usize]] = Some(cycle);
                 }
             }
@@ -352,7 +355,7 @@ fn context<'a>(
 struct Calls {
     functions: Vec<FunctionIndex>,
     /// The callees of each function, by number.
-    callees: Vec<Vec<u32>>,
+    callees: Lists<u32>,
 }
 
 /// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
@@ -362,36 +365,47 @@ fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
     for (at, &function) in (0..).zip(&functions) {
         number[function] = Some(at);
     }
-    let mut callees: Vec<Vec<u32>> = alloc::vec![Vec::new(); functions.len()];
-    for &(caller, callee) in uses.references() {
-        if let (Some(caller), Some(callee)) = (number[caller], number[callee]) {
-            callees[caller as usize].push(callee);
-        }
-    }
-    for callees in &mut callees {
-        // In an order that does not depend on the tables of the function.
-        callees.sort_unstable_by_key(|&callee| functions[callee as usize].index());
-        callees.dedup();
-    }
+    let callees = Lists::of_pairs(functions.len(), || {
+        let among = |&(caller, callee): &(FunctionIndex, FunctionIndex)| {
+            Some((number[caller]? as usize, number[callee]?))
+        };
+        uses.references().iter().filter_map(among)
+    });
+    let callees = distinct(&callees, |callee| functions[callee as usize].as_u32());
     Calls { functions, callees }
 }
 
+/// The same lists, each in the order of the keys, which does not depend on the tables of functions, and without what
+/// comes twice.
+fn distinct(lists: &Lists<u32>, key: impl Fn(u32) -> u32) -> Lists<u32> {
+    let mut result = Lists::new();
+    let mut list: Vec<u32> = Vec::new();
+    for own in lists.iter() {
+        list.clear();
+        list.extend_from_slice(own);
+        list.sort_unstable_by_key(|&item| key(item));
+        list.dedup();
+        result.push(list.iter().copied());
+    }
+    result
+}
+
 /// The shapes by the strongly connected components of the call graph, callees first.
-fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Vec<u32>> {
+fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Lists<u32> {
     let numbers = (0..).zip(shapes);
     let shape_of: Vec<u32> =
         numbers.flat_map(|(number, shape)| core::iter::repeat_n(number, shape.len())).collect();
-    let mut edges: Vec<Vec<u32>> = alloc::vec![Vec::new(); shapes.len()];
-    for (&shape, callees) in shape_of.iter().zip(&calls.callees) {
-        edges[shape as usize].extend(callees.iter().map(|&callee| shape_of[callee as usize]));
-    }
-    for targets in &mut edges {
-        targets.sort_unstable();
-        targets.dedup();
-    }
-    let mut components = components(shapes.len(), |shape| edges[shape].iter().copied());
-    for component in &mut components {
-        component.sort_unstable();
+    let edges = Lists::of_pairs(shapes.len(), || {
+        let callers = shape_of.iter().zip(calls.callees.iter());
+        callers.flat_map(|(&shape, callees)| {
+            let shape_of = &shape_of;
+            callees.iter().map(move |&callee| (shape as usize, shape_of[callee as usize]))
+        })
+    });
+    let edges = distinct(&edges, |shape| shape);
+    let mut components = components(shapes.len(), |shape| edges.of(shape).iter().copied());
+    for component in 0..components.len() {
+        components.of_mut(component).sort_unstable();
     }
     components
 }

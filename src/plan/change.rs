@@ -341,7 +341,7 @@ impl Plan {
         let mut left_outcomes: PrimaryMap<FunctionIndex, Outcome> = PrimaryMap::new();
         let mut eliminated: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
         let entries = core::mem::take(functions).into_iter();
-        let entries = entries.zip(core::mem::take(outcomes).into_iter());
+        let entries = entries.zip(core::mem::take(outcomes));
         for ((function, defined), (_, mut outcome)) in entries {
             match outcome.disposition.representative() {
                 Some(to) if function >= first => eliminated.push((function, to)),
