@@ -39,6 +39,7 @@ fn plan(functions: &[Function], options: Options<'_>) -> Plan {
         ..Attributes::default()
     };
     let mut merger = Merger::new(options);
+    merger.reserve(functions.len());
     for func in functions {
         let symbol = func.name.get_user().expect("units name functions u0:N").clone();
         merger.add(symbol, func, attributes).expect("symbols are distinct");

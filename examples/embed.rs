@@ -23,6 +23,7 @@ fn main() {
 
     let options = Options::default();
     let mut merger = Merger::new(options);
+    merger.reserve(functions.len());
     for func in &functions {
         // Here only the third function is visible from outside.
         let visible = symbol(func).index == 3;

@@ -1,15 +1,17 @@
 //! Lists of small things, all in one piece of memory: targets of references, members of components.
 //!
-//! A `Vec` of `Vec`s takes 24 bytes for each list and an allocation for most; this takes eight bytes.
+//! A `Vec` of `Vec`s takes 24 bytes for each list and an allocation for most; this takes four bytes.
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
-/// Lists by number, in the order in which they were added.
+/// Lists by number, in the order in which they were added. Panics where they would have 2^32 items in all, which take
+/// 16 GB at least.
 #[derive(Clone)]
 pub(crate) struct Lists<T> {
     /// Where each list begins in `items`, and where the last one ends.
-    starts: Vec<usize>,
+    starts: Vec<u32>,
     items: Vec<T>,
 }
 
@@ -22,7 +24,7 @@ impl<T> Lists<T> {
     /// Appends a list.
     pub fn push(&mut self, list: impl IntoIterator<Item = T>) {
         self.items.extend(list);
-        self.starts.push(self.items.len());
+        self.starts.push(start(self.items.len()));
     }
 
     /// The number of lists.
@@ -32,7 +34,7 @@ impl<T> Lists<T> {
 
     /// A list.
     pub fn of(&self, list: usize) -> &[T] {
-        &self.items[self.starts[list]..self.starts[list + 1]]
+        &self.items[self.range(list)]
     }
 
     /// A list; an empty one if there are fewer.
@@ -42,7 +44,12 @@ impl<T> Lists<T> {
 
     /// A list, to be changed.
     pub fn of_mut(&mut self, list: usize) -> &mut [T] {
-        &mut self.items[self.starts[list]..self.starts[list + 1]]
+        let range = self.range(list);
+        &mut self.items[range]
+    }
+
+    fn range(&self, list: usize) -> Range<usize> {
+        self.starts[list] as usize..self.starts[list + 1] as usize
     }
 
     /// All lists.
@@ -55,23 +62,29 @@ impl<T: Copy + Default> Lists<T> {
     /// `count` lists of the items that are given with the number of their list, in that order. The items are
     /// visited twice.
     pub fn of_pairs<I: Iterator<Item = (usize, T)>>(count: usize, pairs: impl Fn() -> I) -> Self {
-        let mut starts = alloc::vec![0; count + 1];
+        let mut starts: Vec<u32> = alloc::vec![0; count + 1];
+        let mut items = 0;
         for (list, _) in pairs() {
             starts[list + 1] += 1;
+            items += 1;
         }
+        let mut items = alloc::vec![T::default(); start(items) as usize];
         for list in 0..count {
             starts[list + 1] += starts[list];
         }
-        let mut items = alloc::vec![T::default(); starts[count]];
         // Where the next item goes is where the list will end.
         for (list, item) in pairs() {
-            items[starts[list]] = item;
+            items[starts[list] as usize] = item;
             starts[list] += 1;
         }
         starts.rotate_right(1);
         starts[0] = 0;
         Lists { starts, items }
     }
+}
+
+fn start(items: usize) -> u32 {
+    u32::try_from(items).expect("fewer than 2^32 items")
 }
 
 impl<T: fmt::Debug> fmt::Debug for Lists<T> {

@@ -67,6 +67,11 @@ impl<'a> Merger<'a> {
         Merger { before: Some(cache), ..Merger::new(options) }
     }
 
+    /// Makes room for this many more functions, so that tables need not grow while they are added.
+    pub fn reserve(&mut self, functions: usize) {
+        self.summaries.unit.reserve(functions);
+    }
+
     /// The options of this run.
     pub fn options(&self) -> &Options<'a> {
         &self.options

@@ -53,7 +53,8 @@ pub(crate) fn components<I: Iterator<Item = u32>>(
                     }
                     if low[node as usize] == index[node as usize] {
                         let first = stack.iter().rposition(|&member| member == node);
-                        let first = first.expect("a node is on the stack until its component is found");
+                        let first =
+                            first.expect("a node is on the stack until its component is found");
                         for &member in &stack[first..] {
                             on_stack[member as usize] = false;
                         }

@@ -119,8 +119,13 @@ impl Partition {
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
     let incoming = incoming(partition, nodes, references);
-    let mut waiting: Vec<u32> = (0..partition.len() as u32).collect();
-    let mut is_waiting = alloc::vec![true; partition.len()];
+    // A class to which nothing refers splits nothing.
+    let mut is_waiting = alloc::vec![false; partition.len()];
+    for (element, &class) in partition.class_of.iter().enumerate() {
+        is_waiting[class as usize] |= !incoming.of(element).is_empty();
+    }
+    let all = 0..partition.len() as u32;
+    let mut waiting: Vec<u32> = all.filter(|&class| is_waiting[class as usize]).collect();
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut marked: Vec<u32> = Vec::new();
 
@@ -166,11 +171,7 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
 }
 
 /// Incoming references of each element: (place, source). Only those from classes of two or more, which can be split.
-fn incoming(
-    partition: &Partition,
-    nodes: &[Node],
-    references: &References,
-) -> Lists<(u32, u32)> {
+fn incoming(partition: &Partition, nodes: &[Node], references: &References) -> Lists<(u32, u32)> {
     let shared = |node: Node| partition.members(partition.class_of(node.index())).len() > 1;
     Lists::of_pairs(partition.class_of.len(), || {
         let rows = nodes.iter().zip(references.iter()).filter(|&(&node, _)| shared(node));

@@ -214,8 +214,15 @@ impl<'a> Graph<'a> {
             }
         }
         let component = alloc::vec![u32::MAX; row.len()];
-        let mut graph =
-            Graph { bucketed, external, row, facts, components: Lists::new(), component, alignment };
+        let mut graph = Graph {
+            bucketed,
+            external,
+            row,
+            facts,
+            components: Lists::new(),
+            component,
+            alignment,
+        };
         for component in components(graph.row.len(), |class| graph.classes_used(class)).iter() {
             if graph.row[component[0] as usize].is_some() {
                 graph.components.push(component.iter().copied());

@@ -241,6 +241,7 @@ impl<M: Module> MergingModule<M> {
             true => Merger::after(&self.emitted, options),
             false => Merger::after_without_merging(&self.emitted, options),
         };
+        merger.reserve(unit.functions.len());
         let fresh = self.shared.len() as u32;
         let mut bodies = DeferredBodies { pending, unit, isa, context: Context::new(), fresh };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {

@@ -103,7 +103,9 @@ pub(super) fn candidates(
             None => encodings.hashes(own).map(|hashes| hashes.content),
         };
         walk.hashes[function] = known;
-        if known.is_none() && (walks_all || of_bodies.has(outlines[function], last.contains_key(&function))) {
+        if known.is_none()
+            && (walks_all || of_bodies.has(outlines[function], last.contains_key(&function)))
+        {
             walk.content(function, bodies);
         }
     }
@@ -213,7 +215,8 @@ impl Walk<'_> {
             None => bodies.body(function),
         };
         let blocks = content.map_or(body.dfg.num_blocks(), |content| content.blocks as usize);
-        let digest = canon::outline(body, self.plan.entry(function).attributes().key, blocks) as u32;
+        let digest =
+            canon::outline(body, self.plan.entry(function).attributes().key, blocks) as u32;
         Outline { digest, instructions: u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX) }
     }
 

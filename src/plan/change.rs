@@ -4,8 +4,8 @@
 //! `incremental` do.
 
 use super::{
-    DataEntry, Details, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof,
-    Reason, Refutation, SimilarSet, symbol_of,
+    DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof, Reason,
+    Refutation, SimilarSet, symbol_of,
 };
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
@@ -18,6 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use hashbrown::HashMap;
 
 /// An entry that is added for a function that is not of the unit, or that the plan makes. It is kept.
 pub(crate) struct Added {
@@ -56,7 +57,7 @@ impl Plan {
         for (function, defined) in functions.iter() {
             let reason = reason(Item::Function(function));
             let alignment = Alignment::new(defined.attributes.alignment.into());
-            outcomes.push(Outcome::kept(reason, 0, alignment));
+            outcomes.push(Outcome::kept(function, reason, 0, alignment));
         }
         let mut data = PrimaryMap::with_capacity(objects.len());
         for (index, summary) in objects {
@@ -74,6 +75,7 @@ impl Plan {
         Plan {
             functions,
             outcomes,
+            details: HashMap::default(),
             data,
             symbols,
             beyond,
@@ -103,7 +105,8 @@ impl Plan {
     /// Gives an item another disposition, and the reason for it.
     pub(crate) fn set(&mut self, function: FunctionIndex, to: Disposition, reason: Reason) {
         let outcome = &mut self.outcomes[function];
-        (outcome.disposition, outcome.reason) = (to, reason);
+        outcome.to = to.representative().unwrap_or(function);
+        (outcome.kind, outcome.reason) = (to.map(|_| ()), reason);
     }
 
     /// The same for a data object.
@@ -122,8 +125,7 @@ impl Plan {
 
     /// Redirects a function that was merged away to another representative of its class.
     pub(crate) fn retarget(&mut self, function: FunctionIndex, to: FunctionIndex) {
-        let outcome = &mut self.outcomes[function];
-        outcome.disposition = outcome.disposition.map(|_| to);
+        self.outcomes[function].to = to;
     }
 
     /// Makes the calls of a function that was merged away pass these extra arguments.
@@ -132,12 +134,12 @@ impl Plan {
         function: FunctionIndex,
         arguments: Arc<[ExtraArgument]>,
     ) {
-        self.outcomes[function].details().extra_arguments = arguments;
+        self.details.entry(function).or_default().extra_arguments = arguments;
     }
 
     /// Records the facts of the parameterised body that the calls of a function reach.
     pub(crate) fn set_body_facts(&mut self, function: FunctionIndex, facts: Arc<[Fact]>) {
-        self.outcomes[function].details().body_facts = Some(facts);
+        self.details.entry(function).or_default().body_facts = Some(facts);
     }
 
     /// Aligns an item to this many bytes at least.
@@ -167,15 +169,16 @@ impl Plan {
     /// Leaves a body these facts, if they are fewer than its own.
     pub(crate) fn set_weakened(&mut self, function: FunctionIndex, facts: Option<Vec<Fact>>) {
         if facts.is_some() || self.entry(function).weakened().is_some() {
-            self.outcomes[function].details().weakened = facts;
+            self.details.entry(function).or_default().weakened = facts;
         }
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.
     pub(crate) fn add(&mut self, added: Added) -> FunctionIndex {
         let Added { symbol, attributes, reason, class, alignment, has_equals } = added;
-        self.functions.push(Defined { symbol, attributes: Arc::new(attributes) });
-        let kept = Outcome::kept(reason, class, Alignment::new(alignment.into()));
+        let attributes = Arc::new(attributes);
+        let function = self.functions.push(Defined { symbol, attributes });
+        let kept = Outcome::kept(function, reason, class, Alignment::new(alignment.into()));
         self.outcomes.push(Outcome { has_equals, ..kept })
     }
 
@@ -265,7 +268,7 @@ impl Plan {
         let weakened = self.entries().filter(|(_, entry)| entry.weakened().is_some()).count();
         let Plan { outcomes, data, numbering, stats, .. } = self;
         let functions = outcomes.values().take(numbering.functions);
-        let merged = |outcome: &&Outcome| outcome.disposition != Disposition::Keep;
+        let merged = |outcome: &&Outcome| outcome.disposition() != Disposition::Keep;
         stats.plan_merged = functions.filter(merged).count();
         stats.plan_weakened = weakened;
         let objects = data.values().take(numbering.data);
@@ -282,7 +285,7 @@ impl Plan {
             defined.into_iter().take(functions).map(|(_, defined)| defined).collect();
         let outcomes = defined.iter().map(|(function, defined)| {
             let alignment = Alignment::new(defined.attributes.alignment.into());
-            Outcome::kept(Reason::NotProved, function.as_u32(), alignment)
+            Outcome::kept(function, Reason::NotProved, function.as_u32(), alignment)
         });
         let data = data.into_iter().take(objects).map(|(index, entry)| DataEntry {
             disposition: Disposition::Keep,
@@ -300,6 +303,7 @@ impl Plan {
         Plan {
             outcomes: outcomes.collect(),
             functions: defined,
+            details: HashMap::default(),
             data: data.collect(),
             symbols,
             beyond,
@@ -325,7 +329,7 @@ impl Plan {
     /// Removes the parameterised bodies that were merged away by the second identical pass, to which nothing
     /// refers. They are the last entries.
     pub(crate) fn remove_parameterised_bodies(&mut self) {
-        let Plan { functions, outcomes, data, symbols, new_bodies, similar, .. } = self;
+        let Plan { functions, outcomes, details, data, symbols, new_bodies, similar, .. } = self;
         let is_parameterised = |new: &&NewBody| new.copy_of.is_none();
         let Some(first) = new_bodies.iter().find(is_parameterised) else {
             return;
@@ -343,14 +347,23 @@ impl Plan {
         let entries = core::mem::take(functions).into_iter();
         let entries = entries.zip(core::mem::take(outcomes));
         for ((function, defined), (_, mut outcome)) in entries {
-            match outcome.disposition.representative() {
-                Some(to) if function >= first => eliminated.push((function, to)),
+            match outcome.disposition().representative() {
+                Some(to) if function >= first => {
+                    details.remove(&function);
+                    eliminated.push((function, to));
+                }
                 _ => {
                     if function >= first {
                         outcome.class = class + (left.len() - first.index()) as u32;
                     }
                     left.push(defined);
-                    number[function] = Some(left_outcomes.push(outcome));
+                    let new = left_outcomes.push(outcome);
+                    if function >= first
+                        && let Some(own) = details.remove(&function)
+                    {
+                        details.insert(new, own);
+                    }
+                    number[function] = Some(new);
                 }
             }
         }
@@ -359,7 +372,7 @@ impl Plan {
         }
         let new = |function: FunctionIndex| number[function];
         for (function, outcome) in left_outcomes.iter_mut() {
-            outcome.disposition = outcome.disposition.map(|to| new(to).expect("kept"));
+            outcome.to = new(outcome.to).expect("kept");
             if function >= first {
                 symbols.insert(Item::Function(function), |item| symbol_of(&left, data, item));
             }
@@ -378,12 +391,8 @@ impl Plan {
 
 impl Outcome {
     /// Of a function that is kept.
-    fn kept(reason: Reason, class: u32, alignment: Alignment) -> Outcome {
-        let (disposition, details, has_equals) = (Disposition::Keep, None, false);
-        Outcome { disposition, details, class, alignment, reason, has_equals }
-    }
-
-    fn details(&mut self) -> &mut Details {
-        self.details.get_or_insert_default()
+    fn kept(function: FunctionIndex, reason: Reason, class: u32, alignment: Alignment) -> Outcome {
+        let (kind, has_equals) = (Disposition::Keep, false);
+        Outcome { to: function, class, kind, alignment, reason, has_equals }
     }
 }

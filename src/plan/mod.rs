@@ -36,11 +36,12 @@ use crate::unit::{
     Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
     Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 /// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies the item that
 /// it is merged into.
@@ -101,23 +102,30 @@ impl<I> Disposition<I> {
 /// The plan's entry for one function.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    defined: &'a Defined,
-    outcome: &'a Outcome,
+    plan: &'a Plan,
+    function: FunctionIndex,
 }
 
-/// What becomes of a function: 24 bytes, of which there are as many as functions.
-#[derive(Clone, Debug)]
+/// What becomes of a function: 12 bytes, of which there are as many as functions.
+#[derive(Clone, Copy, Debug)]
 struct Outcome {
-    disposition: Disposition,
-    /// What few functions have.
-    details: Option<Box<Details>>,
+    /// The representative; the function itself if it is kept.
+    to: FunctionIndex,
     class: u32,
+    kind: Disposition<()>,
     alignment: Alignment,
     reason: Reason,
     /// Whether its class has other members, or may get some in later units.
     has_equals: bool,
 }
 
+impl Outcome {
+    fn disposition(&self) -> Disposition {
+        self.kind.map(|()| self.to)
+    }
+}
+
+/// What few functions have.
 #[derive(Clone, Debug, Default)]
 struct Details {
     /// The remaining facts of a representative, if they are fewer than its own.
@@ -132,24 +140,24 @@ struct Details {
 impl<'a> Entry<'a> {
     /// The symbol under which the function was added.
     pub fn symbol(&self) -> &'a UserExternalName {
-        &self.defined.symbol
+        &self.plan.functions[self.function].symbol
     }
 
     /// The disposition of the function.
     pub fn disposition(&self) -> Disposition {
-        self.outcome.disposition
+        self.outcome().disposition()
     }
 
     /// The reason for the disposition.
     pub fn reason(&self) -> Reason {
-        self.outcome.reason
+        self.outcome().reason
     }
 
     /// The number of its class. Functions are equal exactly if they have the same number, merged or not: as they
     /// were added. Merging similar functions can make functions of several classes equal, and changes no number.
     /// The numbers are dense and follow the order of the classes' smallest symbols.
     pub fn class(&self) -> u32 {
-        self.outcome.class
+        self.outcome().class
     }
 
     /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
@@ -166,7 +174,7 @@ impl<'a> Entry<'a> {
 
     /// Whether its class has other members, or may get some in later units.
     pub(crate) fn has_equals(&self) -> bool {
-        self.outcome.has_equals
+        self.outcome().has_equals
     }
 
     /// The same arguments, shared.
@@ -186,17 +194,21 @@ impl<'a> Entry<'a> {
 
     /// The attributes that the caller gave the function, or those of a function that the plan added.
     pub fn attributes(&self) -> &'a Attributes {
-        &self.defined.attributes
+        &self.plan.functions[self.function].attributes
     }
 
     /// The alignment in bytes that the function's code needs: the largest of all functions that
     /// end up at its address.
     pub fn alignment(&self) -> u32 {
-        self.outcome.alignment.bytes() as u32
+        self.outcome().alignment.bytes() as u32
     }
 
     fn details(&self) -> Option<&'a Details> {
-        self.outcome.details.as_deref()
+        self.plan.details.get(&self.function)
+    }
+
+    fn outcome(&self) -> &'a Outcome {
+        &self.plan.outcomes[self.function]
     }
 }
 
@@ -305,6 +317,7 @@ pub struct SimilarSet {
 pub struct Plan {
     functions: PrimaryMap<FunctionIndex, Defined>,
     outcomes: PrimaryMap<FunctionIndex, Outcome>,
+    details: HashMap<FunctionIndex, Details, FxBuildHasher>,
     data: PrimaryMap<DataIndex, DataEntry>,
     symbols: Symbols,
     /// How references are compared, in an incremental run.
@@ -328,15 +341,14 @@ impl Plan {
     ///
     /// If `function` is not from this plan.
     pub fn entry(&self, function: FunctionIndex) -> Entry<'_> {
-        Entry { defined: &self.functions[function], outcome: &self.outcomes[function] }
+        assert!(self.outcomes.is_valid(function), "{function} is not from this plan");
+        Entry { plan: self, function }
     }
 
     /// All entries: the functions in the order in which they were added, then the entries that the plan adds:
     /// bodies that earlier units emitted, functions that they eliminated and this unit refers to, and new bodies.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, Entry<'_>)> {
-        let outcomes = self.outcomes.values();
-        let entry = |((function, defined), outcome)| (function, Entry { defined, outcome });
-        self.functions.iter().zip(outcomes).map(entry)
+        self.outcomes.keys().map(|function| (function, self.entry(function)))
     }
 
     /// The new functions that the plan adds, ascending.
@@ -577,5 +589,15 @@ impl EliminatedEntries {
         let at =
             self.functions.binary_search_by_key(&function.index(), |(at, _)| at.index()).ok()?;
         Some(&self.functions[at].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_a_function_takes_12_bytes() {
+        assert_eq!(size_of::<Outcome>(), 12);
     }
 }

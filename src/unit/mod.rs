@@ -180,6 +180,15 @@ impl Unit {
         Ok(())
     }
 
+    /// Makes room for this many more functions.
+    pub fn reserve(&mut self, count: usize) {
+        let Unit { functions, buckets, instructions, data, symbols, attributes: _ } = self;
+        functions.reserve(count);
+        buckets.reserve(count);
+        instructions.reserve(count);
+        symbols.reserve(count, |item| symbol_of(functions, data, item));
+    }
+
     /// Adds a function that was [checked](Unit::check).
     pub fn add(
         &mut self,

@@ -53,6 +53,11 @@ impl Symbols {
         found.map(|packed| packed.item())
     }
 
+    /// Makes room for this many more items.
+    pub fn reserve<'a>(&mut self, count: usize, symbol_of: impl Fn(Item) -> &'a UserExternalName) {
+        self.0.reserve(count, |packed| hash(symbol_of(packed.item())));
+    }
+
     /// Enters an item. Another one of its symbol is replaced.
     pub fn insert<'a>(&mut self, item: Item, symbol_of: impl Fn(Item) -> &'a UserExternalName) {
         let symbol = symbol_of(item);

@@ -121,6 +121,7 @@ pub fn plan_functions(
     code_size: &mut CodeSize<'_>,
 ) -> Result<Plan> {
     let mut merger = Merger::new(*options);
+    merger.reserve(functions.len());
     for (func, given) in functions.iter().zip(&unit.given) {
         merger
             .add(given.symbol.clone(), func, given.attributes)
