@@ -18,8 +18,8 @@ use std::process::Command;
 struct Figures {
     seconds: f64,
     memory: f64,
-    /// Bytes of code, and bytes without merging, if it merged.
-    code: Option<(f64, f64)>,
+    /// Bytes of code.
+    code: f64,
 }
 
 /// The number that stands before `after` in a text.
@@ -54,11 +54,13 @@ fn run(unit: &Path, merge: bool) -> Figures {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     let seconds = number_before(&text, " s of CPU").or_else(|| number_before(&text, " s"));
-    let code = number_before(&text, " bytes of code").zip(number_before(&text, " without merging"));
+    let code = text
+        .lines()
+        .find_map(|line| number_before(line, " bytes of code").filter(|_| line.ends_with("code")));
     Figures {
         seconds: seconds.expect("reports the time"),
         memory: number_before(&text, " KiB").unwrap_or(f64::NAN),
-        code,
+        code: code.expect("reports the bytes"),
     }
 }
 
@@ -81,7 +83,7 @@ fn main() {
             }
         }
         let [without, with] = best.map(|figures| figures.expect("at least one round"));
-        let saved = with.code.map_or(0.0, |(after, before)| 100.0 * (1.0 - after / before));
+        let saved = 100.0 * (1.0 - with.code / without.code);
         println!(
             "{:<18} {:>8.3} s {:>7.3} s {:>7.3} {:>10.2} % {:>9} → {}",
             unit.file_stem().unwrap_or_default().to_string_lossy(),

@@ -112,9 +112,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         if common.general.verbose {
             messages.push(details(pass));
             let before = stats.code_bytes.saturating_add_signed(stats.saved_code_bytes);
+            // What parameterised bodies replace is not compiled.
+            let about = if stats.new_bodies > 0 { "about " } else { "" };
             messages.push(format!(
-                "{} bytes of code, {} without merging: {:.2}% saved",
-                thousands(stats.code_bytes),
+                "{about}{} bytes of code without merging: {about}{:.2}% saved",
                 thousands(before),
                 percent(stats.saved_code_bytes as f64, before as f64),
             ));
@@ -127,6 +128,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         }
     }
     if common.general.verbose {
+        messages.push(format!("{} bytes of code", thousands(object.code_bytes)));
         let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
         let Time { wall, cpu } = object.time;
         let cpu = cpu.map_or(String::new(), |cpu| format!(" ({} of CPU)", seconds(cpu)));

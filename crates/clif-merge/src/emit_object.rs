@@ -44,6 +44,8 @@ use std::time::{Duration, Instant};
 pub struct Object {
     /// The file.
     pub bytes: Vec<u8>,
+    /// The size of the code of all functions in bytes, without padding.
+    pub code_bytes: u64,
     /// What merging did; `None` if there was none.
     pub merged: Option<Outcome>,
     /// The time from the first definition to the finished object.
@@ -171,7 +173,8 @@ fn merged(
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
-    Ok(Object { bytes, merged: Some(Outcome { stats, pass, rows }), time: start.elapsed() })
+    let (code_bytes, time) = (stats.code_bytes, start.elapsed());
+    Ok(Object { bytes, code_bytes, merged: Some(Outcome { stats, pass, rows }), time })
 }
 
 fn plain(
@@ -181,17 +184,19 @@ fn plain(
     jobs: &Jobs,
 ) -> Result<Object> {
     let prepared = Prepared::new(unit, isa, &mut module)?;
-    let Prepared { ids, definitions, .. } = prepared;
+    let Prepared { ids, functions, definitions, .. } = prepared;
     let start = Start::now();
     match jobs.count() {
         1 => define(unit, &mut module, definitions, true)?,
         _ => define_compiled(unit, &mut module, definitions, jobs)?,
     }
     let mut product = contain(|| module.finish()).map_err(unsupported)?;
+    let size = |&id: &FuncId| product.object.symbol(product.function_symbol(id)).size;
+    let code_bytes = functions.iter().map(size).sum();
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
-    Ok(Object { bytes, merged: None, time: start.elapsed() })
+    Ok(Object { bytes, code_bytes, merged: None, time: start.elapsed() })
 }
 
 /// The disposition of everything, under the names of the text.
