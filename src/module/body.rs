@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 #[cfg(feature = "parallel")]
 use cranelift_codegen::{CodegenResult, isa::TargetIsa};
 use cranelift_codegen::{CompiledCode, Context};
-use cranelift_module::{DataId, FuncId, Module, ModuleReloc, ModuleResult};
+use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleResult};
 
 /// A body, and the settings with which it is compiled.
 pub(super) struct Body {
@@ -211,21 +211,24 @@ impl<M: Module> MergingModule<M> {
                 let of = (index, function);
                 let observed = self.view().prepare(plan, &options, flush, of, &mut func)?;
                 self.observe(&observed);
-                let mut own = core::mem::replace(&mut self.context, Context::new());
-                let own_context = context.is_none();
-                let context = context.unwrap_or(&mut own);
-                if own_context {
-                    self.inner.clear_context(context);
+                let define = |module: &mut Self, context: &mut Context| {
+                    context.func = *func;
+                    context.set_disasm(want_disasm);
+                    module.define(function, alignment, context, &mut control_plane)?;
+                    let code = context.compiled_code();
+                    Ok::<u32, ModuleError>(code.map_or(0, |code| code.code_info().total_size))
+                };
+                match context {
+                    Some(context) => define(self, context)?,
+                    None => {
+                        let mut context =
+                            self.context.take().unwrap_or_else(|| Box::new(Context::new()));
+                        self.inner.clear_context(&mut context);
+                        let size = define(self, &mut context);
+                        self.context = Some(context);
+                        size?
+                    }
                 }
-                context.func = *func;
-                context.set_disasm(want_disasm);
-                let defined = self.define(function, alignment, context, &mut control_plane);
-                let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
-                if own_context {
-                    self.context = own;
-                }
-                defined?;
-                size
             }
             #[cfg(feature = "parallel")]
             Code::Compiled(observed, compiled) => {

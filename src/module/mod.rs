@@ -232,7 +232,7 @@ pub struct MergingModule<M> {
     /// The statistics of the last flush.
     pass_stats: Stats,
     refutation: Option<Refutation>,
-    context: Context,
+    context: Option<Box<Context>>,
     /// How functions are defined that other threads compiled.
     #[cfg(feature = "parallel")]
     ahead: Option<parallel::Ahead<M>>,
@@ -268,7 +268,7 @@ impl<M: Module> MergingModule<M> {
             stats: ModuleStats::default(),
             pass_stats: Stats::default(),
             refutation: None,
-            context: Context::new(),
+            context: None,
             #[cfg(feature = "parallel")]
             ahead: None,
             failed: None,

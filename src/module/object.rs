@@ -1,8 +1,9 @@
 //! What `cranelift-object` adds: symbols can be placed at the address of another one.
 
-use super::{Aliases, BackEnd, MergingModule};
+use super::{Aliases, BackEnd, FunctionState, MergingModule};
 use crate::explain::MergeMap;
-use cranelift_module::ModuleResult;
+use cranelift_entity::SecondaryMap;
+use cranelift_module::{FuncId, ModuleResult};
 use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectModule, ObjectProduct};
 
@@ -53,7 +54,7 @@ impl MergingModule<ObjectModule> {
     ///
     /// See [`MergingModule::flush`].
     pub fn finish(self) -> ModuleResult<ObjectProduct> {
-        Ok(self.finish_with_map()?.0)
+        Ok(self.finish_object(false)?.0)
     }
 
     /// The same, with the merge map. Code is placed in it by offset into its section, unless every
@@ -62,28 +63,43 @@ impl MergingModule<ObjectModule> {
     /// # Errors
     ///
     /// See [`MergingModule::flush`].
-    pub fn finish_with_map(mut self) -> ModuleResult<(ObjectProduct, MergeMap)> {
+    pub fn finish_with_map(self) -> ModuleResult<(ObjectProduct, MergeMap)> {
+        let (product, map) = self.finish_object(true)?;
+        Ok((product, map.expect("asked for")))
+    }
+
+    fn finish_object(mut self, with_map: bool) -> ModuleResult<(ObjectProduct, Option<MergeMap>)> {
         self.flush_to(BackEnd::Object, true)?;
         self.define_eliminated(BackEnd::Object)?;
-        let mut map = self.merge_map();
+        let map = with_map.then(|| self.merge_map());
         let MergingModule { inner, aliases, functions, .. } = self;
         let mut product = inner.finish();
-        let mut sections = None;
-        let mut places = alloc::vec::Vec::new();
-        for (function, state) in functions.iter().filter(|(_, state)| state.size > 0) {
-            let id = product.function_symbol(function);
-            let symbol = product.object.symbol(id);
-            let one = *sections.get_or_insert(symbol.section) == symbol.section;
-            if !one {
-                places.clear();
-                break;
-            }
-            places.push((super::symbol(function), symbol.value, u64::from(state.size)));
-        }
-        for (symbol, start, size) in places {
-            map.place(symbol, start, size);
-        }
+        let map = map.map(|map| with_places(map, &functions, &product));
         aliases.place(&mut product);
         Ok((product, map))
     }
+}
+
+/// The map with the places of functions in the one section, if there is one.
+fn with_places(
+    mut map: MergeMap,
+    functions: &SecondaryMap<FuncId, FunctionState>,
+    product: &ObjectProduct,
+) -> MergeMap {
+    let mut sections = None;
+    let mut places = alloc::vec::Vec::new();
+    for (function, state) in functions.iter().filter(|(_, state)| state.size > 0) {
+        let id = product.function_symbol(function);
+        let symbol = product.object.symbol(id);
+        let one = *sections.get_or_insert(symbol.section) == symbol.section;
+        if !one {
+            places.clear();
+            break;
+        }
+        places.push((super::symbol(function), symbol.value, u64::from(state.size)));
+    }
+    for (symbol, start, size) in places {
+        map.place(symbol, start, size);
+    }
+    map
 }

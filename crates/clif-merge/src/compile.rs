@@ -101,7 +101,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("--unwind is for ELF objects only"));
     }
     let jobs = jobs.start()?;
-    let object = emit(&unit, (!no_merge).then(|| module_options(&options)), &isa, unwind, &jobs);
+    let merging = (!no_merge).then(|| module_options(&options));
+    let object = emit(&unit, merging, &isa, unwind, dispositions, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &sources, &*isa),
         Err(error) => error,
@@ -123,7 +124,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
                 messages.push(format!("{} bytes of data saved", thousands(stats.saved_data_bytes)));
             }
         }
-        if dispositions {
+        if let Some(rows) = rows {
             eprint_table(rows);
         }
     }

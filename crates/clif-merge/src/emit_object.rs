@@ -95,13 +95,13 @@ pub struct Outcome {
     pub stats: ModuleStats,
     /// Counters of the pass.
     pub pass: Stats,
-    /// Functions, then data objects, each in the order of the unit: symbol, disposition,
+    /// If they were asked for: functions, then data objects, each in the order of the unit: symbol, disposition,
     /// representative, reason.
-    pub rows: Vec<[String; 4]>,
+    pub rows: Option<Vec<[String; 4]>>,
 }
 
 /// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none,
-/// with or without unwind information.
+/// with or without unwind information, and lists the dispositions if these are wanted.
 ///
 /// # Errors
 ///
@@ -111,6 +111,7 @@ pub fn emit(
     options: Option<ModuleOptions>,
     isa: &OwnedTargetIsa,
     unwind: bool,
+    dispositions: bool,
     jobs: &Jobs,
 ) -> Result<Object> {
     let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
@@ -131,7 +132,7 @@ pub fn emit(
                 }
                 _ => MergingModule::object_in_parallel(builder, unwind, options),
             };
-            jobs.run(|| merged(unit, isa, module))
+            jobs.run(|| merged(unit, isa, module, dispositions))
         }
         None => {
             builder.unwind_info(unwind);
@@ -145,6 +146,7 @@ fn merged(
     unit: &Unit,
     isa: &OwnedTargetIsa,
     mut module: MergingModule<ObjectModule>,
+    dispositions: bool,
 ) -> Result<Object> {
     let prepared = Prepared::new(unit, isa, &mut module)?;
     for (given, &id) in unit.given.iter().zip(&prepared.functions) {
@@ -166,7 +168,7 @@ fn merged(
         let at = functions.iter().position(|&id| Some(id) == module.failed());
         of_function(at, error)
     })?;
-    let rows = rows(unit, &module, &ids, &functions, &data);
+    let rows = dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
     let (stats, pass) = (*module.stats(), *module.pass_stats());
     let mut product =
         contain(|| module.finish()).map_err(unsupported)?.context("cannot make the object file")?;
