@@ -59,6 +59,8 @@ mod similar;
 mod sizes;
 #[path = "laws/statistics.rs"]
 mod statistics;
+#[path = "laws/streaming.rs"]
+mod streaming;
 #[path = "laws/support.rs"]
 mod support;
 #[path = "laws/thunk_registers.rs"]

@@ -91,6 +91,40 @@ impl From<PackedWalked> for Walked {
 }
 
 impl Bucketed {
+    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`, and their
+    /// references and instructions.
+    pub fn of_encodings<R: Iterator<Item = Node>>(
+        numbering: Numbering,
+        encoding_of: Vec<u32>,
+        encodings: usize,
+        references_of: impl Fn(usize) -> R,
+        instructions: impl Iterator<Item = u32>,
+    ) -> Bucketed {
+        let hashes = PartHashes::default();
+        let walked = instructions.map(|instructions| Walked::Yes { instructions, hashes }.into());
+        let mut bucketed = Bucketed {
+            numbering,
+            partition: Partition::new(encoding_of, encodings),
+            nodes: Vec::new(),
+            references: References::new(),
+            digests: Vec::new(),
+            facts_of: Vec::new(),
+            facts: Facts::default(),
+            walked: walked.collect(),
+            equal_encodings: EntitySet::new(),
+        };
+        for encoding in 0..encodings {
+            let members = bucketed.partition.members(encoding);
+            for &member in members.iter().filter(|_| members.len() > 1) {
+                let node = Node::from_u32(member);
+                bucketed.nodes.push(node);
+                bucketed.references.push(references_of(member as usize));
+                bucketed.equal_encodings.insert(node);
+            }
+        }
+        bucketed
+    }
+
     /// The result of this phase for an item.
     pub fn walked(&self, node: Node) -> Walked {
         self.walked.get(node.index()).map_or(Walked::No, |&walked| walked.into())

@@ -21,12 +21,14 @@
 //! passed to an import is never one.
 
 use crate::unit::{self, Member};
-use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
+};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
     Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject, Disposition,
-    Emit, ExtraArgument, FunctionIndex, Increment, MergeCache, Merger, Options, Plan, Proof,
-    Refutation, Target, ThunkCode, call_thunk, prove, prove_after,
+    Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger, Options, Plan, Proof,
+    Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -303,6 +305,64 @@ impl Program {
             program.data.push((member.symbol.clone(), definition));
         }
         program
+    }
+
+    /// The unit as an embedder emits it that compiles functions as they arrive and keeps no IR: kept functions have
+    /// the code of the function that they equalled when they were added, and references are redirected afterwards.
+    /// Also, how many functions were not compiled. Data objects are not merged.
+    ///
+    /// # Panics
+    ///
+    /// If two parts have one symbol, or a function has no body, or if what a function was said to equal was not
+    /// compiled or is of another class.
+    pub fn streamed(unit: &Parts<'_>) -> (Program, Plan, usize) {
+        let mut merger = StreamingMerger::new(*unit.options);
+        for reloc in unit.data.iter().flat_map(|member| &member.object.relocations) {
+            merger.add_address_use(&reloc.target, reloc.addend);
+        }
+        for member in unit.functions {
+            // What is said only later can only be said of what has code of its own.
+            for gv in member.body.global_values.values() {
+                if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv {
+                    let symbol = &member.body.params.user_named_funcs()[*name];
+                    merger.add_address_use(symbol, offset.bits());
+                }
+            }
+        }
+        let mut code_of: Vec<FunctionIndex> = Vec::new();
+        for member in unit.functions {
+            let added = merger.add(member.symbol(), &member.body, member.attributes);
+            let (function, known) = added.expect("is added");
+            code_of.push(match known {
+                Known::First | Known::SameEncoding(_) => function,
+                Known::Equal(other) => other,
+            });
+        }
+        let plan = merger.plan(Some(&mut Held { parts: *unit, added: 0 }));
+        let mut functions: Vec<Member> = unit.functions.to_vec();
+        let mut not_compiled = 0;
+        for (function, &code) in (0..).map(FunctionIndex::from_u32).zip(&code_of) {
+            assert_eq!(code_of[code.index()], code, "{code} was not compiled");
+            assert_eq!(plan.entry(function).class(), plan.entry(code).class(), "{function}");
+            if code != function {
+                not_compiled += 1;
+                let name = UserFuncName::User(functions[function.index()].symbol());
+                let mut body = unit.functions[code.index()].body.clone();
+                body.name = name;
+                functions[function.index()].body = body;
+            }
+        }
+        let parts = Parts { functions: &functions, data: &[], ..*unit };
+        let mut program = Program::merged(&parts, &plan);
+        for DataMember { symbol, attributes, object } in unit.data {
+            let mut object = object.clone();
+            for reloc in &mut object.relocations {
+                reloc.target = plan.address_symbol(&reloc.target).clone();
+            }
+            let definition = DataDefinition::Object(object, attributes.alignment);
+            program.data.push((symbol.clone(), definition));
+        }
+        (program, plan, not_compiled)
     }
 
     /// What is emitted for a symbol, if anything.

@@ -5,12 +5,12 @@ use cranelift_codegen::ir::{UserExternalName, UserFuncName};
 use cranelift_mergefunc::{Canonicalize, cranelift_codegen};
 use std::collections::HashSet;
 use std::panic::catch_unwind;
-use testkit::differential::{Comparison, Effort, Outcome, Tally};
+use testkit::differential::{Comparison, Effort, Outcome, Tally, merged_away};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
-use testkit::program::Parts;
+use testkit::program::{Parts, Program};
 use testkit::support::{Rng, any_isa};
 use testkit::unit::Unit;
 
@@ -52,6 +52,19 @@ fn unit(seed: u64, profile: &Profile) -> (Unit, HashSet<UserExternalName>) {
     let runnable = unit.functions.iter().zip(about).filter(|(_, about)| about.runnable);
     let runnable = runnable.map(|(member, _)| member.symbol()).collect();
     (unit, runnable)
+}
+
+/// Appends a duplicate of every function.
+fn duplicate_all(unit: &mut Unit, runnable: &mut HashSet<UserExternalName>) {
+    for index in 0..unit.functions.len() {
+        let mut duplicate = unit.functions[index].clone();
+        let symbol = UserExternalName::new(DUPLICATES, index as u32);
+        if runnable.contains(&unit.functions[index].symbol()) {
+            runnable.insert(symbol.clone());
+        }
+        duplicate.body.name = UserFuncName::User(symbol);
+        unit.functions.push(duplicate);
+    }
 }
 
 /// A unit for a seed, and what to compare of it. `None` if nothing merges.
@@ -107,21 +120,41 @@ fn random_units_of_canonical_bodies() {
     for seed in 0..runs(RUNS) / 2 {
         let (mut unit, mut runnable) = unit(seed, &profile);
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
-        for index in 0..unit.functions.len() {
-            let mut duplicate = unit.functions[index].clone();
-            let symbol = UserExternalName::new(DUPLICATES, index as u32);
-            if runnable.contains(&unit.functions[index].symbol()) {
-                runnable.insert(symbol.clone());
-            }
-            duplicate.body.name = UserFuncName::User(symbol);
-            unit.functions.push(duplicate);
-        }
+        duplicate_all(&mut unit, &mut runnable);
         if let Some(comparison) = compare(seed, unit, runnable, &mut tally) {
             run_natively(seed, &comparison, &mut tally);
         }
     }
     eprintln!("canonical: {tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
+}
+
+/// Functions are compiled as they arrive, no IR is kept, and references are redirected where code is linked. Every
+/// function has a duplicate, before or behind it.
+#[test]
+fn random_units_whose_ir_is_not_kept() {
+    let mut tally = Tally::default();
+    let mut not_compiled = 0;
+    let profile = Profile::runnable(MACHINE);
+    for seed in 0..runs(RUNS) / 2 {
+        let (mut unit, mut runnable) = unit(seed, &profile);
+        duplicate_all(&mut unit, &mut runnable);
+        if seed % 2 == 0 {
+            unit.functions.reverse();
+        }
+        let parts = Parts::from(&unit);
+        let (streamed, plan, not) = Program::streamed(&parts);
+        not_compiled += not;
+        let programs = [Program::unmerged(&parts), streamed];
+        let mut comparison = Comparison::of(programs, seed, Effort::default());
+        comparison.merged = merged_away(&plan);
+        for invocations in &mut comparison.invocations {
+            invocations.retain(|invocation| runnable.contains(&invocation.function));
+        }
+        run_natively(seed, &comparison, &mut tally);
+    }
+    eprintln!("without IR: {tally}; {not_compiled} functions not compiled");
+    assert!(tally.returned > 0 && tally.trapped > 0 && not_compiled > 0, "{tally}");
 }
 
 /// Units that go into one run of the emulator.
