@@ -11,7 +11,7 @@
 //! equal here, although `Merger` merges them; similar functions and data objects are not merged, and nothing is proved,
 //! for which there would have to be IR.
 
-use crate::canon::{self, Context, Digest, Encoding, Fact, Scratch};
+use crate::canon::{self, Context, Digest, Encoding, Fact, Region, Scratch};
 use crate::canonicalize::canonicalized;
 use crate::congruence::{Bucketed, refine};
 use crate::decide::{Input, decide};
@@ -81,6 +81,7 @@ pub struct StreamingMerger<'a> {
     observed: Observed,
     scratch: Scratch,
     encoding: Encoding,
+    bytes: Vec<u8>,
     stats: Stats,
     symbols: References,
     encodings: HashMap<Digest, u32, FxBuildHasher>,
@@ -186,6 +187,7 @@ impl<'a> StreamingMerger<'a> {
             observed: Observed::default(),
             scratch: Scratch::default(),
             encoding: Encoding::default(),
+            bytes: Vec::new(),
             stats: Stats::default(),
             symbols: References::default(),
             encodings: HashMap::default(),
@@ -267,7 +269,8 @@ impl<'a> StreamingMerger<'a> {
         }
         self.stats.walk_instructions += self.encoding.instructions as usize;
         self.stats.walk_bytes += self.encoding.size();
-        match self.encodings.entry(digest(&self.encoding, attributes.alignment)) {
+        let digest = digest(&self.encoding, attributes.alignment, &mut self.bytes);
+        match self.encodings.entry(digest) {
             Entry::Occupied(known) => (*known.get(), false),
             Entry::Vacant(slot) => (*slot.insert(next), true),
         }
@@ -391,30 +394,26 @@ impl<'a> StreamingMerger<'a> {
 }
 
 /// A digest of all that two functions must have in common for the code of the one to be that of the other, but for
-/// what they refer to.
-fn digest(encoding: &Encoding, alignment: u32) -> Digest {
-    let mut hasher = blake3::Hasher::new();
+/// what they refer to. `bytes` is memory to be reused: one long input takes far less time than many short ones.
+fn digest(encoding: &Encoding, alignment: u32, bytes: &mut Vec<u8>) -> Digest {
+    bytes.clear();
     for stream in encoding.key() {
-        hasher.update(&(stream.len() as u64).to_le_bytes());
-        hasher.update(stream);
+        bytes.extend_from_slice(&(stream.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(stream);
     }
-    hasher.update(&alignment.to_le_bytes());
+    bytes.extend_from_slice(&alignment.to_le_bytes());
     for fact in &encoding.facts {
-        let number = |present: bool, number: u32| (u64::from(present) << 32) | u64::from(number);
-        let [kind, bits, region, user_id] = match *fact {
-            Fact::Block { cold } => [0, u64::from(cold), 0, 0],
-            Fact::Access { flags, region } => [
-                1,
-                u64::from(flags),
-                number(region.is_some(), region.map_or(0, |region| region.number)),
-                number(region.is_some(), region.map_or(0, |region| region.user_id)),
-            ],
-        };
-        for word in [kind, bits, region, user_id] {
-            hasher.update(&word.to_le_bytes());
+        match *fact {
+            Fact::Block { cold } => bytes.extend_from_slice(&[0, cold.into()]),
+            Fact::Access { flags, region: None } => bytes.extend_from_slice(&[1, flags]),
+            Fact::Access { flags, region: Some(Region { number, user_id }) } => {
+                bytes.extend_from_slice(&[2, flags]);
+                bytes.extend_from_slice(&number.to_le_bytes());
+                bytes.extend_from_slice(&user_id.to_le_bytes());
+            }
         }
     }
-    *hasher.finalize().as_bytes()
+    *blake3::hash(bytes).as_bytes()
 }
 
 /// The sizes that the caller knows. There is no IR.

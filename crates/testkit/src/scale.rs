@@ -42,7 +42,12 @@ impl Family {
 
     /// The unit of `count` functions.
     pub fn unit(self, count: u32) -> Vec<Function> {
-        (0..count).map(|index| function(index, &self.content(index, count))).collect()
+        (0..count).map(|index| self.function(index, count)).collect()
+    }
+
+    /// One of its functions.
+    pub fn function(self, index: u32, count: u32) -> Function {
+        function(index, &self.content(index, count))
     }
 
     fn content(self, index: u32, count: u32) -> Content {

@@ -1,0 +1,140 @@
+//! How long it takes to find out, for a function that arrives, whether it equals one that arrived before.
+//!
+//! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
+//! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
+//! known, with the memory that is kept of each. The IR of these is dropped when they were added. Runs on the sample
+//! of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest of
+//! `CLIF_MERGE_ROUNDS` (3) rounds counts.
+
+use cranelift_mergefunc::cranelift_codegen::ir::Function;
+use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
+use cranelift_mergefunc::cranelift_codegen::{Context, isa};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Known, Linkage, Options, StreamingMerger, Target,
+};
+use peak_alloc::PeakAlloc;
+use std::time::{Duration, Instant};
+use testkit::scale::Family;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Generated functions that are timed.
+const TIMED: u32 = 1_000;
+
+fn add(merger: &mut StreamingMerger<'_>, func: &Function) -> Known {
+    let attributes = Attributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        ..Attributes::default()
+    };
+    let symbol = func.name.get_user().expect("units name functions u0:N").clone();
+    merger.add(symbol, func, attributes).expect("symbols are distinct").1
+}
+
+fn compile(context: &mut Context, isa: &dyn TargetIsa, func: Function) {
+    context.clear();
+    context.func = func;
+    context.compile(isa, &mut Default::default()).expect("compiles");
+}
+
+/// Adding and compiling functions after others.
+#[derive(Clone, Copy)]
+struct Times {
+    add: Duration,
+    compile: Duration,
+    /// Bytes that are kept of each function.
+    memory: f64,
+    /// How many functions were known to equal others.
+    equal: usize,
+}
+
+/// Adds the functions before, then adds and compiles the others, one after the other.
+fn measure(
+    before: impl Iterator<Item = Function>,
+    timed: impl Iterator<Item = Function>,
+    isa: &dyn TargetIsa,
+) -> Times {
+    let at_first = ALLOCATOR.current_usage();
+    let options = Options { target: Target::x86_64(), ..Options::default() };
+    let mut merger = StreamingMerger::new(options);
+    before.for_each(|func| {
+        add(&mut merger, &func);
+    });
+    let memory = (ALLOCATOR.current_usage() - at_first) as f64 / merger.len().max(1) as f64;
+    let (add_time, compile_time) = (Duration::ZERO, Duration::ZERO);
+    let mut times = Times { add: add_time, compile: compile_time, memory, equal: 0 };
+    let mut context = Context::new();
+    for func in timed {
+        let start = Instant::now();
+        let known = add(&mut merger, &func);
+        let added = Instant::now();
+        compile(&mut context, isa, func);
+        times.add += added - start;
+        times.compile += added.elapsed();
+        times.equal += usize::from(matches!(known, Known::Equal(_)));
+    }
+    times
+}
+
+fn fastest(rounds: u32, measure: impl Fn() -> Times) -> Times {
+    let all = (0..rounds).map(|_| measure());
+    let best = all.min_by_key(|times| times.add).expect("one round at least");
+    assert!(best.add > Duration::ZERO);
+    best
+}
+
+fn print(name: &str, functions: usize, times: &Times) {
+    let Times { add, compile, memory, equal } = *times;
+    let each = |time: Duration| time.as_nanos() as f64 / functions as f64 / 1e3;
+    let share = 100.0 * add.as_secs_f64() / compile.as_secs_f64();
+    let memory = if memory > 0.0 { format!("{memory:.0} bytes kept") } else { String::new() };
+    println!(
+        "{name:<22} {:>8.2} µs {:>8.1} µs {share:>6.2}% {equal:>8} of {functions:<8} {memory}",
+        each(add),
+        each(compile),
+    );
+}
+
+fn number(variable: &str, default: u32) -> u32 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn main() {
+    // `cargo test --benches` runs benches to see that they do.
+    let bench = std::env::args().any(|argument| argument == "--bench");
+    let largest = if bench { number("CLIF_MERGE_FUNCTIONS", 100_000) } else { 1_000 };
+    let rounds = if bench { number("CLIF_MERGE_ROUNDS", 3) } else { 1 };
+    let mut flags = settings::builder();
+    for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
+    {
+        flags.set(name, value).expect("a setting");
+    }
+    flags.set("preserve_frame_pointers", "true").expect("a setting");
+    let isa = isa::lookup_by_name("x86_64").expect("built with this back end");
+    let isa = isa.finish(settings::Flags::new(flags)).expect("valid settings");
+    println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
+    for path in testkit::units::units() {
+        let text = std::fs::read_to_string(&path).expect("readable unit");
+        let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
+        let name = path.file_stem().expect("a file name").display().to_string();
+        let times =
+            fastest(rounds, || measure(std::iter::empty(), functions.iter().cloned(), &*isa));
+        print(&name, functions.len(), &times);
+    }
+    let mut known = 10;
+    loop {
+        let count = known + TIMED;
+        let function = |index| Family::Mixed.function(index, count);
+        let times = fastest(rounds, || {
+            measure((0..known).map(function), (known..count).map(function), &*isa)
+        });
+        print(&format!("{known} known"), TIMED as usize, &times);
+        match known {
+            10 => known = 10_000.min(largest),
+            known if known >= largest => break,
+            _ => known = largest,
+        }
+    }
+}
