@@ -17,8 +17,8 @@ use cranelift_codegen::isa::{self, TargetIsa};
 use cranelift_codegen::{Context, FinalizedRelocTarget, settings};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Emit, JumpThunk, Linkage, MergeCache, MergeMap, Merger, Options, Output,
-    Target,
+    Addresses, Attributes, CallThunks, Emit, Linkage, MergeCache, MergeMap, Merger, Options,
+    Output, Target, Thunk, ThunkReloc,
 };
 use std::collections::HashMap;
 use std::error::Error;
@@ -105,6 +105,7 @@ fn name_of(symbol: &UserExternalName) -> String {
 }
 
 /// A function's code, not yet at its place.
+#[derive(Clone)]
 struct Compiled {
     code: Vec<u8>,
     alignment: u32,
@@ -112,6 +113,7 @@ struct Compiled {
 }
 
 /// A place in code from where a function is called.
+#[derive(Clone)]
 struct Call {
     /// In bytes, from the beginning of the code.
     at: usize,
@@ -184,21 +186,32 @@ impl Image<'_> {
             match emit {
                 Emit::Body | Emit::NewBody(_) => {
                     // Applying the plan and compiling can be done by many threads: the plan does not change.
-                    plan.apply(function, func, &options);
-                    let mut after = compile(func, self.isa)?;
+                    let mut after = match plan.needs_apply(function, func, &options) {
+                        true => {
+                            plan.apply(function, func, &options);
+                            compile(func, self.isa)?
+                        }
+                        // What was compiled before the plan was made can be emitted.
+                        false => before.clone(),
+                    };
                     after.alignment = after.alignment.max(alignment);
                     let start = self.place(symbol, after.alignment, &after.code);
                     for (call, before) in after.calls.into_iter().zip(before.calls) {
                         calls.push((Call { at: start + call.at, ..call }, before.callee));
                     }
                 }
-                Emit::Thunk { to, .. } => {
-                    let jump = options.target.jump_thunk.expect("no thunks without a jump");
-                    let start = self.place(symbol, before.alignment, jump.code());
-                    let JumpThunk { relocation: kind, addend, offset, .. } = jump;
-                    let call =
-                        Call { at: start + offset as usize, kind, addend, callee: to.clone() };
-                    calls.push((call, symbol.clone()));
+                Emit::Thunk { .. } => {
+                    let call_thunks = CallThunks::of(self.isa);
+                    let thunk =
+                        plan.thunk(function, &func.signature, &options.target, &call_thunks);
+                    let Some(Thunk::Code(thunk)) = thunk else {
+                        return Err(format!("{symbol} has no thunk in raw bytes").into());
+                    };
+                    let start = self.place(symbol, before.alignment, &thunk.bytes);
+                    for ThunkReloc { offset, kind, symbol: callee, addend } in thunk.relocations {
+                        let call = Call { at: start + offset as usize, kind, addend, callee };
+                        calls.push((call, symbol.clone()));
+                    }
                 }
                 Emit::Alias { to } => aliases.push((symbol, to)),
                 // Nothing refers to it any more.

@@ -112,7 +112,7 @@ mod streaming;
 mod target;
 mod unit;
 
-pub use apply::call_thunk;
+pub use apply::{Thunk, call_thunk};
 pub use canon::{Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;

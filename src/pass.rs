@@ -101,6 +101,33 @@ impl<'a> Merger<'a> {
         Ok(function)
     }
 
+    /// Gives a function other attributes, if more is known of it than when it was added. Functions that differed in
+    /// [`Attributes::key`] when they were added may not be found equal. Constant time.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError::Alignment`]. The function is as it was before.
+    ///
+    /// # Panics
+    ///
+    /// If `function` was not added to this unit.
+    pub fn set_attributes(
+        &mut self,
+        function: FunctionIndex,
+        attributes: Attributes,
+    ) -> Result<(), AddError> {
+        self.summaries.set_attributes(function, attributes)
+    }
+
+    /// The attributes of a function, as they are so far.
+    ///
+    /// # Panics
+    ///
+    /// If `function` was not added to this unit.
+    pub fn attributes(&self, function: FunctionIndex) -> &Attributes {
+        &self.summaries.unit.functions[function].attributes
+    }
+
     /// Adds a data object to the unit, under the symbol by which functions and other data objects refer to it. The
     /// contents are hashed and not kept.
     ///
@@ -184,6 +211,7 @@ impl<'a> Merger<'a> {
         }
         let mut plan = similar(plan, &known, before, bodies, &options);
         add_late_thunks(&mut plan);
+        plan.record_members();
         if let Some(record) = &mut record {
             record.retain_kept(&plan);
         }

@@ -21,6 +21,8 @@ mod data;
 mod differences;
 #[path = "laws/eliminated.rs"]
 mod eliminated;
+#[path = "laws/embedder.rs"]
+mod embedder;
 #[path = "laws/facts.rs"]
 mod facts;
 #[path = "laws/folding.rs"]

@@ -19,16 +19,27 @@ use crate::checker::Code;
 use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
 use crate::ir::{address_uses, called, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
-use crate::plan::Plan;
+use crate::plan::{Disposition, Plan};
+use crate::target::{CallThunks, Target, ThunkCode};
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use cranelift_codegen::ir::{
-    ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, UserExternalName,
-    UserFuncName,
+    ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
+    UserExternalName, UserFuncName,
 };
 use cranelift_entity::EntityRef;
+
+/// The thunk of a function: see [`Plan::thunk`].
+#[derive(Clone, Debug)]
+pub enum Thunk {
+    /// In raw bytes, with relocations.
+    Code(ThunkCode),
+    /// As a function, to be compiled.
+    Function(Box<Function>),
+}
 
 impl Plan {
     /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
@@ -51,6 +62,56 @@ impl Plan {
     ) -> bool {
         let changed = self.canonicalize(function, func, options);
         self.rewrite(function, func, options) || changed
+    }
+
+    /// Whether [`apply`](Plan::apply) would change `func`, which is the body of `function`. A function that it would
+    /// not change can be compiled as it is, and could have been compiled before the plan was made.
+    ///
+    /// Linear in the number of imports, not in the number of instructions. In doubt, as with
+    /// [`Canonicalize::Optimize`], it says that it would.
+    pub fn needs_apply(
+        &self,
+        function: FunctionIndex,
+        func: &Function,
+        options: &Options<'_>,
+    ) -> bool {
+        let entry = self.entry(function);
+        let canonical = matches!(options.canonicalize, Canonicalize::Optimize(_));
+        let goes_elsewhere = |symbol: &UserExternalName| {
+            self.call_symbol(symbol) != symbol || self.address_symbol(symbol) != symbol
+        };
+        entry.weakened().is_some()
+            || canonical && entry.gets_compared_body()
+            || func.params.user_named_funcs().values().any(goes_elsewhere)
+    }
+
+    /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
+    /// target can write it so, else as a function to be compiled, which calls as `call_thunks` says. It is to be
+    /// emitted under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment) says.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn thunk(
+        &self,
+        function: FunctionIndex,
+        signature: &Signature,
+        target: &Target,
+        call_thunks: &CallThunks,
+    ) -> Option<Thunk> {
+        let entry = self.entry(function);
+        let Disposition::Thunk { to } = entry.disposition() else {
+            return None;
+        };
+        let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
+        Some(match target.thunk_code(signature, &arguments, to) {
+            Some(code) => Thunk::Code(code),
+            None => {
+                let name = UserFuncName::User(entry.symbol().clone());
+                let thunk = call_thunk(name, signature, &arguments, to, call_thunks);
+                Thunk::Function(Box::new(thunk))
+            }
+        })
     }
 
     /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without

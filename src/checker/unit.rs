@@ -304,7 +304,9 @@ impl Prover<'_> {
             externally_called,
             pinned,
             no_merge,
-            hot: _, // not a matter of correctness
+            // not a matter of correctness
+            hot: _,
+            identical_only: _,
         } = *entry.attributes();
         let Some(to) = entry.disposition().representative() else {
             return require_alignment(

@@ -47,8 +47,7 @@ impl Summaries {
             return Err(AddError::NoBody(symbol));
         }
         self.observed.add_tables(func, symbols);
-        self.addresses_matter |=
-            attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant;
+        self.addresses_matter |= matters(&attributes);
         let scanned = self.addresses_matter;
         if scanned {
             self.observed.add_address_uses(func, symbols);
@@ -65,6 +64,23 @@ impl Summaries {
         let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
         self.unscanned += usize::from(!scanned);
         Ok(self.unit.add(symbol, attributes, bucket, instructions))
+    }
+
+    /// Changes the attributes of a function: see [`Merger::set_attributes`](crate::Merger::set_attributes).
+    pub fn set_attributes(
+        &mut self,
+        function: FunctionIndex,
+        attributes: Attributes,
+    ) -> Result<(), AddError> {
+        let alignment = u64::from(attributes.alignment);
+        if !alignment.is_power_of_two() {
+            return Err(AddError::Alignment(alignment));
+        }
+        // Functions that were added while no address mattered are still to be scanned.
+        self.addresses_matter |= matters(&attributes);
+        let attributes = self.unit.attributes.intern(attributes);
+        self.unit.functions[function].attributes = attributes;
+        Ok(())
     }
 
     /// Adds a data object: see [`Merger::add_data`](crate::Merger::add_data).
@@ -108,4 +124,9 @@ impl Summaries {
             }
         }
     }
+}
+
+/// Whether the disposition of a function with these attributes depends on whether its address is used.
+fn matters(attributes: &Attributes) -> bool {
+    attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant
 }

@@ -114,10 +114,10 @@ pub(crate) fn search(
         earlier,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
+        costs: Costs::new(options, bodies),
         plan,
         bodies,
         options,
-        costs: Costs::new(options),
         scratch: Scratch::recording(),
         encoding: Encoding::default(),
         sizes: HashMap::default(),
@@ -279,10 +279,11 @@ impl Search<'_> {
 /// Whether a function could share a parameterised body with another one.
 fn is_candidate(plan: &Plan, function: FunctionIndex, options: &Options<'_>) -> bool {
     let entry = plan.entry(function);
-    let Attributes { pinned, no_merge, hot, .. } = *entry.attributes();
+    let Attributes { pinned, no_merge, hot, identical_only, .. } = *entry.attributes();
     let hot = hot && options.similar.policy == Policy::Balanced;
     let malformed = entry.reason() == Reason::Malformed;
-    entry.disposition() == Disposition::Keep && !(pinned || no_merge || hot || malformed)
+    let excluded = pinned || no_merge || hot || identical_only || malformed;
+    entry.disposition() == Disposition::Keep && !excluded
 }
 
 fn order(plan: &Plan, function: FunctionIndex) -> (u32, u32) {

@@ -28,13 +28,15 @@ pub(super) struct Costs<'a> {
     plain: HashMap<Signature, Option<u32>, FxBuildHasher>,
     /// The size of a thunk that calls, as it is emitted.
     thunks: HashMap<(Signature, Vec<ExtraArgument>), Option<u32>, FxBuildHasher>,
+    /// The function that probes call. Probes are never emitted.
+    callee: UserExternalName,
     /// How many probes were compiled.
     pub probes: usize,
 }
 
 /// An argument that takes as many bytes to compute on every target: what counts is which half-words of a constant
 /// are zero or all ones, and its sign.
-fn with_equal_cost(argument: &ExtraArgument) -> ExtraArgument {
+fn with_equal_cost(argument: &ExtraArgument, callee: &UserExternalName) -> ExtraArgument {
     match argument {
         ExtraArgument::Constant { ty, bits } => {
             let half = |at: u32| match bits >> at & 0xffff {
@@ -50,29 +52,26 @@ fn with_equal_cost(argument: &ExtraArgument) -> ExtraArgument {
         ExtraArgument::Function { ty, symbol: _, signature: _, colocated } => {
             ExtraArgument::Address {
                 ty: *ty,
-                symbol: probe_callee(),
+                symbol: callee.clone(),
                 offset: 0,
                 colocated: *colocated,
             }
         }
         ExtraArgument::Address { ty, symbol: _, offset, colocated } => ExtraArgument::Address {
             ty: *ty,
-            symbol: probe_callee(),
+            symbol: callee.clone(),
             offset: if *offset == 0 { 0 } else { 8 },
             colocated: *colocated,
         },
     }
 }
 
-/// The probe callee: the function that probes call. Probes are never emitted.
-fn probe_callee() -> UserExternalName {
-    UserExternalName::new(u32::MAX, u32::MAX)
-}
-
 impl<'a> Costs<'a> {
-    pub fn new(options: &'a Options<'a>) -> Costs<'a> {
+    pub fn new(options: &'a Options<'a>, bodies: &mut dyn Bodies) -> Costs<'a> {
+        let none = UserExternalName::default;
         Costs {
             options,
+            callee: bodies.code_sizes().map_or_else(none, |sizes| sizes.probe_callee()),
             calls: HashMap::default(),
             arguments: HashMap::default(),
             plain: HashMap::default(),
@@ -83,6 +82,7 @@ impl<'a> Costs<'a> {
 
     /// Bytes of a function that passes its own arguments, and these extra arguments, to another.
     fn probe(
+        &self,
         bodies: &mut dyn Bodies,
         signature: &Signature,
         arguments: &[ExtraArgument],
@@ -92,7 +92,7 @@ impl<'a> Costs<'a> {
         let name = UserFuncName::default();
         bodies
             .code_sizes()?
-            .of_candidate(&call_thunk(name, signature, arguments, &probe_callee(), &options), false)
+            .of_candidate(&call_thunk(name, signature, arguments, &self.callee, &options), false)
     }
 
     fn plain(&mut self, bodies: &mut dyn Bodies, signature: &Signature) -> Option<u32> {
@@ -100,21 +100,21 @@ impl<'a> Costs<'a> {
             return known;
         }
         self.probes += 1;
-        let size = Self::probe(bodies, signature, &[]);
+        let size = self.probe(bodies, signature, &[]);
         self.plain.insert(signature.clone(), size);
         size
     }
 
     /// Bytes of a function that passes one argument, which costs as much to compute as this one.
     fn computing(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<u32> {
-        let argument = with_equal_cost(argument);
+        let argument = with_equal_cost(argument, &self.callee);
         if let Some(&known) = self.arguments.get(&argument) {
             return known;
         }
         // A convention that every back end has.
         let signature = Signature::new(CallConv::Fast);
         self.probes += 1;
-        let size = Self::probe(bodies, &signature, core::slice::from_ref(&argument));
+        let size = self.probe(bodies, &signature, core::slice::from_ref(&argument));
         self.arguments.insert(argument, size);
         size
     }
@@ -140,7 +140,7 @@ impl<'a> Costs<'a> {
         let zeros: Vec<ExtraArgument> =
             key.1.iter().map(|&ty| ExtraArgument::Constant { ty, bits: 0 }).collect();
         self.probes += 1;
-        let with = Self::probe(bodies, signature, &zeros);
+        let with = self.probe(bodies, signature, &zeros);
         let without = self.plain(bodies, signature);
         let size = with.zip(without).map(|(with, without)| with.saturating_sub(without));
         self.calls.insert(key, size);
@@ -170,7 +170,7 @@ impl<'a> Costs<'a> {
         arguments: &[ExtraArgument],
         observes_its_frame: bool,
     ) -> Option<u32> {
-        let raw = self.options.target.thunk_code(signature, arguments, &probe_callee());
+        let raw = self.options.target.thunk_code(signature, arguments, &self.callee);
         if let Some(code) = raw {
             return Some(code.size());
         }
@@ -187,7 +187,7 @@ impl<'a> Costs<'a> {
         }
         self.probes += 1;
         let name = UserFuncName::default();
-        let thunk = call_thunk(name, signature, &key.1, &probe_callee(), &call_thunks);
+        let thunk = call_thunk(name, signature, &key.1, &self.callee, &call_thunks);
         let size = bodies.code_sizes()?.of_candidate(&thunk, false);
         self.thunks.insert(key, size);
         size

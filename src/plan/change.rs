@@ -198,7 +198,8 @@ impl Plan {
     ) -> FunctionIndex {
         let function = self.add(added);
         self.enter(Item::Function(function));
-        self.new_bodies.push(NewBody { function, body, copy_of });
+        let members = Vec::new();
+        self.new_bodies.push(NewBody { function, body, copy_of, members });
         function
     }
 
@@ -206,6 +207,21 @@ impl Plan {
     pub(crate) fn set_body(&mut self, function: FunctionIndex, body: Function) {
         let at = self.new_bodies.binary_search_by_key(&function, |new| new.function);
         self.new_bodies[at.expect("a body of the plan")].body = body;
+    }
+
+    /// Records which functions each new body replaces. To be called when that is decided.
+    pub(crate) fn record_members(&mut self) {
+        let Plan { outcomes, new_bodies, .. } = self;
+        let Some(first) = new_bodies.first().map(|new| new.function) else {
+            return;
+        };
+        for (function, outcome) in outcomes.iter() {
+            if let Some(to) = outcome.disposition().representative().filter(|&to| to >= first)
+                && let Ok(at) = new_bodies.binary_search_by_key(&to, |new| new.function)
+            {
+                new_bodies[at].members.push(function);
+            }
+        }
     }
 
     /// Records a set of similar functions.

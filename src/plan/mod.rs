@@ -268,6 +268,7 @@ pub struct NewBody {
     function: FunctionIndex,
     body: Function,
     copy_of: Option<FunctionIndex>,
+    members: Vec<FunctionIndex>,
 }
 
 impl NewBody {
@@ -279,6 +280,11 @@ impl NewBody {
     /// Its body under its symbol: [`apply`](Plan::apply) the plan to a clone under its index.
     pub fn body(&self) -> &Function {
         &self.body
+    }
+
+    /// The functions that it replaces, ascending; other new bodies may be among them.
+    pub fn members(&self) -> &[FunctionIndex] {
+        &self.members
     }
 
     /// The function of which it is a private copy. `None` for a parameterised body.
@@ -438,26 +444,28 @@ impl Plan {
     }
 
     /// The function whose address may replace the address of `function`. References from data, and all others that
-    /// the IR does not show, must use it.
-    pub fn address_target(&self, function: FunctionIndex) -> FunctionIndex {
+    /// the IR does not show, must use it. `None` if nothing refers to the address and there is no code for it any more:
+    /// the function was replaced by a body that takes extra arguments, and only calls pass these.
+    pub fn address_target(&self, function: FunctionIndex) -> Option<FunctionIndex> {
         let entry = self.entry(function);
         match entry.disposition() {
-            // A body that takes extra arguments may not replace a function of which only the address is known. No
-            // code has that address, or there would be a thunk.
-            Disposition::Redirect { to } if entry.extra_arguments().is_empty() => to,
-            Disposition::Redirect { to: _ }
-            | Disposition::Keep
-            | Disposition::Alias { to: _ }
-            | Disposition::Thunk { to: _ } => function,
+            Disposition::Redirect { to } => entry.extra_arguments().is_empty().then_some(to),
+            Disposition::Keep | Disposition::Alias { to: _ } | Disposition::Thunk { to: _ } => {
+                Some(function)
+            }
         }
     }
 
     /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
-    /// data objects, and everything else that the IR does not show, must use it.
+    /// data objects, and everything else that the IR does not show, must use it. It is `symbol` itself where
+    /// [`address_target`](Plan::address_target) has none.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
         match self.item_of(symbol) {
             None => symbol,
-            Some(Item::Function(function)) => &self.functions[self.address_target(function)].symbol,
+            Some(Item::Function(function)) => {
+                let to = self.address_target(function).unwrap_or(function);
+                &self.functions[to].symbol
+            }
             Some(Item::Data(data)) => match self.data[data].disposition {
                 Disposition::Redirect { to } => &self.data[to].symbol,
                 Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,

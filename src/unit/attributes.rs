@@ -33,6 +33,8 @@ pub struct Attributes {
     pub no_merge: bool,
     /// The function takes much of the time. With [`Policy::Balanced`](crate::Policy::Balanced) it is merged only with identical functions.
     pub hot: bool,
+    /// The function is merged only with identical functions, whatever the policy.
+    pub identical_only: bool,
 }
 
 impl Default for Attributes {
@@ -47,6 +49,7 @@ impl Default for Attributes {
             pinned: false,
             no_merge: false,
             hot: false,
+            identical_only: false,
         }
     }
 }

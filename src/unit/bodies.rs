@@ -59,6 +59,12 @@ pub trait CodeSizes {
     /// unit never grows, as long as all sizes are known and those of the code that is emitted.
     fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32>;
 
+    /// The symbol of the function that probes call: candidates that are never emitted, and tell what a call costs. No
+    /// function of the unit may have it. Default: `u4294967295:4294967295`.
+    fn probe_callee(&mut self) -> UserExternalName {
+        UserExternalName::new(u32::MAX, u32::MAX)
+    }
+
     /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled a second time.
     /// Then all bodies that similar functions could share are compiled in order to decide; otherwise only the
     /// bodies for which it is in doubt whether they save bytes, and less is known of the others

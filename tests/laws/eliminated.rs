@@ -67,6 +67,7 @@ const LOCAL: Attributes = Attributes {
     pinned: false,
     no_merge: false,
     hot: false,
+    identical_only: false,
 };
 
 /// A program whose units are planned one after the other.

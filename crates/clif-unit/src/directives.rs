@@ -26,6 +26,7 @@ pub fn attributes(said: &Said, defaults: Attributes) -> Attributes {
         pinned: said.has("pinned") || defaults.pinned || settled,
         no_merge: said.has("no-merge") || defaults.no_merge || settled,
         hot: said.has("hot") || defaults.hot,
+        identical_only: said.has("identical-only") || defaults.identical_only,
     }
 }
 
@@ -62,6 +63,7 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
         pinned,
         no_merge,
         hot,
+        identical_only,
     } = attributes;
     let words = [
         (linkage != defaults.linkage).then(|| format!("linkage={}", linkage.name())),
@@ -74,6 +76,7 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
         (pinned && became.is_none()).then(|| "pinned".to_owned()),
         (no_merge && became.is_none()).then(|| "no-merge".to_owned()),
         hot.then(|| "hot".to_owned()),
+        identical_only.then(|| "identical-only".to_owned()),
         became.map(|(kind, target)| format!("{kind}={target}")),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();

@@ -150,7 +150,7 @@ pub const FUNCTION: Kind = Kind {
     unknown: [""; 2],
     first: "",
     valued: &["linkage", "addresses", "key", "align", "thunk", "alias"],
-    flags: &["address-taken", "externally-called", "pinned", "no-merge", "hot"],
+    flags: &["address-taken", "externally-called", "pinned", "no-merge", "hot", "identical-only"],
 };
 
 /// The defaults of a text.

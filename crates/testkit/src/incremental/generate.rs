@@ -242,6 +242,7 @@ impl Drawn {
             attributes.externally_called = u.ratio(1, 8)?;
             attributes.address_taken = u.ratio(1, 8)?;
             attributes.hot = u.ratio(1, 8)?;
+            attributes.identical_only = u.ratio(1, 16)?;
             attributes.key = u64::from(u.ratio(1, 12)?);
             attributes.alignment = *u.choose(&[1, 1, 1, 16, 64])?;
         }

@@ -1,0 +1,131 @@
+//! Laws of what embedders ask a plan, function by function.
+
+use crate::support::random;
+use cranelift_mergefunc::{
+    Addresses, Attributes, CallThunks, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
+    Options, Plan, Policy, Similar, Target, Thunk,
+};
+use testkit::scale::Family;
+use testkit::unit::{Held, Unit};
+
+/// A function that `apply` would not change is said to need none, but for few; and what is said to need none is not
+/// changed.
+#[test]
+fn what_needs_no_apply_is_not_changed() {
+    let [mut without, mut in_vain] = [0, 0];
+    random(|u| {
+        let unit = Unit::random(u)?;
+        let plan = unit.plan();
+        for (function, entry) in plan.entries().take(unit.functions.len()) {
+            if entry.disposition() == Disposition::Keep {
+                let mut body = unit.functions[function.as_u32() as usize].body.clone();
+                let before = body.clone();
+                let needs = plan.needs_apply(function, &body, &unit.options);
+                let changed = plan.apply(function, &mut body, &unit.options);
+                assert!(needs || !changed && body == before, "{before}\n{body}");
+                without += usize::from(!needs);
+                in_vain += usize::from(needs && !changed);
+            }
+        }
+        Ok(())
+    });
+    assert!(without > 4 * in_vain, "{without} need none, {in_vain} are not changed");
+}
+
+fn constants(functions: u32) -> Plan {
+    let unit = Family::Constants.unit(functions);
+    let similar = Similar { policy: Policy::Balanced, ..Similar::default() };
+    let options = Options { target: Target::x86_64(), similar, ..Options::default() };
+    let mut merger = Merger::new(options);
+    for (at, func) in unit.iter().enumerate() {
+        let linkage = if at == 0 { Linkage::Export } else { Linkage::Local };
+        let attributes =
+            Attributes { linkage, addresses: Addresses::Insignificant, ..Attributes::default() };
+        merger.add(func.name.get_user().unwrap().clone(), func, attributes).unwrap();
+    }
+    merger.plan(&mut Held::new(&unit, Some(64)))
+}
+
+/// Nothing has the address of a function that is replaced by a body with extra arguments, so there is none to take.
+#[test]
+fn a_function_that_needs_arguments_has_no_substitute() {
+    let plan = constants(8);
+    let [body] = plan.new_bodies() else { panic!("one body") };
+    let members: Vec<_> = (0..8).map(FunctionIndex::from_u32).collect();
+    assert_eq!(body.members(), members);
+    assert_eq!(plan.address_target(members[0]), Some(members[0]), "a thunk");
+    assert_eq!(plan.address_target(members[1]), None);
+    assert_eq!(plan.address_target(body.function()), Some(body.function()));
+}
+
+/// The members of a new body are the functions that the plan replaces by it.
+#[test]
+fn members_are_those_that_are_replaced() {
+    random(|u| {
+        let plan = Unit::random(u)?.plan();
+        for new in plan.new_bodies() {
+            let replaced = plan
+                .entries()
+                .filter(|(_, entry)| entry.disposition().representative() == Some(new.function()));
+            assert!(replaced.map(|(function, _)| function).eq(new.members().iter().copied()));
+        }
+        Ok(())
+    });
+}
+
+/// A thunk comes with all that it passes and names.
+#[test]
+fn a_thunk_is_finished() {
+    let plan = constants(8);
+    let signature = Family::Constants.function(0, 8).signature.clone();
+    let call_thunks = CallThunks { tail_calls: false, colocated: true };
+    let [first, second] = [0, 1].map(FunctionIndex::from_u32);
+    let thunk = |function, target| plan.thunk(function, &signature, &target, &call_thunks);
+    let body = plan.entry(plan.new_bodies()[0].function()).symbol();
+    match thunk(first, Target::x86_64()) {
+        Some(Thunk::Code(code)) => assert_eq!(code.relocations.last().unwrap().symbol, *body),
+        other => panic!("{other:?}"),
+    }
+    match thunk(first, Target::generic()) {
+        Some(Thunk::Function(func)) => {
+            assert_eq!(func.name.get_user(), Some(plan.entry(first).symbol()));
+            let passed = plan.thunk_arguments(first);
+            assert!(matches!(*passed, [ExtraArgument::Constant { .. }]));
+            assert!(func.params.user_named_funcs().values().any(|symbol| symbol == body));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(thunk(second, Target::x86_64()).is_none(), "it was redirected");
+}
+
+/// Attributes that are set before the plan is made count as if they had been given at once.
+#[test]
+fn attributes_can_be_set_late() {
+    random(|u| {
+        let unit = Unit::random(u)?;
+        let plans = [false, true].map(|late| {
+            let mut merger = Merger::new(unit.options);
+            let mut functions = Vec::new();
+            for member in &unit.functions {
+                let early = Attributes { key: member.attributes.key, ..Attributes::default() };
+                let attributes = if late { early } else { member.attributes };
+                functions.push(merger.add(member.symbol(), &member.body, attributes).unwrap());
+            }
+            for (&function, member) in functions.iter().zip(&unit.functions) {
+                merger.set_attributes(function, member.attributes).unwrap();
+                assert_eq!(*merger.attributes(function), member.attributes);
+            }
+            let bodies = unit.bodies();
+            merger.plan(&mut Held::new(&bodies, unit.code_size))
+        });
+        let [at_once, late] = plans.map(|plan| {
+            let entries = plan.entries();
+            let told = entries.map(|(_, entry)| {
+                (entry.disposition(), entry.reason(), entry.class(), *entry.attributes())
+            });
+            told.collect::<Vec<_>>()
+        });
+        assert_eq!(at_once, late);
+        Ok(())
+    });
+}
