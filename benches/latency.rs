@@ -62,7 +62,8 @@ fn measure(
     before.for_each(|func| {
         add(&mut merger, &func);
     });
-    let memory = (ALLOCATOR.current_usage() - at_first) as f64 / merger.len().max(1) as f64;
+    let kept = ALLOCATOR.current_usage() - at_first;
+    let memory = if merger.is_empty() { 0.0 } else { kept as f64 / merger.len() as f64 };
     let (add_time, compile_time) = (Duration::ZERO, Duration::ZERO);
     let mut times = Times { add: add_time, compile: compile_time, memory, equal: 0 };
     let mut context = Context::new();
@@ -123,18 +124,14 @@ fn main() {
             fastest(rounds, || measure(std::iter::empty(), functions.iter().cloned(), &*isa));
         print(&name, functions.len(), &times);
     }
-    let mut known = 10;
-    loop {
+    let mut counts = vec![10, 10_000.min(largest), largest];
+    counts.dedup();
+    for known in counts {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
         let times = fastest(rounds, || {
             measure((0..known).map(function), (known..count).map(function), &*isa)
         });
         print(&format!("{known} known"), TIMED as usize, &times);
-        match known {
-            10 => known = 10_000.min(largest),
-            known if known >= largest => break,
-            _ => known = largest,
-        }
     }
 }

@@ -29,8 +29,8 @@ use core::fmt;
 use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
-use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
 /// What is known of a function when it is added.
@@ -84,7 +84,8 @@ pub struct StreamingMerger<'a> {
     bytes: Vec<u8>,
     stats: Stats,
     symbols: References,
-    encodings: HashMap<Digest, u32, FxBuildHasher>,
+    encodings: HashTable<u32>,
+    digests: Vec<Digest>,
     /// The first function of each encoding.
     first: Vec<FunctionIndex>,
     functions: Vec<Streamed>,
@@ -132,21 +133,26 @@ impl Reference {
 /// Numbers symbols in the order of their first use.
 #[derive(Default)]
 struct References {
-    numbers: RefCell<HashMap<UserExternalName, u32, FxBuildHasher>>,
+    numbers: RefCell<HashTable<u32>>,
     symbols: RefCell<Vec<UserExternalName>>,
 }
 
 impl ResolveSymbol for References {
     /// Every symbol is compared by a node, since what it is may not be known yet.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let mut numbers = self.numbers.borrow_mut();
-        let number = match numbers.get(symbol) {
-            Some(&number) => number,
-            None => {
-                let mut symbols = self.symbols.borrow_mut();
+        let (mut numbers, mut symbols) = (self.numbers.borrow_mut(), self.symbols.borrow_mut());
+        let hash = |symbol: &UserExternalName| FxBuildHasher.hash_one(symbol);
+        let entry = numbers.entry(
+            hash(symbol),
+            |&number| symbols[number as usize] == *symbol,
+            |&number| hash(&symbols[number as usize]),
+        );
+        let number = match entry {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(slot) => {
                 let number = symbols.len() as u32;
+                slot.insert(number);
                 symbols.push(symbol.clone());
-                numbers.insert(symbol.clone(), number);
                 number
             }
         };
@@ -190,7 +196,8 @@ impl<'a> StreamingMerger<'a> {
             bytes: Vec::new(),
             stats: Stats::default(),
             symbols: References::default(),
-            encodings: HashMap::default(),
+            encodings: HashTable::new(),
+            digests: Vec::new(),
             first: Vec::new(),
             functions: Vec::new(),
             references: Lists::new(),
@@ -203,7 +210,8 @@ impl<'a> StreamingMerger<'a> {
     /// be [`Attributes::pinned`].
     ///
     /// One walk, a digest of the encoding, and constant time for each reference, however many functions there are.
-    /// 60 bytes are kept for a function, 4 for each of its references, and 40 for each different encoding.
+    /// 60 bytes are kept of a function, 4 for each of its references, 18 for each symbol that is referred to, and 46 for each
+    /// different encoding, of which 32 are its digest.
     ///
     /// # Errors
     ///
@@ -265,14 +273,27 @@ impl<'a> StreamingMerger<'a> {
         self.stats.walk_malformed += usize::from(result.is_err());
         if result.is_err() {
             self.encoding.clear();
+            self.digests.push(Digest::default());
             return (next, true);
         }
         self.stats.walk_instructions += self.encoding.instructions as usize;
         self.stats.walk_bytes += self.encoding.size();
         let digest = digest(&self.encoding, attributes.alignment, &mut self.bytes);
-        match self.encodings.entry(digest) {
+        let StreamingMerger { encodings, digests, .. } = self;
+        // Any bits of a digest are a hash.
+        let hash = |digest: &Digest| u64::from_le_bytes(*digest.first_chunk().expect("32 bytes"));
+        let entry = encodings.entry(
+            hash(&digest),
+            |&known| digests[known as usize] == digest,
+            |&known| hash(&digests[known as usize]),
+        );
+        match entry {
             Entry::Occupied(known) => (*known.get(), false),
-            Entry::Vacant(slot) => (*slot.insert(next), true),
+            Entry::Vacant(slot) => {
+                slot.insert(next);
+                digests.push(digest);
+                (next, true)
+            }
         }
     }
 

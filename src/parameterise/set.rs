@@ -414,10 +414,10 @@ impl Search<'_> {
 
     /// Bytes of a function as the plan leaves it so far.
     fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
-        if !self.sizes.contains_key(&function) {
-            if let Some(size) = self.size(body) {
-                self.sizes.insert(function, size);
-            }
+        if !self.sizes.contains_key(&function)
+            && let Some(size) = self.size(body)
+        {
+            self.sizes.insert(function, size);
         }
         self.sizes.get(&function).copied()
     }

@@ -69,7 +69,7 @@ impl Family {
                 let first = index - index % length;
                 let next = first + (index - first + 1) % length;
                 let next = if next < count { next } else { first };
-                small(u64::from(index % length % 1000 == 0), Some(next))
+                small(u64::from((index % length).is_multiple_of(1000)), Some(next))
             }
             Family::Equal if index % 10 < 3 => small(0, None),
             Family::Equal => mixed(index),
