@@ -125,7 +125,7 @@ pub fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
     for text in texts {
         let members = [Member { attributes, body: parse_one(text) }];
         let plan = emit(&mut cache, &members, &unit);
-        let entry = plan.entries().next().expect("one was added").1.clone();
+        let entry = plan.entries().next().expect("one was added").1;
         last = Some((entry.disposition().name(), entry.reason()));
     }
     last.expect("not empty")
