@@ -25,11 +25,12 @@ pub(super) fn known_saves(func: &Function, places: impl Iterator<Item = Inst>) -
             }
         }
     }
+    let is_known = |value: Value| known[func.dfg.resolve_aliases(value)];
+    let mut values: Vec<bool> = Vec::new();
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
-            let is_known = |value: &Value| known[func.dfg.resolve_aliases(*value)];
-            let values: Vec<bool> =
-                func.dfg.inst_values(inst).map(|value| is_known(&value)).collect();
+            values.clear();
+            values.extend(func.dfg.inst_values(inst).map(is_known));
             if values.contains(&true) {
                 uses += 1;
                 if !only_used(func, inst, &values) {

@@ -10,6 +10,7 @@ use super::signatures::Numbers;
 use super::value::{Symbols, Value, blocks_with_addresses};
 use crate::canon::{Encoding, Fact, Mark, Place, Scratch, meet};
 use crate::unit::{FunctionIndex, Linkage};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -30,7 +31,7 @@ pub(super) struct Table {
     cells: Vec<Cell>,
     /// The value of each cell; `None` if it cannot become a parameter.
     values: Vec<Option<Value>>,
-    number: HashMap<Vec<u8>, Cell, FxBuildHasher>,
+    number: HashMap<Box<[u8]>, Cell, FxBuildHasher>,
     signatures: Numbers,
     /// The number of each row's facts, which are mostly the same.
     facts: Vec<u32>,
@@ -66,17 +67,18 @@ impl Table {
             distinct_facts: Vec::new(),
             facts_number: BTreeMap::new(),
         };
-        let itself = table.cell(alloc::vec![0], None);
+        let itself = table.cell(&[0], None);
         debug_assert_eq!(itself, ITSELF);
         table
     }
 
-    fn cell(&mut self, key: Vec<u8>, value: Option<Value>) -> Cell {
-        let next = self.values.len() as Cell;
-        let cell = *self.number.entry(key).or_insert(next);
-        if cell == next {
-            self.values.push(value);
+    fn cell(&mut self, key: &[u8], value: Option<Value>) -> Cell {
+        if let Some(&cell) = self.number.get(key) {
+            return cell;
         }
+        let cell = self.values.len() as Cell;
+        self.number.insert(key.into(), cell);
+        self.values.push(value);
         cell
     }
 
@@ -123,12 +125,13 @@ impl Table {
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
         let Scratch { marks, arguments, .. } = scratch;
+        let mut key = Vec::new();
         for (column, (mark, ranges)) in places(marks, encoding).enumerate() {
             debug_assert!(self.functions.is_empty() || column < self.width, "another shape");
             let value = mark.operand.and_then(|operand| {
                 symbols.value_of(body, (mark.place, operand), arguments, &addressed)
             });
-            let mut key = Vec::new();
+            key.clear();
             match &value {
                 Some(Value::Constant { ty, bits }) => {
                     key.push(2);
@@ -169,8 +172,8 @@ impl Table {
                     key.extend_from_slice(ranges.references);
                 }
             }
-            let value = value.filter(|_| key != [0]);
-            let cell = self.cell(key, value);
+            let value = value.filter(|_| *key != [0]);
+            let cell = self.cell(&key, value);
             self.cells.push(cell);
         }
         let width = self.cells.len() - start;

@@ -13,9 +13,10 @@ use crate::unit::Linkage;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    Block, FuncRef, Function, GlobalValueData, InstructionData, Signature, Type, UserExternalName,
-    types,
+    Block, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature, Type,
+    UserExternalName, types,
 };
+use cranelift_entity::EntityRef;
 
 /// The content of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +181,8 @@ impl Symbols<'_> {
 /// The blocks of which the address of a handler is taken, ascending: the address belongs to the one call at the end
 /// of the block, so the calls of these blocks stay what and where they are.
 pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
-    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    // In memory order, which is several times cheaper than block by block; instructions without a place do no harm.
+    let insts = (0..func.dfg.num_insts()).map(Inst::new);
     let blocks = insts.filter_map(|inst| match func.dfg.insts[inst] {
         InstructionData::ExceptionHandlerAddress { opcode: _, block, imm: _ } => Some(block),
         _ => None,

@@ -526,7 +526,8 @@ pub fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
             pinned: draw.one_in(12),
             no_merge: draw.one_in(12),
             hot: draw.one_in(8),
-            identical_only: draw.one_in(16),
+            // A filetest has it. It keeps functions apart, of which there must be enough that merge.
+            identical_only: false,
         },
     }
 }
