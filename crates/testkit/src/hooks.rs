@@ -122,9 +122,7 @@ let (func, context) = (
     },
     Hook {
         file: "src/congruence/refine.rs",
-        at: &[
-            "// Incoming references of each element: (place, node). Only references from classes of two or",
-        ],
+        at: &["let incoming = incoming(partition, nodes, references);"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::NoRefinement) {
     return;
