@@ -6,16 +6,15 @@
 //! of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest of
 //! `CLIF_MERGE_ROUNDS` (3) rounds counts.
 
+use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
-use cranelift_mergefunc::cranelift_codegen::{Context, isa};
-use cranelift_mergefunc::{
-    Addresses, Attributes, Known, Linkage, Options, StreamingMerger, Target,
-};
+use cranelift_mergefunc::{Known, Options, StreamingMerger, Target};
 use peak_alloc::PeakAlloc;
 use std::time::{Duration, Instant};
+use testkit::measure;
 use testkit::scale::Family;
+use testkit::support::free;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -24,19 +23,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const TIMED: u32 = 1_000;
 
 fn add(merger: &mut StreamingMerger<'_>, func: &Function) -> Known {
-    let attributes = Attributes {
-        linkage: Linkage::Local,
-        addresses: Addresses::Insignificant,
-        ..Attributes::default()
-    };
     let symbol = func.name.get_user().expect("units name functions u0:N").clone();
-    merger.add(symbol, func, attributes).expect("symbols are distinct").1
-}
-
-fn compile(context: &mut Context, isa: &dyn TargetIsa, func: Function) {
-    context.clear();
-    context.func = func;
-    context.compile(isa, &mut Default::default()).expect("compiles");
+    merger.add(symbol, func, free()).expect("symbols are distinct").1
 }
 
 /// Adding and compiling functions after others.
@@ -51,7 +39,7 @@ struct Times {
 }
 
 /// Adds the functions before, then adds and compiles the others, one after the other.
-fn measure(
+fn times(
     before: impl Iterator<Item = Function>,
     timed: impl Iterator<Item = Function>,
     isa: &dyn TargetIsa,
@@ -71,7 +59,7 @@ fn measure(
         let start = Instant::now();
         let known = add(&mut merger, &func);
         let added = Instant::now();
-        compile(&mut context, isa, func);
+        measure::compile(&mut context, isa, func);
         times.add += added - start;
         times.compile += added.elapsed();
         times.equal += usize::from(matches!(known, Known::Equal(_)));
@@ -79,8 +67,8 @@ fn measure(
     times
 }
 
-fn fastest(rounds: u32, measure: impl Fn() -> Times) -> Times {
-    let all = (0..rounds).map(|_| measure());
+fn fastest(rounds: u32, times: impl Fn() -> Times) -> Times {
+    let all = (0..rounds).map(|_| times());
     let best = all.min_by_key(|times| times.add).expect("one round at least");
     assert!(best.add > Duration::ZERO);
     best
@@ -98,30 +86,16 @@ fn print(name: &str, functions: usize, times: &Times) {
     );
 }
 
-fn number(variable: &str, default: u32) -> u32 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
-
 fn main() {
-    // `cargo test --benches` runs benches to see that they do.
-    let bench = std::env::args().any(|argument| argument == "--bench");
-    let largest = if bench { number("CLIF_MERGE_FUNCTIONS", 100_000) } else { 1_000 };
-    let rounds = if bench { number("CLIF_MERGE_ROUNDS", 3) } else { 1 };
-    let mut flags = settings::builder();
-    for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
-    {
-        flags.set(name, value).expect("a setting");
-    }
-    flags.set("preserve_frame_pointers", "true").expect("a setting");
-    let isa = isa::lookup_by_name("x86_64").expect("built with this back end");
-    let isa = isa.finish(settings::Flags::new(flags)).expect("valid settings");
+    let largest = measure::number("CLIF_MERGE_FUNCTIONS", 100_000, 1_000);
+    let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
+    let isa = measure::target();
     println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();
-        let times =
-            fastest(rounds, || measure(std::iter::empty(), functions.iter().cloned(), &*isa));
+        let times = fastest(rounds, || times(std::iter::empty(), functions.iter().cloned(), &*isa));
         print(&name, functions.len(), &times);
     }
     let mut counts = vec![10, 10_000.min(largest), largest];
@@ -130,7 +104,7 @@ fn main() {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
         let times = fastest(rounds, || {
-            measure((0..known).map(function), (known..count).map(function), &*isa)
+            times((0..known).map(function), (known..count).map(function), &*isa)
         });
         print(&format!("{known} known"), TIMED as usize, &times);
     }

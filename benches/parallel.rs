@@ -14,11 +14,10 @@
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads (`2`; such as `2,4`).
 //! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
 
+use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::{
     ExternalName, Function, UserExternalName, UserExternalNameRef, UserFuncName,
 };
-use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
-use cranelift_mergefunc::cranelift_codegen::{Context, isa};
 use cranelift_mergefunc::cranelift_module::{
     FuncId, FuncOrDataId, Linkage, Module, default_libcall_names,
 };
@@ -26,6 +25,7 @@ use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use testkit::measure;
 
 /// The CPU time of this thread.
 fn cpu_time() -> Duration {
@@ -41,16 +41,8 @@ fn declared(
     functions: &[Function],
     merge: bool,
 ) -> (MergingModule<ObjectModule>, Vec<(FuncId, Context)>) {
-    let mut flags = settings::builder();
-    for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
-    {
-        flags.set(name, value).expect("a setting");
-    }
-    flags.set("preserve_frame_pointers", "true").expect("a setting");
-    let triple = "x86_64-unknown-linux-gnu".parse().expect("a triple");
-    let isa = isa::lookup(triple).expect("built with this back end");
-    let isa = isa.finish(settings::Flags::new(flags)).expect("valid settings");
-    let builder = ObjectBuilder::new(isa, "bench", default_libcall_names()).expect("a builder");
+    let builder =
+        ObjectBuilder::new(measure::target(), "bench", default_libcall_names()).expect("a builder");
     let options = ModuleOptions {
         take: true,
         remember: false,

@@ -4,38 +4,21 @@
 //! `.clif` file in it. All functions local, addresses insignificant. Compare the figures of one run
 //! with each other; `clif-merge report` prints them as shares of the time of compiling.
 
+use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_codegen::settings::{self, Configurable};
-use cranelift_mergefunc::cranelift_codegen::{Context, isa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, Encoding, Linkage, Merger, Options, Prebucket, Target,
-    structural_hash,
+    Disposition, Encoding, Merger, Options, Prebucket, Target, structural_hash,
 };
 use criterion::{BatchSize, Criterion};
 use std::hint::black_box;
-
-fn visit(functions: &[Function]) {
-    for func in functions {
-        for block in func.layout.blocks() {
-            for inst in func.layout.block_insts(block) {
-                func.dfg.inst_values(inst).for_each(|value| {
-                    black_box(value);
-                });
-            }
-        }
-    }
-}
+use testkit::measure;
+use testkit::support::free;
 
 fn pass(functions: &mut [Function], options: Options<'_>) {
-    let attributes = Attributes {
-        linkage: Linkage::Local,
-        addresses: Addresses::Insignificant,
-        ..Attributes::default()
-    };
     let mut merger = Merger::new(options);
     for func in functions.iter() {
         let symbol = func.name.get_user().expect("units name functions u0:N").clone();
-        merger.add(symbol, func, attributes).expect("symbols are distinct");
+        merger.add(symbol, func, free()).expect("symbols are distinct");
     }
     let plan = merger.plan(&mut &*functions);
     for (function, entry) in plan.entries() {
@@ -47,19 +30,10 @@ fn pass(functions: &mut [Function], options: Options<'_>) {
 }
 
 fn compile(functions: &[Function]) {
-    let mut flags = settings::builder();
-    for (name, value) in [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false")]
-    {
-        flags.set(name, value).expect("a setting");
-    }
-    flags.set("preserve_frame_pointers", "true").expect("a setting");
-    let isa = isa::lookup_by_name("x86_64").expect("built with this back end");
-    let isa = isa.finish(settings::Flags::new(flags)).expect("valid settings");
+    let isa = measure::target();
     let mut context = Context::new();
     for func in functions {
-        context.clear();
-        context.func = func.clone();
-        context.compile(&*isa, &mut Default::default()).expect("compiles");
+        measure::compile(&mut context, &*isa, func.clone());
     }
 }
 
@@ -72,7 +46,7 @@ fn main() {
         let name = path.file_stem().expect("a file name").display().to_string();
         let mut group = criterion.benchmark_group(&name);
         group.sample_size(10);
-        group.bench_function("visit every instruction", |b| b.iter(|| visit(&functions)));
+        group.bench_function("visit every instruction", |b| b.iter(|| measure::visit(&functions)));
         group.bench_function("encode and hash every function", |b| {
             b.iter(|| {
                 for func in &functions {

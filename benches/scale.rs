@@ -9,75 +9,36 @@
 //! A million functions of a family take up to 8 GB.
 
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::{
-    Addresses, Attributes, Linkage, Merger, Options, Plan, Policy, Similar, Target,
-};
+use cranelift_mergefunc::{Merger, Options, Plan, Policy, Similar, Target};
 use peak_alloc::PeakAlloc;
-use std::hint::black_box;
 use std::time::{Duration, Instant};
+use testkit::measure;
 use testkit::scale::Family;
+use testkit::support::free;
+use testkit::unit::Held;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-fn visit(functions: &[Function]) {
-    for func in functions {
-        for block in func.layout.blocks() {
-            for inst in func.layout.block_insts(block) {
-                func.dfg.inst_values(inst).for_each(|value| {
-                    black_box(value);
-                });
-            }
-        }
-    }
-}
-
 fn plan(functions: &[Function], options: Options<'_>) -> Plan {
-    let attributes = Attributes {
-        linkage: Linkage::Local,
-        addresses: Addresses::Insignificant,
-        ..Attributes::default()
-    };
     let mut merger = Merger::new(options);
     merger.reserve(functions.len());
     for func in functions {
         let symbol = func.name.get_user().expect("units name functions u0:N").clone();
-        merger.add(symbol, func, attributes).expect("symbols are distinct");
+        merger.add(symbol, func, free()).expect("symbols are distinct");
     }
-    merger.plan(&mut Unit { functions, fresh: 0 })
-}
-
-/// Functions of a unit, and symbols for new bodies.
-struct Unit<'a> {
-    functions: &'a [Function],
-    fresh: u32,
-}
-
-impl cranelift_mergefunc::Bodies for Unit<'_> {
-    fn body(&mut self, function: cranelift_mergefunc::FunctionIndex) -> &Function {
-        &self.functions[function.as_u32() as usize]
-    }
-
-    fn fresh_symbol(
-        &mut self,
-    ) -> Option<cranelift_mergefunc::cranelift_codegen::ir::UserExternalName> {
-        self.fresh += 1;
-        Some(cranelift_mergefunc::cranelift_codegen::ir::UserExternalName {
-            namespace: 1,
-            index: self.fresh,
-        })
-    }
+    merger.plan(&mut Held::new(functions, None))
 }
 
 /// The fastest of several runs, in nanoseconds per function, and the bytes per function that one allocates at most.
-fn measure<T>(rounds: u32, count: u32, run: impl Fn() -> T) -> (f64, f64) {
+fn run<T>(rounds: u32, count: u32, work: impl Fn() -> T) -> (f64, f64) {
     let mut fastest = Duration::MAX;
     let mut bytes = 0;
     for _ in 0..rounds {
         let before = ALLOCATOR.current_usage();
         ALLOCATOR.reset_peak_usage();
         let start = Instant::now();
-        let result = run();
+        let result = work();
         fastest = fastest.min(start.elapsed());
         bytes = ALLOCATOR.peak_usage() - before;
         drop(result);
@@ -85,15 +46,9 @@ fn measure<T>(rounds: u32, count: u32, run: impl Fn() -> T) -> (f64, f64) {
     (fastest.as_nanos() as f64 / f64::from(count), bytes as f64 / f64::from(count))
 }
 
-fn number(variable: &str, default: u32) -> u32 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
-
 fn main() {
-    // `cargo test --benches` runs benches to see that they do.
-    let bench = std::env::args().any(|argument| argument == "--bench");
-    let largest = if bench { number("CLIF_MERGE_FUNCTIONS", 100_000) } else { 1_000 };
-    let rounds = if bench { number("CLIF_MERGE_ROUNDS", 3) } else { 1 };
+    let largest = measure::number("CLIF_MERGE_FUNCTIONS", 100_000, 1_000);
+    let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
     let balanced = Similar { policy: Policy::Balanced, ..Similar::default() };
     let options = Options { target: Target::x86_64(), ..Options::default() };
     let merging = [("identical", Similar::OFF), ("all", balanced)];
@@ -106,11 +61,11 @@ fn main() {
         let mut count = largest.min(10_000);
         loop {
             let functions = family.unit(count);
-            let mut times = [measure(rounds, count, || visit(&functions)).0, 0.0, 0.0];
+            let mut times = [run(rounds, count, || measure::visit(&functions)).0, 0.0, 0.0];
             memory.clear();
             for (time, (name, similar)) in times[1..].iter_mut().zip(merging) {
                 let options = Options { similar, ..options };
-                let (nanoseconds, bytes) = measure(rounds, count, || plan(&functions, options));
+                let (nanoseconds, bytes) = run(rounds, count, || plan(&functions, options));
                 *time = nanoseconds;
                 memory += &format!("   {name} {bytes:.0}");
             }

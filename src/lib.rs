@@ -97,6 +97,7 @@ mod extra_argument;
 mod incremental;
 #[doc(hidden)]
 pub mod internals;
+mod interner;
 mod ir;
 mod lists;
 #[cfg(feature = "module")]

@@ -12,9 +12,9 @@
 //! for which there would have to be IR.
 
 use crate::canon::{self, Context, Digest, Encoding, Fact, Region, Scratch};
-use crate::canonicalize::canonicalized;
 use crate::congruence::{Bucketed, refine};
 use crate::decide::{Input, decide};
+use crate::interner::Interner;
 use crate::lists::Lists;
 use crate::options::{Canonicalize, Options, Prove, Similar};
 use crate::plan::Plan;
@@ -30,7 +30,6 @@ use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
 /// What is known of a function when it is added.
@@ -84,8 +83,7 @@ pub struct StreamingMerger<'a> {
     bytes: Vec<u8>,
     stats: Stats,
     symbols: References,
-    encodings: HashTable<u32>,
-    digests: Vec<Digest>,
+    encodings: Interner<Digest>,
     /// The first function of each encoding.
     first: Vec<FunctionIndex>,
     functions: Vec<Streamed>,
@@ -121,8 +119,8 @@ impl Reference {
         Reference(symbol * Self::KINDS.len() as u32 + kind as u32)
     }
 
-    fn symbol(self) -> usize {
-        self.0 as usize / Self::KINDS.len()
+    fn symbol(self) -> u32 {
+        self.0 / Self::KINDS.len() as u32
     }
 
     fn kind(self) -> Kind {
@@ -130,32 +128,14 @@ impl Reference {
     }
 }
 
-/// Numbers symbols in the order of their first use.
+/// The symbols that are referred to.
 #[derive(Default)]
-struct References {
-    numbers: RefCell<HashTable<u32>>,
-    symbols: RefCell<Vec<UserExternalName>>,
-}
+struct References(RefCell<Interner<UserExternalName>>);
 
 impl ResolveSymbol for References {
     /// Every symbol is compared by a node, since what it is may not be known yet.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let (mut numbers, mut symbols) = (self.numbers.borrow_mut(), self.symbols.borrow_mut());
-        let hash = |symbol: &UserExternalName| FxBuildHasher.hash_one(symbol);
-        let entry = numbers.entry(
-            hash(symbol),
-            |&number| symbols[number as usize] == *symbol,
-            |&number| hash(&symbols[number as usize]),
-        );
-        let number = match entry {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(slot) => {
-                let number = symbols.len() as u32;
-                slot.insert(number);
-                symbols.push(symbol.clone());
-                number
-            }
-        };
+        let number = self.0.borrow_mut().number(symbol, UserExternalName::clone);
         let node = |kind| Some(Node::from_u32(Reference::new(number, kind).0));
         Some(Resolved {
             call: node(Kind::Call),
@@ -196,8 +176,7 @@ impl<'a> StreamingMerger<'a> {
             bytes: Vec::new(),
             stats: Stats::default(),
             symbols: References::default(),
-            encodings: HashTable::new(),
-            digests: Vec::new(),
+            encodings: Interner::default(),
             first: Vec::new(),
             functions: Vec::new(),
             references: Lists::new(),
@@ -228,10 +207,10 @@ impl<'a> StreamingMerger<'a> {
         }
         self.observed.add_tables(func, &NoUnit);
         self.observed.add_address_uses(func, &NoUnit);
-        let encoded = self.encode(func, &attributes);
+        let encoding = self.encode(func, &attributes);
         self.stats.add_functions += 1;
         let function = self.unit.add(symbol, attributes, 0, self.encoding.instructions);
-        let (encoding, is_new) = encoded;
+        let is_new = encoding as usize == self.first.len();
         if is_new {
             self.first.push(function);
         }
@@ -257,44 +236,30 @@ impl<'a> StreamingMerger<'a> {
         self.functions.is_empty()
     }
 
-    /// Walks a function. Returns the number of its encoding, and whether that is new; a function that cannot be walked
-    /// has one of its own.
-    fn encode(&mut self, func: &Function, attributes: &Attributes) -> (u32, bool) {
-        let next = self.first.len() as u32;
+    /// Walks a function, and returns the number of its encoding; one of its own if it cannot be walked.
+    fn encode(&mut self, func: &Function, attributes: &Attributes) -> u32 {
         let context = Context {
             policy: self.options.compare,
             target: self.options.target,
             key: attributes.key,
             symbols: &self.symbols,
         };
-        let body = canonicalized(func, self.options.canonicalize);
-        let result = canon::encode(&body, &context, &mut self.scratch, &mut self.encoding);
+        let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
         self.stats.walk_functions += 1;
         self.stats.walk_malformed += usize::from(result.is_err());
-        if result.is_err() {
-            self.encoding.clear();
-            self.digests.push(Digest::default());
-            return (next, true);
-        }
-        self.stats.walk_instructions += self.encoding.instructions as usize;
-        self.stats.walk_bytes += self.encoding.size();
-        let digest = digest(&self.encoding, attributes.alignment, &mut self.bytes);
-        let StreamingMerger { encodings, digests, .. } = self;
-        // Any bits of a digest are a hash.
-        let hash = |digest: &Digest| u64::from_le_bytes(*digest.first_chunk().expect("32 bytes"));
-        let entry = encodings.entry(
-            hash(&digest),
-            |&known| digests[known as usize] == digest,
-            |&known| hash(&digests[known as usize]),
-        );
-        match entry {
-            Entry::Occupied(known) => (*known.get(), false),
-            Entry::Vacant(slot) => {
-                slot.insert(next);
-                digests.push(digest);
-                (next, true)
+        let digest = match result {
+            Ok(()) => {
+                self.stats.walk_instructions += self.encoding.instructions as usize;
+                self.stats.walk_bytes += self.encoding.size();
+                digest(&self.encoding, attributes.alignment, &mut self.bytes)
             }
-        }
+            Err(canon::Malformed) => {
+                self.encoding.clear();
+                // The input of no other digest is as short.
+                *blake3::hash(&self.functions.len().to_le_bytes()).as_bytes()
+            }
+        };
+        self.encodings.number(&digest, Digest::clone)
     }
 
     fn known(&mut self, function: FunctionIndex, is_new: bool) -> Known {
@@ -363,8 +328,7 @@ impl<'a> StreamingMerger<'a> {
 
     /// What a reference leads to, if it is compared by class.
     fn by_class(&self, reference: Reference) -> Option<Item> {
-        let symbols = self.symbols.symbols.borrow();
-        let item = self.unit.item(&symbols[reference.symbol()])?;
+        let item = self.unit.item(self.symbols.0.borrow().value(reference.symbol()))?;
         let Item::Function(function) = item else {
             return None;
         };
@@ -386,7 +350,7 @@ impl<'a> StreamingMerger<'a> {
     /// a logarithm.
     pub fn plan(mut self, sizes: Option<&mut dyn CodeSizes>) -> Plan {
         let numbering = self.unit.numbering();
-        let symbols = self.symbols.symbols.borrow().len();
+        let symbols = self.symbols.0.borrow().len();
         let node = |reference: Reference| match self.by_class(reference) {
             Some(item) => numbering.node(item),
             None => Node::new(numbering.functions + reference.0 as usize),

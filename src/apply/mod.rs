@@ -11,7 +11,7 @@
 mod thunk;
 mod weaken;
 
-pub use thunk::call_thunk;
+pub use thunk::{Thunk, call_thunk};
 pub(crate) use weaken::weaken;
 
 use crate::canonicalize::canonicalized;
@@ -20,26 +20,16 @@ use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
 use crate::ir::{address_uses, called, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
 use crate::plan::{Disposition, Plan};
-use crate::target::{CallThunks, Target, ThunkCode};
+use crate::target::{CallThunks, Target};
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
     UserExternalName, UserFuncName,
 };
 use cranelift_entity::EntityRef;
-
-/// The thunk of a function: see [`Plan::thunk`].
-#[derive(Clone, Debug)]
-pub enum Thunk {
-    /// In raw bytes, with relocations.
-    Code(ThunkCode),
-    /// As a function, to be compiled.
-    Function(Box<Function>),
-}
 
 impl Plan {
     /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
@@ -104,14 +94,7 @@ impl Plan {
             return None;
         };
         let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
-        Some(match target.thunk_code(signature, &arguments, to) {
-            Some(code) => Thunk::Code(code),
-            None => {
-                let name = UserFuncName::User(entry.symbol().clone());
-                let thunk = call_thunk(name, signature, &arguments, to, call_thunks);
-                Thunk::Function(Box::new(thunk))
-            }
-        })
+        Some(Thunk::new(entry.symbol(), signature, &arguments, to, target, call_thunks))
     }
 
     /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without

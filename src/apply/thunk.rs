@@ -1,8 +1,10 @@
-//! Call thunks: functions of the IR that only call another one, for targets and texts that have no jump.
+//! Thunks: in raw bytes, or as functions of the IR that only call another one, for targets and texts that have no
+//! jump.
 
 use crate::extra_argument::{ExtraArgument, extended_signature};
 use crate::ir::user_name;
-use crate::target::CallThunks;
+use crate::target::{CallThunks, Target, ThunkCode};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
@@ -10,6 +12,36 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
+
+/// The thunk of a function: see [`Plan::thunk`](crate::Plan::thunk).
+#[derive(Clone, Debug)]
+pub enum Thunk {
+    /// In raw bytes, with relocations.
+    Code(ThunkCode),
+    /// As a function, to be compiled.
+    Function(Box<Function>),
+}
+
+impl Thunk {
+    /// The thunk of the function `symbol`, which passes these extra arguments to `to`.
+    pub(crate) fn new(
+        symbol: &UserExternalName,
+        signature: &Signature,
+        arguments: &[ExtraArgument],
+        to: &UserExternalName,
+        target: &Target,
+        call_thunks: &CallThunks,
+    ) -> Thunk {
+        match target.thunk_code(signature, arguments, to) {
+            Some(code) => Thunk::Code(code),
+            None => {
+                let name = UserFuncName::User(symbol.clone());
+                let thunk = call_thunk(name, signature, arguments, to, call_thunks);
+                Thunk::Function(Box::new(thunk))
+            }
+        }
+    }
+}
 
 /// A function that calls `to`, with these extra arguments behind its own, and returns the results: a thunk for
 /// targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that

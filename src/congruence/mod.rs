@@ -20,6 +20,6 @@ mod summarise;
 
 pub(crate) use bucket::{Bucketed, Bucketer, Encodings, Walk, Walked, bucket};
 pub(crate) use components::components;
-pub(crate) use facts::FactsIndex;
+pub(crate) use facts::{Facts, FactsIndex};
 pub(crate) use refine::{Partition, References, refine};
 pub(crate) use summarise::Summaries;

@@ -10,7 +10,7 @@ use super::view::View;
 use super::{
     BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
 };
-use crate::apply::call_thunk;
+use crate::apply::Thunk;
 use crate::extra_argument::{CallTarget, ExtraArgument};
 use crate::plan::{Emit, NewBody, Plan};
 use crate::target::{CallThunks, ThunkReloc};
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
@@ -240,8 +240,10 @@ impl<M: Module> MergingModule<M> {
             self.view().audited(&symbol(function), found)?;
         }
         let isa = self.inner.isa();
-        let size = match self.target.thunk_code(signature, &extra, &symbol(to)) {
-            Some(code) => {
+        let call_thunks = CallThunks::of(isa);
+        let (own, to) = (symbol(function), symbol(to));
+        let size = match Thunk::new(&own, signature, &extra, &to, &self.target, &call_thunks) {
+            Thunk::Code(code) => {
                 let size = code.size();
                 let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
                 let relocs = code.relocations.into_iter().map(|relocation| {
@@ -253,11 +255,8 @@ impl<M: Module> MergingModule<M> {
                 self.inner.define_function_bytes(function, alignment, &code.bytes, &relocs)?;
                 size
             }
-            None => {
-                let name = UserFuncName::User(symbol(function));
-                let thunks = CallThunks::of(isa);
-                let thunk = call_thunk(name, signature, &extra, &symbol(to), &thunks);
-                let mut context = Context::for_function(thunk);
+            Thunk::Function(thunk) => {
+                let mut context = Context::for_function(*thunk);
                 let mut plane = ControlPlane::default();
                 self.define(function, alignment, &mut context, &mut plane)?;
                 context.compiled_code().map_or(0, |code| code.code_info().total_size)

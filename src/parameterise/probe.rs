@@ -68,10 +68,9 @@ fn with_equal_cost(argument: &ExtraArgument, callee: &UserExternalName) -> Extra
 
 impl<'a> Costs<'a> {
     pub fn new(options: &'a Options<'a>, bodies: &mut dyn Bodies) -> Costs<'a> {
-        let none = UserExternalName::default;
         Costs {
             options,
-            callee: bodies.code_sizes().map_or_else(none, |sizes| sizes.probe_callee()),
+            callee: bodies.probe_callee(),
             calls: HashMap::default(),
             arguments: HashMap::default(),
             plain: HashMap::default(),

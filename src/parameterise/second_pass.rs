@@ -66,11 +66,6 @@ impl CodeSizes for Rewritten<'_> {
     fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
         self.bodies.code_sizes()?.of_candidate(candidate, keep)
     }
-
-    fn probe_callee(&mut self) -> UserExternalName {
-        let none = UserExternalName::default;
-        self.bodies.code_sizes().map_or_else(none, |sizes| sizes.probe_callee())
-    }
 }
 
 /// The second identical pass after one attempt to merge with parameters: at most [`cost::MAX_ROUNDS`] rounds.

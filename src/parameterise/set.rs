@@ -162,7 +162,7 @@ impl Search<'_> {
         let first = not_redirected(self.plan, self.bodies, function, self.options);
         let signature = first.signature.clone();
         let instructions = first.dfg.num_insts() + self.plan.extra_arguments_passed(&first);
-        let body = self.sizes.get(&function).copied().unwrap_or_else(|| self.guess(instructions));
+        let body = self.known_size(function).unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
@@ -278,7 +278,7 @@ impl Search<'_> {
         // A lower bound for the size of each function; if that is enough, none of them need be compiled.
         let least = known_saves.map(|known_saves| size - known_saves).filter(|&least| {
             let enough = self.is_enough(count * least - cost - size, count * least);
-            enough && 2 * least > size && !self.sizes.contains_key(&function)
+            enough && 2 * least > size && self.known_size(function).is_none()
         });
         let own = match least {
             Some(least) => Some(least),
@@ -310,7 +310,7 @@ impl Search<'_> {
         let mut all = 0;
         for &row in rows {
             let function = table.function(row);
-            let size = match self.sizes.get(&function).copied() {
+            let size = match self.known_size(function) {
                 Some(size) => size,
                 None => {
                     let body = self.current(function);
@@ -414,17 +414,22 @@ impl Search<'_> {
 
     /// Bytes of a function as the plan leaves it so far.
     fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
-        if !self.sizes.contains_key(&function)
+        if self.known_size(function).is_none()
             && let Some(size) = self.size(body)
         {
             self.sizes.insert(function, size);
         }
+        self.known_size(function)
+    }
+
+    /// Bytes of a function as the plan leaves it so far, if its size was requested.
+    fn known_size(&self, function: FunctionIndex) -> Option<i64> {
         self.sizes.get(&function).copied()
     }
 
     /// Bytes of a function, known or estimated: for deciding what to examine more closely.
     fn estimate(&self, function: FunctionIndex, body: &Function) -> i64 {
-        self.sizes.get(&function).copied().unwrap_or_else(|| self.guess(body.dfg.num_insts()))
+        self.known_size(function).unwrap_or_else(|| self.guess(body.dfg.num_insts()))
     }
 
     /// The estimated bytes of a body of so many instructions, at the mean bytes per instruction of what was compiled

@@ -1,39 +1,19 @@
-//! Signatures by number, and which functions are referred to by a mismatched signature.
+//! Which functions are referred to by a mismatched signature.
 //!
 //! Cranelift's verifier does not see whether a function is called by its own signature. A mismatched call has an
 //! effect all the same, and must keep it. This module finds the functions; it does *not* decide what follows for
 //! them.
 
+use crate::interner::Interner;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Signature;
 use cranelift_entity::SecondaryMap;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
-
-/// A number for each distinct signature.
-#[derive(Default)]
-pub(super) struct Numbers(HashMap<Signature, u32, FxBuildHasher>);
-
-impl Numbers {
-    /// The number of a signature, in the order of first occurrence.
-    pub fn of(&mut self, signature: &Signature) -> u32 {
-        let Numbers(numbers) = self;
-        let next = numbers.len() as u32;
-        match numbers.get(signature) {
-            Some(&number) => number,
-            None => {
-                numbers.insert(signature.clone(), next);
-                next
-            }
-        }
-    }
-}
 
 /// The signatures that functions have, and those by which others refer to them.
 #[derive(Default)]
 pub(super) struct References {
-    numbers: Numbers,
+    numbers: Interner<Signature>,
     own: SecondaryMap<FunctionIndex, Option<u32>>,
     /// One entry for each reference.
     referred: Vec<(FunctionIndex, u32)>,
@@ -42,12 +22,12 @@ pub(super) struct References {
 impl References {
     /// A function has this signature.
     pub fn define(&mut self, function: FunctionIndex, signature: &Signature) {
-        self.own[function] = Some(self.numbers.of(signature));
+        self.own[function] = Some(self.numbers.number(signature, Signature::clone));
     }
 
     /// Records a reference to a function by this signature.
     pub fn refer(&mut self, function: FunctionIndex, signature: &Signature) {
-        self.referred.push((function, self.numbers.of(signature)));
+        self.referred.push((function, self.numbers.number(signature, Signature::clone)));
     }
 
     /// The functions that are referred to by another signature than their own. Linear in the number of references.

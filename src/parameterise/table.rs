@@ -6,14 +6,14 @@
 //! the same values in every row are one parameter; all others are parameters of their own. This module compares; it
 //! does *not* know what pays.
 
-use super::signatures::Numbers;
 use super::value::{Symbols, Value, blocks_with_addresses};
 use crate::canon::{Encoding, Fact, Mark, Place, Scratch, meet};
+use crate::congruence::{Facts, FactsIndex};
+use crate::interner::Interner;
 use crate::unit::{FunctionIndex, Linkage};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -31,12 +31,11 @@ pub(super) struct Table {
     cells: Vec<Cell>,
     /// The value of each cell; `None` if it cannot become a parameter.
     values: Vec<Option<Value>>,
-    number: HashMap<Box<[u8]>, Cell, FxBuildHasher>,
-    signatures: Numbers,
-    /// The number of each row's facts, which are mostly the same.
-    facts: Vec<u32>,
-    distinct_facts: Vec<Vec<Fact>>,
-    facts_number: BTreeMap<Vec<Fact>, u32>,
+    keys: Interner<Box<[u8]>>,
+    signatures: Interner<Signature>,
+    /// The facts of each row, which are mostly the same.
+    facts: Vec<FactsIndex>,
+    distinct_facts: Facts,
 }
 
 /// Columns in which some rows have different values, and each row has the same value in all.
@@ -61,11 +60,10 @@ impl Table {
             functions: Vec::new(),
             cells: Vec::new(),
             values: Vec::new(),
-            number: HashMap::default(),
-            signatures: Numbers::default(),
+            keys: Interner::default(),
+            signatures: Interner::default(),
             facts: Vec::new(),
-            distinct_facts: Vec::new(),
-            facts_number: BTreeMap::new(),
+            distinct_facts: Facts::default(),
         };
         let itself = table.cell(&[0], None);
         debug_assert_eq!(itself, ITSELF);
@@ -73,12 +71,10 @@ impl Table {
     }
 
     fn cell(&mut self, key: &[u8], value: Option<Value>) -> Cell {
-        if let Some(&cell) = self.number.get(key) {
-            return cell;
+        let cell: Cell = self.keys.number(key, Box::from);
+        if cell as usize == self.values.len() {
+            self.values.push(value);
         }
-        let cell = self.values.len() as Cell;
-        self.number.insert(key.into(), cell);
-        self.values.push(value);
         cell
     }
 
@@ -154,12 +150,16 @@ impl Table {
                 Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
                     key.push(4);
                     push_symbol(&mut key, symbol);
-                    key.extend_from_slice(&self.signatures.of(signature).to_le_bytes());
+                    key.extend_from_slice(
+                        &self.signatures.number(&**signature, Signature::clone).to_le_bytes(),
+                    );
                 }
                 Some(Value::Function { ty: _, symbol, signature, colocated: _ }) => {
                     key.push(5);
                     push_symbol(&mut key, symbol);
-                    key.extend_from_slice(&self.signatures.of(signature).to_le_bytes());
+                    key.extend_from_slice(
+                        &self.signatures.number(&**signature, Signature::clone).to_le_bytes(),
+                    );
                 }
                 Some(Value::Address { ty: _, symbol, offset, colocated: _ }) => {
                     key.push(6);
@@ -182,16 +182,7 @@ impl Table {
         }
         assert_eq!(self.width, width, "functions of one shape have the same places");
         self.functions.push(function);
-        let next = self.distinct_facts.len() as u32;
-        let number = match self.facts_number.get(&encoding.facts) {
-            Some(&number) => number,
-            None => {
-                self.facts_number.insert(encoding.facts.clone(), next);
-                self.distinct_facts.push(encoding.facts.clone());
-                next
-            }
-        };
-        self.facts.push(number);
+        self.facts.push(self.distinct_facts.intern(&encoding.facts));
     }
 
     /// Sets of rows that agree in everything that cannot become a parameter: each set ascending, and the sets in
@@ -233,13 +224,13 @@ impl Table {
 
     /// The facts that all of these rows share, as the first of them states them.
     pub fn common_facts(&self, rows: &[u32]) -> Vec<Fact> {
-        let mut distinct: Vec<u32> =
+        let mut distinct: Vec<FactsIndex> =
             rows[1..].iter().map(|&row| self.facts[row as usize]).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        let mut common = self.distinct_facts[self.facts[rows[0] as usize] as usize].clone();
+        let mut common = self.distinct_facts[self.facts[rows[0] as usize]].to_vec();
         for facts in distinct {
-            meet(&mut common, &self.distinct_facts[facts as usize]);
+            meet(&mut common, &self.distinct_facts[facts]);
         }
         common
     }

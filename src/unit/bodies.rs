@@ -39,6 +39,12 @@ pub trait Bodies {
     fn fresh_symbol(&mut self) -> Option<UserExternalName> {
         None
     }
+
+    /// The symbol of the function that probes call: candidates that are never emitted, and whose size says what a call
+    /// costs. No function of the unit may have it. Default: `u4294967295:4294967295`.
+    fn probe_callee(&mut self) -> UserExternalName {
+        UserExternalName::new(u32::MAX, u32::MAX)
+    }
 }
 
 /// Determines how many bytes of native code functions take. `None` where that is not known, or where the function
@@ -58,12 +64,6 @@ pub trait CodeSizes {
     /// [`Options::similar`](crate::Options::similar). With [`Policy::Size`](crate::Policy::Size) the sum over the
     /// unit never grows, as long as all sizes are known and those of the code that is emitted.
     fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32>;
-
-    /// The symbol of the function that probes call: candidates that are never emitted, and tell what a call costs. No
-    /// function of the unit may have it. Default: `u4294967295:4294967295`.
-    fn probe_callee(&mut self) -> UserExternalName {
-        UserExternalName::new(u32::MAX, u32::MAX)
-    }
 
     /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled a second time.
     /// Then all bodies that similar functions could share are compiled in order to decide; otherwise only the

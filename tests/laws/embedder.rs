@@ -1,9 +1,10 @@
 //! Laws of what embedders ask a plan, function by function.
 
-use crate::support::random;
+use crate::support::{free, random};
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
-    Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, CallThunks, CodeSizes, Disposition, ExtraArgument, FunctionIndex, Linkage,
+    Merger, Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
 use testkit::unit::{Held, Unit};
@@ -39,8 +40,7 @@ fn constants(functions: u32) -> Plan {
     let mut merger = Merger::new(options);
     for (at, func) in unit.iter().enumerate() {
         let linkage = if at == 0 { Linkage::Export } else { Linkage::Local };
-        let attributes =
-            Attributes { linkage, addresses: Addresses::Insignificant, ..Attributes::default() };
+        let attributes = Attributes { linkage, ..free() };
         merger.add(func.name.get_user().unwrap().clone(), func, attributes).unwrap();
     }
     merger.plan(&mut Held::new(&unit, Some(64)))
@@ -120,12 +120,71 @@ fn attributes_can_be_set_late() {
         });
         let [at_once, late] = plans.map(|plan| {
             let entries = plan.entries();
-            let told = entries.map(|(_, entry)| {
+            let given = entries.map(|(_, entry)| {
                 (entry.disposition(), entry.reason(), entry.class(), *entry.attributes())
             });
-            told.collect::<Vec<_>>()
+            given.collect::<Vec<_>>()
         });
         assert_eq!(at_once, late);
         Ok(())
     });
+}
+
+/// Probes call the function that the embedder names, and no candidate that is asked for names another one that the
+/// unit does not have.
+#[test]
+fn probes_call_what_the_embedder_names() {
+    struct Named {
+        functions: Vec<Function>,
+        fresh: u32,
+        probes: usize,
+    }
+
+    impl Bodies for Named {
+        fn body(&mut self, function: FunctionIndex) -> &Function {
+            &self.functions[function.as_u32() as usize]
+        }
+
+        fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+            Some(self)
+        }
+
+        fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+            self.fresh += 1;
+            Some(UserExternalName::new(9, self.fresh))
+        }
+
+        fn probe_callee(&mut self) -> UserExternalName {
+            UserExternalName::new(7, 7)
+        }
+    }
+
+    impl CodeSizes for Named {
+        fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+            Some(64)
+        }
+
+        fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+            Some(16)
+        }
+
+        fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+            for symbol in candidate.params.user_named_funcs().values() {
+                assert!(symbol.namespace == 0 || *symbol == UserExternalName::new(7, 7));
+                self.probes += usize::from(symbol.namespace == 7);
+            }
+            Some(8 * candidate.dfg.num_insts() as u32)
+        }
+    }
+
+    let functions = Family::Constants.unit(8);
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let mut merger = Merger::new(Options { similar, ..Options::default() });
+    for func in &functions {
+        merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
+    }
+    let mut bodies = Named { functions, fresh: 0, probes: 0 };
+    let plan = merger.plan(&mut bodies);
+    assert_eq!(plan.new_bodies().len(), 1);
+    assert!(bodies.probes > 0);
 }

@@ -1,23 +1,15 @@
 //! Laws of functions that arrive one at a time: what is said of them at once, and what is planned without IR.
 
-use crate::support::{Rng, random};
+use crate::support::{Rng, free, parse, random};
+use cranelift_codegen::ir::UserFuncName;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, FunctionIndex, Known, Linkage, Merger, Options, Plan,
-    StreamingMerger,
+    Attributes, Disposition, FunctionIndex, Known, Merger, Options, Plan, StreamingMerger,
 };
 use std::collections::BTreeMap;
 use testkit::classes::classes;
 use testkit::program::{Parts, Program};
 use testkit::scale::Family;
 use testkit::unit::Unit;
-
-fn local() -> Attributes {
-    Attributes {
-        linkage: Linkage::Local,
-        addresses: Addresses::Insignificant,
-        ..Attributes::default()
-    }
-}
 
 /// Classes and dispositions by symbol.
 fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
@@ -58,8 +50,8 @@ fn functions_are_merged_as_with_all_ir() {
         let mut merger = Merger::new(Options::default());
         for func in &functions {
             let symbol = func.name.get_user().expect("has a symbol");
-            streaming.add(symbol.clone(), func, local()).expect("is added");
-            merger.add(symbol.clone(), func, local()).expect("is added");
+            streaming.add(symbol.clone(), func, free()).expect("is added");
+            merger.add(symbol.clone(), func, free()).expect("is added");
         }
         let plan = merger.plan(&mut &*functions);
         assert_eq!(by_symbol(&streaming.plan(None)), by_symbol(&plan), "{family:?}");
@@ -91,7 +83,7 @@ fn equal_functions_are_known_at_once_if_callees_come_first() {
     let mut known = Vec::new();
     for func in &functions {
         let symbol = func.name.get_user().expect("has a symbol");
-        known.push(streaming.add(symbol.clone(), func, local()).expect("is added").1);
+        known.push(streaming.add(symbol.clone(), func, free()).expect("is added").1);
     }
     let plan = streaming.plan(None);
     let merged = plan.entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
@@ -107,13 +99,33 @@ fn a_pinned_function_has_code_of_its_own() {
     let functions = Family::Equal.unit(2);
     let mut streaming = StreamingMerger::new(Options::default());
     for (attributes, expected) in [
-        (local(), Known::First),
-        (Attributes { pinned: true, ..local() }, Known::SameEncoding(FunctionIndex::from_u32(0))),
+        (free(), Known::First),
+        (Attributes { pinned: true, ..free() }, Known::SameEncoding(FunctionIndex::from_u32(0))),
     ] {
         let mut func = functions[0].clone();
         let index = streaming.len() as u32;
-        func.name = cranelift_mergefunc::cranelift_codegen::ir::UserFuncName::user(0, index);
+        func.name = UserFuncName::user(0, index);
         let symbol = func.name.get_user().expect("has a symbol").clone();
         assert_eq!(streaming.add(symbol, &func, attributes).expect("is added").1, expected);
     }
+}
+
+/// Code is compiled with the facts of its own function, and cannot be weakened any more: a function that states fewer
+/// facts, or that is aligned to more bytes, has code of its own.
+#[test]
+fn functions_of_different_facts_or_alignment_have_code_of_their_own() {
+    let functions = parse(
+        "function u0:0(i64) -> i64 { block0(v0: i64): v1 = load.i64 notrap readonly v0 return v1 }
+         function u0:1(i64) -> i64 { block0(v0: i64): v1 = load.i64 notrap v0 return v1 }
+         function u0:2(i64) -> i64 { block0(v0: i64): v1 = load.i64 notrap readonly v0 return v1 }
+         function u0:3(i64) -> i64 { block0(v0: i64): v1 = load.i64 notrap readonly v0 return v1 }",
+    );
+    let mut streaming = StreamingMerger::new(Options::default());
+    let known = functions.iter().zip([1, 1, 16, 1]).map(|(func, alignment)| {
+        let symbol = func.name.get_user().expect("has a symbol").clone();
+        let attributes = Attributes { alignment, ..free() };
+        streaming.add(symbol, func, attributes).expect("is added").1
+    });
+    let equal = Known::Equal(FunctionIndex::from_u32(0));
+    assert_eq!(known.collect::<Vec<_>>(), [Known::First, Known::First, Known::First, equal]);
 }

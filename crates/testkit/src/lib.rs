@@ -11,7 +11,7 @@
 //! * `module` makes random calls of `Module` on a module and on a `MergingModule`; `incremental` draws whole programs
 //!   that are defined in several flushes, and has a host run them merged and unmerged.
 //! * `text` says what must hold of every text of a unit, and `text_mutation` changes such texts.
-//! * `scale` makes units of any number of functions.
+//! * `scale` makes units of any number of functions, and `measure` has what benches share.
 //! * `thunks` compares thunks in raw bytes with what the back end compiles.
 //! * `targets` is what fuzz targets do.
 //! * `host` runs programs, `jit` runs JITs, and `tools` links and runs objects; `isa` has the targets; `link` links
@@ -38,6 +38,7 @@ pub mod inject;
 pub mod isa;
 pub mod jit;
 pub mod link;
+pub mod measure;
 pub mod module;
 pub mod modules;
 pub mod mutate;

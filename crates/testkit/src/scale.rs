@@ -18,7 +18,7 @@ use fastrand::Rng;
 pub enum Family {
     /// Functions of many sizes that call others; two of five do the same as an earlier one.
     Mixed,
-    /// Two call chains of equal functions, each through half the unit: what tells them apart is at the end.
+    /// Two call chains of equal functions, each through half the unit: they differ at the end.
     Chains,
     /// Ten rings of mutually recursive functions, each with one function in a thousand that differs.
     Rings,

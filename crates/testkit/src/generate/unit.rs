@@ -526,7 +526,7 @@ pub fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
             pinned: draw.one_in(12),
             no_merge: draw.one_in(12),
             hot: draw.one_in(8),
-            // A filetest has it. It keeps functions apart, of which there must be enough that merge.
+            // Drawn for programs of several flushes (`incremental`).
             identical_only: false,
         },
     }
