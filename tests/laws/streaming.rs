@@ -6,6 +6,7 @@ use cranelift_mergefunc::{
     Attributes, Disposition, FunctionIndex, Known, Merger, Options, Plan, StreamingMerger,
 };
 use std::collections::BTreeMap;
+use testkit::check::check_streamed;
 use testkit::classes::classes;
 use testkit::program::{Parts, Program};
 use testkit::scale::Family;
@@ -22,15 +23,15 @@ fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// Functions of one class are equal, whatever was not compiled. (That a function that was not compiled shares the class
-/// of the one whose code it gets is asserted where the program is made.)
+/// Functions of one class are equal, and one that was not compiled has the code of a function of its class.
 #[test]
 fn functions_of_one_class_are_equal() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         let oracle = classes(&unit);
-        let (_, plan, _) = Program::streamed(&Parts::from(&unit));
+        let (_, plan, code_of) = Program::streamed(&Parts::from(&unit));
+        check_streamed(&plan, &code_of);
         let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
         for a in 0..unit.functions.len() {
             for b in 0..a {

@@ -330,3 +330,13 @@ fn check_address(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExt
     assert_eq!(plan.entry(function).disposition(), Disposition::Redirect { to });
     assert_eq!(plan.address_target(function), Some(to));
 }
+
+/// Panics unless every function of a unit whose IR was not kept has the code of a function that was compiled and is of
+/// its class.
+#[track_caller]
+pub fn check_streamed(plan: &Plan, code_of: &[FunctionIndex]) {
+    for (function, &code) in (0..).map(FunctionIndex::from_u32).zip(code_of) {
+        assert_eq!(code_of[code.as_u32() as usize], code, "{code} was not compiled");
+        assert_eq!(plan.entry(function).class(), plan.entry(code).class(), "{function}");
+    }
+}

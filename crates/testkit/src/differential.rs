@@ -12,7 +12,7 @@ use crate::generate::conventions::USUAL_FUEL;
 use crate::program::{Entry, MEMORY_BYTES, Parts, Program};
 use crate::support::Rng;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
-use cranelift_mergefunc::{Disposition, Plan};
+use cranelift_mergefunc::{Disposition, FunctionIndex, Plan};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
@@ -281,6 +281,17 @@ impl Comparison {
         let merged = merged_away(&plan);
         let programs = || [Program::unmerged(unit), Program::merged(unit, &plan)];
         (merged > 0).then(|| Comparison { merged, ..Comparison::of(programs(), seed, effort) })
+    }
+
+    /// The unit, and the unit without IR: see [`Program::streamed`]. Also, whose code each function has.
+    pub fn streamed(
+        unit: &Parts<'_>,
+        seed: u64,
+        effort: Effort,
+    ) -> (Comparison, Plan, Vec<FunctionIndex>) {
+        let (streamed, plan, code_of) = Program::streamed(unit);
+        let comparison = Comparison::of([Program::unmerged(unit), streamed], seed, effort);
+        (Comparison { merged: merged_away(&plan), ..comparison }, plan, code_of)
     }
 
     /// Compares two programs of unknown relation: no merged functions are counted.

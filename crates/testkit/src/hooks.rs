@@ -194,6 +194,26 @@ let (func, context) = (
         put: Put::Before(r#"let argument = crate::fault_injection::compared(argument);"#),
     },
     Hook {
+        file: "src/streaming.rs",
+        at: &["let [of_a, of_b] = [a, b].map(|function| self.references.of(function.index()));"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedReferences) {
+    return self.functions[a.index()].encoding == self.functions[b.index()].encoding;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/streaming.rs",
+        at: &["for stream in encoding.key() {"],
+        put: Put::Before(
+            r#"let mut overlooked = encoding.clone();
+if crate::fault_injection::is(crate::fault_injection::Fault::StreamedConstants) {
+    overlooked.constants.clear();
+}
+let encoding = &overlooked;"#,
+        ),
+    },
+    Hook {
         file: "src/incremental/mod.rs",
         at: &["aligned && facts_hold"],
         put: Put::Before(
@@ -329,7 +349,12 @@ let (func, context) = (
     },
     Hook {
         file: "src/parameterise/signatures.rs",
-        at: &["let next = numbers.len() as u32;"],
+        at: &["self.own[function] = Some(self.numbers.number(signature, Signature::clone));"],
+        put: Put::Before(r#"let signature = &*crate::fault_injection::signature(signature);"#),
+    },
+    Hook {
+        file: "src/parameterise/signatures.rs",
+        at: &["self.referred.push((function, self.numbers.number(signature, Signature::clone)));"],
         put: Put::Before(r#"let signature = &*crate::fault_injection::signature(signature);"#),
     },
     Hook {

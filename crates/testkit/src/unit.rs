@@ -11,7 +11,9 @@ pub use crate::program::DataMember;
 use crate::program::Parts;
 use crate::support::{Rng, free};
 use arbitrary::{Result, Unstructured};
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
+};
 use cranelift_mergefunc::{
     Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, MergeCache, Options, Plan,
     Policy, Prebucket, Proof, Refutation, Similar, Target,
@@ -123,6 +125,40 @@ impl Unit {
             member.body = permuted(&member.body, facts, rng.word());
         }
         unit
+    }
+
+    /// Appends near misses: for every function that calls one of the unit, a duplicate under a symbol of `namespace`,
+    /// which calls another one of the same signature instead, if there is one. Returns, for each of them, the
+    /// function that it is a duplicate of, the one that it calls, and its own symbol.
+    pub fn push_with_other_callees(&mut self, namespace: u32) -> Vec<[UserExternalName; 3]> {
+        let mut pushed = Vec::new();
+        for index in 0..self.functions.len() {
+            let mut duplicate = self.functions[index].clone();
+            let Some((name, other)) = self.other_callee(&duplicate.body) else {
+                continue;
+            };
+            let symbol = UserExternalName::new(namespace, index as u32);
+            pushed.push([duplicate.symbol(), other.clone(), symbol.clone()]);
+            duplicate.body.params.reset_user_func_name(name, other);
+            duplicate.body.name = UserFuncName::User(symbol);
+            self.functions.push(duplicate);
+        }
+        pushed
+    }
+
+    /// A name by which a function calls one of the unit, and the symbol of another one that it could call instead.
+    fn other_callee(&self, func: &Function) -> Option<(UserExternalNameRef, UserExternalName)> {
+        func.dfg.ext_funcs.values().find_map(|callee| {
+            let ExternalName::User(name) = callee.name else {
+                return None;
+            };
+            let symbol = &func.params.user_named_funcs()[name];
+            let member = self.functions.iter().find(|member| member.symbol() == *symbol)?;
+            let is_other = |other: &&Member| {
+                other.symbol() != *symbol && other.body.signature == member.body.signature
+            };
+            Some((name, self.functions.iter().find(is_other)?.symbol()))
+        })
     }
 
     /// Copies of the bodies, in their order.

@@ -275,6 +275,10 @@ faults! {
     NamedBeforeByClass = "named-before-by-class",
     /// A body that the plan adds refers to functions by symbols that can be interposed.
     AddedBodyUnnamed = "added-body-unnamed",
+    /// Functions that arrive one at a time are equal if their encodings are, whatever they refer to.
+    StreamedReferences = "streamed-references",
+    /// The constants of functions that arrive one at a time are not compared.
+    StreamedConstants = "streamed-constants",
 
     // What is not a fault.
     /// All functions have one hash, which costs time only.

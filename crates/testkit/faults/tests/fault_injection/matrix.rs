@@ -1,7 +1,8 @@
 //! Which oracle must notice which fault.
 
 use crate::oracles::Oracle::{
-    self, Checker, Classes, Differential, Incremental, Laws, Linked, Modules, Sensitivity, Thunks,
+    self, Checker, Classes, Differential, Incremental, Laws, Linked, Modules, Sensitivity,
+    Streaming, Thunks,
 };
 use cranelift_mergefunc::fault_injection::Fault::{self, *};
 use std::time::Instant;
@@ -117,6 +118,8 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (InterposedCalleePassed, &[Linked]),
     (NamedBeforeByClass, &[Linked]),
     (AddedBodyUnnamed, &[Linked]),
+    (StreamedReferences, &[Streaming]),
+    (StreamedConstants, &[Streaming]),
     (ConstantHash, &[]),
 ];
 
@@ -194,6 +197,11 @@ fn modules_notice_their_faults() {
 }
 
 #[test]
+fn functions_that_arrive_one_at_a_time_notice_their_faults() {
+    notices_its_faults(Streaming);
+}
+
+#[test]
 fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
@@ -206,7 +214,7 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
         let all = oracle.cases();
         let first = (0..all.min(700)).chain(all.saturating_sub(150)..all);
         let step = match oracle {
-            Differential | Incremental => 8,
+            Differential | Incremental | Streaming => 8,
             Linked => 6,
             Modules => 4,
             Sensitivity | Checker | Classes | Laws | Thunks => 1,

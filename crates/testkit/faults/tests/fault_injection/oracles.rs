@@ -52,10 +52,12 @@ pub enum Oracle {
     Modules,
     /// Thunks in raw bytes reach symbols as the back end does.
     Thunks,
+    /// A unit whose IR was not kept does what the unmerged one does.
+    Streaming,
 }
 
 impl Oracle {
-    pub const ALL: [Oracle; 9] = [
+    pub const ALL: [Oracle; 10] = [
         Oracle::Sensitivity,
         Oracle::Checker,
         Oracle::Classes,
@@ -65,6 +67,7 @@ impl Oracle {
         Oracle::Linked,
         Oracle::Modules,
         Oracle::Thunks,
+        Oracle::Streaming,
     ];
 
     /// How many cases it has.
@@ -73,7 +76,10 @@ impl Oracle {
             Oracle::Sensitivity => mutants().len() as u64,
             Oracle::Checker => mutants().len() as u64 + 4 * UNITS,
             Oracle::Classes | Oracle::Laws => 4 * UNITS,
-            Oracle::Differential | Oracle::Incremental | Oracle::Thunks => UNITS,
+            Oracle::Differential
+            | Oracle::Incremental
+            | Oracle::Thunks
+            | Oracle::Streaming => UNITS,
             Oracle::Linked => 13,
             Oracle::Modules => 4 * UNITS,
         }
@@ -114,9 +120,13 @@ impl Oracle {
             (Oracle::Linked, _) => planted(fault, || is_linked_otherwise(case)),
             (Oracle::Modules, _) => planted(fault, || is_another_module(case)),
             (Oracle::Thunks, _) => planted(fault, || has_other_thunks(case)),
+            (Oracle::Streaming, _) => streams_otherwise(fault, case),
         }
     }
 }
+
+/// The namespace of duplicates that call other functions.
+const NEAR_MISSES: u32 = 78;
 
 /// How many generated units there are.
 const UNITS: u64 = 400;
@@ -302,10 +312,15 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
 /// Whether a unit behaves differently when it is merged.
 fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
     let parts = Parts::from(unit);
-    let comparison = planted(fault, || {
-        catch_unwind(AssertUnwindSafe(|| Comparison::new(&parts, case, Effort::default())))
-    });
-    match comparison {
+    runs_differently(fault, || Comparison::new(&parts, case, Effort::default()))
+}
+
+/// Whether the two programs of a comparison, which is made with a fault injected, behave differently.
+fn runs_differently(
+    fault: Option<Fault>,
+    compare: impl FnOnce() -> Option<Comparison>,
+) -> bool {
+    match planted(fault, || catch_unwind(AssertUnwindSafe(compare))) {
         // A plan that cannot be carried out.
         Err(_) => true,
         Ok(None) => false,
@@ -314,6 +329,17 @@ fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
             catch_unwind(AssertUnwindSafe(run)).unwrap_or(true)
         }
     }
+}
+
+/// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what runs counts.
+fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
+    let mut generated = generated(case, &Profile::runnable(Machine::host()));
+    if !generated.about.iter().all(|about| about.runnable) {
+        return false;
+    }
+    generated.unit.push_with_other_callees(NEAR_MISSES);
+    let parts = Parts::from(&generated.unit);
+    runs_differently(fault, || Some(Comparison::streamed(&parts, case, Effort::default()).0))
 }
 
 /// Whether a merging module differs from the plain one after random calls.
