@@ -66,7 +66,7 @@
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
-//! | `parallel` | what it adds for several threads: code generation on the current pool of `rayon` | `std` |
+//! | `parallel` | the pass on all threads of the current pool of `rayon`, and code generation of `MergingModule` | `std` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -111,6 +111,7 @@ mod size;
 mod stats;
 mod streaming;
 mod target;
+mod threads;
 mod unit;
 
 pub use apply::{Thunk, call_thunk};
@@ -128,7 +129,7 @@ pub use extra_argument::{ExtraArgument, extended_signature};
 pub use incremental::{Increment, MergeCache};
 #[cfg(feature = "module")]
 pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
-#[cfg(feature = "parallel")]
+#[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
     Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
@@ -144,6 +145,6 @@ pub use stats::Stats;
 pub use streaming::{Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{
-    AddError, Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex,
-    DataObject, DataReloc, FunctionIndex, Linkage,
+    AddError, Addresses, Attributes, Bodies, Candidate, CandidateToken, CodeSizes, Contents,
+    DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage, SharedBodies,
 };

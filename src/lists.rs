@@ -15,6 +15,12 @@ pub(crate) struct Lists<T> {
     items: Vec<T>,
 }
 
+impl<T> Default for Lists<T> {
+    fn default() -> Self {
+        Lists::new()
+    }
+}
+
 impl<T> Lists<T> {
     /// No lists.
     pub fn new() -> Self {
@@ -40,12 +46,6 @@ impl<T> Lists<T> {
     /// A list; an empty one if there are fewer.
     pub fn get(&self, list: usize) -> &[T] {
         if list < self.len() { self.of(list) } else { &[] }
-    }
-
-    /// A list, to be changed.
-    pub fn of_mut(&mut self, list: usize) -> &mut [T] {
-        let range = self.range(list);
-        &mut self.items[range]
     }
 
     fn range(&self, list: usize) -> Range<usize> {

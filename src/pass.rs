@@ -212,6 +212,7 @@ impl<'a> Merger<'a> {
         let mut plan = similar(plan, &known, before, bodies, &options);
         add_late_thunks(&mut plan);
         plan.record_members();
+        plan.drop_changed_candidates(&options);
         if let Some(record) = &mut record {
             record.retain_kept(&plan);
         }
@@ -251,15 +252,17 @@ fn identical(
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
     let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
     summaries.complete(bodies, symbols, options);
-    let Summaries { mut unit, observed, mut bucketer, mut stats, .. } = summaries;
-    let symbols = UnitSymbols::new(&unit, cache);
+    let Summaries { mut unit, observed, mut stats, .. } = summaries;
+    let symbols = match cache {
+        Some(cache) => UnitSymbols::after(&unit, cache, bodies),
+        None => UnitSymbols::new(&unit),
+    };
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &symbols });
-    let references = redirecting.as_ref().map_or(&symbols as &dyn ResolveSymbol, |to| to);
+    let references = redirecting.as_ref().map_or(&symbols as &(dyn ResolveSymbol + Sync), |to| to);
     let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
-    let mut bucketed = bucket(&unit, references, walk, options, &mut bucketer, bodies, &mut stats);
+    let mut bucketed = bucket(&unit, references, walk, options, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
     // Memory, before the next phases take some.
-    drop(bucketer);
     unit.drop_buckets();
     bucketed.partition.push_alone(external.nodes.len());
     stats.refine_classes_before = bucketed.partition.len();

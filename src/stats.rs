@@ -32,7 +32,7 @@ pub struct Stats {
     pub plan_merged_data_objects: usize,
     /// Their bytes.
     pub plan_merged_data_bytes: u64,
-    /// Functions walked because another one has their shape, counted once for each walk.
+    /// Functions walked to compare them with another one of their shape, once for each time that they are compared.
     pub similar_walks: usize,
     /// Functions and bodies whose size was requested, in order to determine what merging similar functions saves.
     pub similar_sizes: usize,
@@ -44,4 +44,15 @@ pub struct Stats {
     pub similar_merged: usize,
     /// Representatives that lose facts, because another member does not have them.
     pub plan_weakened: usize,
+}
+
+impl Stats {
+    /// Adds what was walked in order to group equal functions.
+    pub(crate) fn add_walks(&mut self, other: &Stats) {
+        self.walk_functions += other.walk_functions;
+        self.walk_instructions += other.walk_instructions;
+        self.walk_malformed += other.walk_malformed;
+        self.walk_data_objects += other.walk_data_objects;
+        self.walk_bytes += other.walk_bytes;
+    }
 }

@@ -25,6 +25,7 @@ use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
     UserExternalName, UserFuncName,
@@ -73,6 +74,16 @@ impl Plan {
         entry.weakened().is_some()
             || canonical && entry.gets_compared_body()
             || func.params.user_named_funcs().values().any(goes_elsewhere)
+    }
+
+    /// Forgets the candidates of new bodies that are not emitted as they were compiled. To be called when all is decided.
+    pub(crate) fn drop_changed_candidates(&mut self, options: &Options<'_>) {
+        let compiled = self.new_bodies().iter().filter(|new| new.candidate().is_some());
+        let changed = compiled.filter(|new| self.needs_apply(new.function(), new.body(), options));
+        let changed: Vec<FunctionIndex> = changed.map(|new| new.function()).collect();
+        for function in changed {
+            self.set_candidate(function, None);
+        }
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
@@ -325,7 +336,7 @@ pub(crate) fn not_redirected<'a>(
 pub(crate) struct Redirecting<'a> {
     pub plan: &'a Plan,
     /// The unit after the plan.
-    pub symbols: &'a dyn ResolveSymbol,
+    pub symbols: &'a (dyn ResolveSymbol + Sync),
 }
 
 impl ResolveSymbol for Redirecting<'_> {

@@ -4,6 +4,9 @@
 //! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
 //! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
 //! function has the same. Of a function that has equals, its references and facts are kept.
+//!
+//! Several threads walk several buckets, and the pieces of large ones, at a time. What they find is put together in the
+//! order of the buckets, so the result does not depend on their number.
 
 use super::facts::{Facts, FactsIndex};
 use super::in_hand::InHand;
@@ -13,8 +16,10 @@ use crate::canon::{
     structural_hash,
 };
 use crate::canonicalize::canonicalized;
+use crate::lists::Lists;
 use crate::options::Options;
 use crate::stats::Stats;
+use crate::threads::{Pool, are_several, for_each};
 use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
@@ -175,12 +180,11 @@ impl From<Bucketed> for Encodings {
     }
 }
 
-/// Reusable memory of this phase.
+/// Memory of a walk, to be reused.
 #[derive(Default)]
 pub(crate) struct Bucketer {
     scratch: Scratch,
     encoding: Encoding,
-    in_hand: InHand,
 }
 
 impl Bucketer {
@@ -199,15 +203,23 @@ impl Bucketer {
     }
 }
 
+/// How many items are walked together, at least: so many that putting the results together takes little.
+const ITEMS: usize = 64;
+
+/// How many items of one bucket are walked together, at most, by one of several threads.
+const PIECE: usize = 4096;
+
+/// How many pieces of one bucket are in memory at the same time, at most.
+const PIECES: usize = 64;
+
 /// Walks every item that shares its bucket with another and groups items with equal encodings.
 ///
 /// In an incremental run, `walk` is [`Walk::All`]: later units must find every function.
 pub(crate) fn bucket(
     unit: &Unit,
-    symbols: &dyn ResolveSymbol,
+    symbols: &(dyn ResolveSymbol + Sync),
     walk: Walk,
     options: &Options<'_>,
-    bucketer: &mut Bucketer,
     bodies: &mut dyn Bodies,
     stats: &mut Stats,
 ) -> Bucketed {
@@ -221,65 +233,84 @@ pub(crate) fn bucket(
         (bucket(node), symbol.namespace, symbol.index)
     };
     order.sort_unstable_by_key(key);
-    let Bucketer { scratch, encoding, in_hand } = bucketer;
-    let walked = alloc::vec![Walked::No.into(); order.len()];
-    let mut walker = Walker { unit, symbols, numbering, options, scratch, stats, bodies, walked };
-    let mut classes = Classes {
-        class_of: alloc::vec![u32::MAX; order.len()],
-        count: 0,
-        nodes: Vec::new(),
-        references: References::new(),
-        digests: all.then(Vec::new),
-        facts_of: alloc::vec![PackedOption::default(); order.len()],
-        facts: Facts::default(),
-        equal_encodings: EntitySet::new(),
-    };
+    let walker = Walker { unit, symbols, numbering, options };
+    let mut classes = Classes::new(order.len(), all);
+    let mut pool: Pool<Memory> = Pool::default();
+    let piece = if are_several(bodies) { PIECE } else { usize::MAX };
     if all {
-        classes.bucket(&order, &mut walker, encoding, in_hand);
+        classes.large(&walker, &order, piece, &mut pool, bodies);
     } else {
+        let mut small: Vec<Task<'_>> = Vec::new();
         for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
-            if members.len() > 1 {
-                classes.bucket(members, &mut walker, encoding, in_hand);
+            if members.len() > piece {
+                classes.large(&walker, members, piece, &mut pool, bodies);
+            } else if members.len() > 1 {
+                match small.last_mut() {
+                    Some(task) if task.items < ITEMS => task.add(members),
+                    _ => {
+                        let mut task = Task::default();
+                        task.add(members);
+                        small.push(task);
+                    }
+                }
+            }
+        }
+        // So many that the results of all of them need not be in memory at the same time.
+        for tasks in small.chunks_mut(PIECE / ITEMS) {
+            for_each(bodies, &mut pool, tasks, |bodies, memory, task| {
+                for members in &task.buckets {
+                    task.found.bucket(members, &walker, bodies, memory);
+                }
+            });
+            for task in tasks {
+                classes.add(core::mem::take(&mut task.found));
             }
         }
     }
-    for class in &mut classes.class_of {
-        if *class == u32::MAX {
-            *class = classes.count;
-            classes.count += 1;
-        }
+    classes.finish(numbering, stats)
+}
+
+/// Buckets to be walked by one thread, and the result.
+#[derive(Default)]
+struct Task<'a> {
+    buckets: Vec<&'a [Node]>,
+    items: usize,
+    found: Part,
+}
+
+impl<'a> Task<'a> {
+    fn add(&mut self, members: &'a [Node]) {
+        self.buckets.push(members);
+        self.items += members.len();
     }
-    let Walker { walked, .. } = walker;
-    let Classes { class_of, count, nodes, references, digests, .. } = classes;
-    let Classes { facts_of, facts, equal_encodings, .. } = classes;
-    Bucketed {
-        numbering,
-        partition: Partition::new(class_of, count as usize),
-        nodes,
-        references,
-        digests: digests.unwrap_or_default(),
-        facts_of,
-        facts,
-        walked,
-        equal_encodings,
-    }
+}
+
+/// Memory of one thread.
+#[derive(Default)]
+struct Memory {
+    scratch: Scratch,
+    encoding: Encoding,
+    in_hand: InHand,
 }
 
 /// Writes the encodings of items.
 struct Walker<'a> {
     unit: &'a Unit,
-    symbols: &'a dyn ResolveSymbol,
+    symbols: &'a (dyn ResolveSymbol + Sync),
     numbering: Numbering,
     options: &'a Options<'a>,
-    scratch: &'a mut Scratch,
-    stats: &'a mut Stats,
-    bodies: &'a mut dyn Bodies,
-    walked: Vec<PackedWalked>,
 }
 
 impl Walker<'_> {
     /// Walks a function or a data object, and returns the hash of its encoding, if it has one.
-    fn encode(&mut self, node: Node, encoding: &mut Encoding) -> Option<StructuralHash> {
+    fn encode(
+        &self,
+        node: Node,
+        bodies: &mut dyn Bodies,
+        scratch: &mut Scratch,
+        encoding: &mut Encoding,
+        walks: &mut Walks,
+    ) -> Option<StructuralHash> {
         match self.numbering.item(node) {
             Item::Function(function) => {
                 let context = Context {
@@ -288,95 +319,252 @@ impl Walker<'_> {
                     key: self.unit.functions[function].attributes.key,
                     symbols: self.symbols,
                 };
-                let body = canonicalized(self.bodies.body(function), self.options.canonicalize);
-                let result = canon::encode(&body, &context, self.scratch, encoding);
-                self.stats.walk_functions += 1;
-                self.stats.walk_instructions += encoding.instructions as usize;
-                self.stats.walk_malformed += usize::from(result.is_err());
-                self.stats.walk_bytes += encoding.size();
+                let body = canonicalized(bodies.body(function), self.options.canonicalize);
+                let result = canon::encode(&body, &context, scratch, encoding);
+                let stats = &mut walks.stats;
+                stats.walk_functions += 1;
+                stats.walk_instructions += encoding.instructions as usize;
+                stats.walk_malformed += usize::from(result.is_err());
+                stats.walk_bytes += encoding.size();
                 if let Err(canon::Malformed) = result {
-                    self.walked[node.index()] = Walked::Malformed.into();
+                    walks.walked.push((node, Walked::Malformed.into()));
                     return None;
                 }
                 let (hashes, hash) = canon::hashes(encoding);
                 let instructions = encoding.instructions;
-                self.walked[node.index()] = Walked::Yes { instructions, hashes }.into();
+                walks.walked.push((node, Walked::Yes { instructions, hashes }.into()));
                 Some(hash)
             }
             Item::Data(data) => {
                 let attributes = &self.unit.data[data].attributes;
-                let object = self.bodies.data(data).filter(|_| attributes.by_class())?;
+                let object = bodies.data(data).filter(|_| attributes.by_class())?;
                 data::encode(object, attributes.key, self.symbols, encoding);
-                self.stats.walk_data_objects += 1;
-                self.stats.walk_bytes += encoding.size();
+                walks.stats.walk_data_objects += 1;
+                walks.stats.walk_bytes += encoding.size();
                 let (hashes, hash) = canon::hashes(encoding);
-                self.walked[node.index()] = Walked::Yes { instructions: 0, hashes }.into();
+                walks.walked.push((node, Walked::Yes { instructions: 0, hashes }.into()));
                 Some(hash)
             }
         }
     }
 }
 
-struct Classes {
-    class_of: Vec<u32>,
-    count: u32,
-    nodes: Vec<Node>,
-    references: References,
-    /// Wanted in an incremental run.
-    digests: Option<Vec<Digest>>,
-    facts_of: Vec<PackedOption<FactsIndex>>,
-    facts: Facts,
-    equal_encodings: EntitySet<Node>,
+/// What was walked.
+#[derive(Default)]
+struct Walks {
+    walked: Vec<(Node, PackedWalked)>,
+    stats: Stats,
 }
 
-impl Classes {
+/// A bucket, or a piece of one, whose items were walked. Their encodings are in hand.
+#[derive(Default)]
+struct Grouped {
+    walks: Walks,
+    facts: Facts,
+    /// Of each encoding in hand, if they are wanted.
+    digests: Vec<Digest>,
+}
+
+impl Grouped {
+    /// Walks items, and compares them with those in hand. `all`: see [`Walk::All`].
+    fn walk(
+        &mut self,
+        members: &[Node],
+        all: bool,
+        walker: &Walker<'_>,
+        bodies: &mut dyn Bodies,
+        memory: &mut Memory,
+    ) {
+        let Memory { scratch, encoding, in_hand } = memory;
+        let Grouped { walks, facts, digests } = self;
+        for &node in members {
+            let Some(hash) = walker.encode(node, bodies, scratch, encoding, walks) else {
+                continue;
+            };
+            let again = |node: Node, out: &mut Encoding| {
+                walker.encode(node, bodies, scratch, out, walks);
+            };
+            let is_new = in_hand.push(node, hash, encoding, facts, again);
+            if is_new && all {
+                digests.push(digest(encoding.key()));
+                in_hand.set_facts(facts.intern(&encoding.facts));
+            }
+        }
+    }
+}
+
+/// The classes of some buckets.
+#[derive(Default)]
+struct Part {
+    grouped: Grouped,
+    /// The nodes of each class.
+    classes: Lists<Node>,
+    /// Of each of these nodes, in the same order.
+    references: References,
+    facts_of: Vec<PackedOption<FactsIndex>>,
+    digests: Vec<Digest>,
+}
+
+impl Part {
     /// Groups the members of one bucket by their encodings.
     fn bucket(
         &mut self,
         members: &[Node],
-        walker: &mut Walker<'_>,
-        encoding: &mut Encoding,
-        in_hand: &mut InHand,
+        walker: &Walker<'_>,
+        bodies: &mut dyn Bodies,
+        memory: &mut Memory,
     ) {
-        in_hand.clear();
-        let mut digests: Vec<Digest> = Vec::new();
-        for &node in members {
-            let Some(hash) = walker.encode(node, encoding) else {
-                continue;
-            };
-            let again = |node: Node, out: &mut Encoding| {
-                walker.encode(node, out);
-            };
-            let is_new = in_hand.push(node, hash, encoding, &mut self.facts, again);
-            if is_new && self.digests.is_some() {
-                digests.push(digest(encoding.key()));
-                in_hand.set_facts(self.facts.intern(&encoding.facts));
-            }
-        }
+        memory.in_hand.clear();
+        self.grouped.walk(members, false, walker, bodies, memory);
+        self.take(&memory.in_hand);
+    }
+
+    /// Keeps what the later phases need of the classes of equal encodings in hand: of those of two or more items, or
+    /// of all, if there are digests.
+    fn take(&mut self, in_hand: &InHand) {
+        let digests = &self.grouped.digests;
         let order = in_hand.by_encoding();
         for equal in order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b)) {
-            if equal.len() > 1 || self.digests.is_some() {
-                let digest = digests.get(in_hand.encoding_of(equal[0]) as usize);
-                self.class(equal, digest.copied(), in_hand);
+            if equal.len() < 2 && digests.is_empty() {
+                continue;
+            }
+            self.classes.push(equal.iter().map(|&row| in_hand.row(row).0));
+            let digest = digests.get(in_hand.encoding_of(equal[0]) as usize);
+            for &row in equal {
+                let (_, references, facts) = in_hand.row(row);
+                self.references.push(references.iter().copied());
+                self.facts_of.push(facts.into());
+                self.digests.extend(digest);
             }
         }
     }
+}
 
-    /// Keeps what the later phases need of a class of equal encodings, of these rows.
-    fn class(&mut self, equal: &[u32], digest: Option<Digest>, in_hand: &InHand) {
-        for &row in equal {
-            let (node, references, facts) = in_hand.row(row);
-            self.class_of[node.index()] = self.count;
-            self.nodes.push(node);
-            self.references.push(references.iter().copied());
-            if let (Some(digests), Some(digest)) = (&mut self.digests, digest) {
-                digests.push(digest);
-            }
-            self.facts_of[node.index()] = facts.into();
-            if equal.len() > 1 {
-                self.equal_encodings.insert(node);
+/// The classes of all buckets.
+struct Classes {
+    /// See [`Walk::All`].
+    all: bool,
+    class_of: Vec<u32>,
+    count: u32,
+    nodes: Vec<Node>,
+    references: References,
+    digests: Vec<Digest>,
+    facts_of: Vec<PackedOption<FactsIndex>>,
+    facts: Facts,
+    walked: Vec<PackedWalked>,
+    equal_encodings: EntitySet<Node>,
+    stats: Stats,
+}
+
+impl Classes {
+    fn new(nodes: usize, all: bool) -> Classes {
+        Classes {
+            all,
+            class_of: alloc::vec![u32::MAX; nodes],
+            count: 0,
+            nodes: Vec::new(),
+            references: References::new(),
+            digests: Vec::new(),
+            facts_of: alloc::vec![PackedOption::default(); nodes],
+            facts: Facts::default(),
+            walked: alloc::vec![Walked::No.into(); nodes],
+            equal_encodings: EntitySet::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Walks a bucket in pieces of at most so many items, and adds its classes.
+    fn large(
+        &mut self,
+        walker: &Walker<'_>,
+        members: &[Node],
+        piece: usize,
+        pool: &mut Pool<Memory>,
+        bodies: &mut dyn Bodies,
+    ) {
+        let all = self.all;
+        let mut part = Part::default();
+        let mut in_hand = InHand::default();
+        let mut scratch = Scratch::default();
+        let members: Vec<&[Node]> = members.chunks(piece).collect();
+        // So many that the encodings of all of them need not be in memory at the same time.
+        for members in members.chunks(PIECES) {
+            let members = members.iter().copied();
+            let mut pieces: Vec<(&[Node], Grouped, InHand)> =
+                members.map(|members| (members, Grouped::default(), InHand::default())).collect();
+            for_each(bodies, pool, &mut pieces, |bodies, memory, (members, grouped, in_hand)| {
+                memory.in_hand.clear();
+                grouped.walk(members, all, walker, bodies, memory);
+                core::mem::swap(in_hand, &mut memory.in_hand);
+            });
+            for (_, grouped, further) in pieces {
+                let Grouped { walks, facts, digests } = grouped;
+                let own = &mut part.grouped;
+                own.walks.walked.extend(walks.walked);
+                own.walks.stats.add_walks(&walks.stats);
+                let numbers = own.facts.intern_all(&facts);
+                if in_hand.is_empty() {
+                    in_hand = further;
+                    own.digests = digests;
+                    continue;
+                }
+                let again = |node: Node, out: &mut Encoding| {
+                    walker.encode(node, bodies, &mut scratch, out, &mut own.walks);
+                };
+                let is_new = in_hand.append(&further, &numbers, &mut own.facts, again);
+                let digests = digests.into_iter().zip(is_new).filter(|&(_, is_new)| is_new);
+                own.digests.extend(digests.map(|(digest, _)| digest));
             }
         }
-        self.count += 1;
+        part.take(&in_hand);
+        self.add(part);
+    }
+
+    fn add(&mut self, part: Part) {
+        let Part { grouped, classes, references, facts_of, mut digests } = part;
+        let Grouped { walks: Walks { walked, stats }, facts, digests: _ } = grouped;
+        for (node, walked) in walked {
+            self.walked[node.index()] = walked;
+        }
+        self.stats.add_walks(&stats);
+        let numbers = self.facts.intern_all(&facts);
+        let mut rows = references.iter().zip(facts_of);
+        for class in classes.iter() {
+            for (&node, (references, facts)) in class.iter().zip(&mut rows) {
+                self.class_of[node.index()] = self.count;
+                self.nodes.push(node);
+                self.references.push(references.iter().copied());
+                let facts = facts.expand().map(|own| numbers[own.index()]);
+                self.facts_of[node.index()] = facts.into();
+                if class.len() > 1 {
+                    self.equal_encodings.insert(node);
+                }
+            }
+            self.count += 1;
+        }
+        self.digests.append(&mut digests);
+    }
+
+    fn finish(self, numbering: Numbering, stats: &mut Stats) -> Bucketed {
+        let Classes { all: _, mut class_of, mut count, nodes, references, digests, .. } = self;
+        let Classes { facts_of, facts, walked, equal_encodings, stats: walks, .. } = self;
+        stats.add_walks(&walks);
+        for class in &mut class_of {
+            if *class == u32::MAX {
+                *class = count;
+                count += 1;
+            }
+        }
+        Bucketed {
+            numbering,
+            partition: Partition::new(class_of, count as usize),
+            nodes,
+            references,
+            digests,
+            facts_of,
+            facts,
+            walked,
+            equal_encodings,
+        }
     }
 }

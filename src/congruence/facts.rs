@@ -3,6 +3,7 @@
 use crate::canon::Fact;
 use crate::interner::Interner;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Index;
 use cranelift_entity::entity_impl;
 
@@ -19,6 +20,11 @@ impl Facts {
     /// The index of a list.
     pub fn intern(&mut self, facts: &[Fact]) -> FactsIndex {
         FactsIndex(self.0.number(facts, Box::from))
+    }
+
+    /// The indices of the lists of `other`, in their order.
+    pub fn intern_all(&mut self, other: &Facts) -> Vec<FactsIndex> {
+        (0..other.0.len() as u32).map(|number| self.intern(other.0.value(number))).collect()
     }
 }
 

@@ -86,6 +86,11 @@ impl InHand {
         facts.clear();
     }
 
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Adds an item, and returns whether its encoding equals none before it. `walk` writes the encoding of an item that
     /// was added before.
     pub fn push(
@@ -107,6 +112,58 @@ impl InHand {
         };
         self.rows.push(Row { node, first, callees, facts: facts.into() });
         facts.is_none()
+    }
+
+    /// Adds the items of `other`, behind its own. `facts` has the number in `table` of each list of facts of `other`.
+    /// Returns whether each encoding of `other` equals none before it. `walk` as for [`InHand::push`].
+    pub fn append(
+        &mut self,
+        other: &InHand,
+        facts: &[FactsIndex],
+        table: &mut Facts,
+        mut walk: impl FnMut(Node, &mut Encoding),
+    ) -> Vec<bool> {
+        let mut encoding = Encoding::default();
+        let mut is_new = Vec::with_capacity(other.firsts.len());
+        let mut number: Vec<u32> = Vec::with_capacity(other.firsts.len());
+        let in_table = |row: &Row| row.facts.expand().map(|own| facts[own.as_u32() as usize]);
+        for (at, row) in other.rows.iter().enumerate() {
+            let callees = self.callees.len();
+            let (node, own_callees, _) = other.row(at as u32);
+            self.callees.extend_from_slice(own_callees);
+            let mut own = in_table(row);
+            if row.first as usize == number.len() {
+                let First { hash, row: first, stored } = other.firsts[row.first as usize];
+                debug_assert_eq!(first as usize, at, "rows are in the order of their encodings");
+                match other.stored.get(stored as usize) {
+                    Some(stored) => other.load(stored, &mut encoding),
+                    None => walk(node, &mut encoding),
+                }
+                let known = self.find(hash, &encoding, &mut walk);
+                is_new.push(known.is_none());
+                number.push(match known {
+                    Some(first) => {
+                        self.intern_facts(first, table);
+                        own = own.or_else(|| Some(table.intern(&encoding.facts)));
+                        first
+                    }
+                    None => self.push_first(hash, &encoding),
+                });
+            }
+            let first = number[row.first as usize];
+            self.rows.push(Row { node, first, callees, facts: own.into() });
+        }
+        is_new
+    }
+
+    /// Reads an encoding that is kept.
+    fn load(&self, stored: &Stored, encoding: &mut Encoding) {
+        encoding.clear();
+        let [shape, constants, references] = key(&self.streams, stored);
+        encoding.shape.extend_from_slice(shape);
+        encoding.constants.extend_from_slice(constants);
+        encoding.references.extend_from_slice(references);
+        encoding.facts.extend_from_slice(&self.facts[stored.facts.clone()]);
     }
 
     /// Gives the row that was added last its facts, although no other row has its encoding.

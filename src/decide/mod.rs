@@ -504,7 +504,7 @@ impl Decision<'_> {
         if count * body <= body + count * u64::from(thunk.size()) {
             return;
         }
-        let Some(symbol) = self.bodies.fresh_symbol() else {
+        let Some(symbol) = self.bodies.fresh_symbol(members) else {
             return;
         };
         // The copy gets its index when it is known that no limit cuts into the class.

@@ -2,10 +2,9 @@
 
 use super::{ExternalNode, MergeCache};
 use crate::unit::{
-    Beyond, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
+    Beyond, Bodies, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
 };
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef;
 use hashbrown::HashMap;
@@ -14,8 +13,7 @@ use rustc_hash::FxBuildHasher;
 /// The symbols of a unit, and its external nodes.
 pub(crate) struct UnitSymbols<'a> {
     unit: &'a Unit,
-    cache: Option<&'a MergeCache>,
-    external_nodes: RefCell<ExternalNodes>,
+    external: Option<ExternalNodes<'a>>,
 }
 
 /// What an incremental run knows of the nodes that classes refer to. Empty in other runs.
@@ -26,79 +24,106 @@ pub(crate) struct External {
     pub symbols: Vec<UserExternalName>,
 }
 
-/// Numbers the external nodes by which references out of the unit are compared, in the order of first use.
-#[derive(Default)]
-struct ExternalNodes {
+/// The external nodes by which references out of the unit are compared, and how all symbols that the unit names are
+/// compared.
+struct ExternalNodes<'a> {
+    unit: &'a Unit,
+    cache: &'a MergeCache,
     number: HashMap<ExternalNode, u32, FxBuildHasher>,
-    external_nodes: Vec<ExternalNode>,
+    nodes: Vec<ExternalNode>,
     resolved: Beyond,
 }
 
-impl<'a> UnitSymbols<'a> {
-    pub fn new(unit: &'a Unit, cache: Option<&'a MergeCache>) -> Self {
-        UnitSymbols { unit, cache, external_nodes: RefCell::default() }
+impl ExternalNodes<'_> {
+    fn node(&mut self, external_node: ExternalNode) -> Node {
+        let ExternalNodes { number, nodes, unit, .. } = self;
+        let index = *number.entry(external_node.clone()).or_insert_with(|| {
+            nodes.push(external_node);
+            nodes.len() as u32 - 1
+        });
+        let Numbering { functions, data } = unit.numbering();
+        Node::new(functions + data + index as usize)
     }
 
-    fn external_node(&self, external_node: ExternalNode) -> Node {
-        let mut external_nodes = self.external_nodes.borrow_mut();
-        let ExternalNodes { number, external_nodes, resolved: _ } = &mut *external_nodes;
-        let index = *number.entry(external_node.clone()).or_insert_with(|| {
-            external_nodes.push(external_node);
-            external_nodes.len() as u32 - 1
-        });
-        let Numbering { functions, data } = self.unit.numbering();
-        Node::new(functions + data + index as usize)
+    fn add(&mut self, symbol: &UserExternalName) {
+        if self.resolved.contains_key(symbol) {
+            return;
+        }
+        // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
+        // every symbol is compared by a node.
+        let resolved = match within(self.unit, symbol) {
+            Some(Resolved { call, address, inside }) => {
+                let mut itself = || self.node(ExternalNode::Symbol(symbol.clone()));
+                Resolved {
+                    call: Some(call.unwrap_or_else(&mut itself)),
+                    address: Some(address.unwrap_or_else(&mut itself)),
+                    inside: Some(inside.unwrap_or_else(&mut itself)),
+                }
+            }
+            None => {
+                let cache = self.cache;
+                Resolved {
+                    call: Some(self.node(cache.external_node(symbol, true))),
+                    address: Some(self.node(cache.external_node(symbol, false))),
+                    inside: Some(self.node(cache.external_node_inside(symbol))),
+                }
+            }
+        };
+        self.resolved.insert(symbol.clone(), resolved);
+    }
+}
+
+impl<'a> UnitSymbols<'a> {
+    /// The symbols of a unit that refers to no earlier one.
+    pub fn new(unit: &'a Unit) -> Self {
+        UnitSymbols { unit, external: None }
+    }
+
+    /// The symbols of a unit of an incremental run. Numbers the external nodes of all symbols that the unit names, in
+    /// the order of the unit: before the walk, since several threads may walk. Linear in the number of names.
+    pub fn after(unit: &'a Unit, cache: &'a MergeCache, bodies: &mut dyn Bodies) -> Self {
+        let (number, nodes, resolved) = Default::default();
+        let mut external = ExternalNodes { unit, cache, number, nodes, resolved };
+        for function in unit.functions.keys() {
+            // A canonical body names no other symbols than the function.
+            let body = bodies.body(function);
+            body.params.user_named_funcs().values().for_each(|symbol| external.add(symbol));
+        }
+        for data in unit.data.keys() {
+            let pointers = bodies.data(data).map_or(&[][..], |object| &object.relocations);
+            pointers.iter().for_each(|pointer| external.add(&pointer.target));
+        }
+        UnitSymbols { unit, external: Some(external) }
     }
 
     /// The external nodes, and how all symbols were resolved, in an incremental run.
     pub fn finish(self) -> (External, Beyond) {
-        let UnitSymbols { unit, cache, external_nodes } = self;
-        let ExternalNodes { number: _, external_nodes: nodes, resolved } =
-            external_nodes.into_inner();
+        let UnitSymbols { unit, external } = self;
+        let Some(external) = external else {
+            return (External { nodes: Vec::new(), symbols: Vec::new() }, Beyond::default());
+        };
         let numbering = unit.numbering();
         let symbol = |node| unit.symbol(numbering.item(node)).clone();
-        let symbols = cache.map_or(Vec::new(), |_| numbering.nodes().map(symbol).collect());
+        let symbols = numbering.nodes().map(symbol).collect();
+        let ExternalNodes { nodes, resolved, .. } = external;
         (External { nodes, symbols }, resolved)
     }
 }
 
 impl ResolveSymbol for UnitSymbols<'_> {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let Some(cache) = self.cache else {
-            return self.within(symbol);
-        };
-        if let Some(resolved) = self.external_nodes.borrow().resolved.get(symbol) {
-            return Some(*resolved);
+        match &self.external {
+            Some(external) => external.resolved.get(symbol).copied(),
+            None => within(self.unit, symbol),
         }
-        // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
-        // every symbol is compared by a node.
-        let resolved = match self.within(symbol) {
-            Some(Resolved { call, address, inside }) => {
-                let itself = || self.external_node(ExternalNode::Symbol(symbol.clone()));
-                Resolved {
-                    call: Some(call.unwrap_or_else(itself)),
-                    address: Some(address.unwrap_or_else(itself)),
-                    inside: Some(inside.unwrap_or_else(itself)),
-                }
-            }
-            None => Resolved {
-                call: Some(self.external_node(cache.external_node(symbol, true))),
-                address: Some(self.external_node(cache.external_node(symbol, false))),
-                inside: Some(self.external_node(cache.external_node_inside(symbol))),
-            },
-        };
-        self.external_nodes.borrow_mut().resolved.insert(symbol.clone(), resolved);
-        Some(resolved)
     }
 }
 
-impl UnitSymbols<'_> {
-    fn within(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let item = self.unit.item(symbol)?;
-        let node = self.unit.numbering().node(item);
-        Some(match item {
-            Item::Function(function) => resolved(node, &self.unit.functions[function].attributes),
-            Item::Data(data) => resolved_data(node, &self.unit.data[data].attributes),
-        })
-    }
+fn within(unit: &Unit, symbol: &UserExternalName) -> Option<Resolved> {
+    let item = unit.item(symbol)?;
+    let node = unit.numbering().node(item);
+    Some(match item {
+        Item::Function(function) => resolved(node, &unit.functions[function].attributes),
+        Item::Data(data) => resolved_data(node, &unit.data[data].attributes),
+    })
 }

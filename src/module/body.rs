@@ -31,6 +31,9 @@ pub(super) struct Body {
     pub code: Code,
     pub want_disasm: bool,
     pub control_plane: ControlPlane,
+    /// The candidate that it probably equals, with its code.
+    #[cfg(feature = "parallel")]
+    pub candidate: Option<Box<(Function, CompiledCode)>>,
 }
 
 #[cfg(feature = "parallel")]
@@ -121,6 +124,22 @@ impl CompiledFunction {
         Ok(CompiledFunction { code, relocations, alignment })
     }
 
+    /// The code of a candidate, if that is the code of `func`.
+    pub(super) fn of_candidate(
+        function: FuncId,
+        func: &mut Function,
+        (mut candidate, code): (Function, CompiledCode),
+    ) -> Option<CompiledFunction> {
+        // A name is not part of the code.
+        candidate.name = func.name.clone();
+        if candidate != *func {
+            return None;
+        }
+        let relocations = relocations(&code, func, function);
+        let alignment = u64::from(code.buffer.alignment);
+        Some(CompiledFunction { code, relocations, alignment })
+    }
+
     /// Bytes of code, constants included.
     pub(super) fn size(&self) -> u32 {
         self.code.code_info().total_size
@@ -203,7 +222,7 @@ impl<M: Module> MergingModule<M> {
         flush: Flush,
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let Body { index, code, want_disasm, mut control_plane } = body;
+        let Body { index, code, want_disasm, mut control_plane, .. } = body;
         let alignment = plan.entry(index).alignment();
         let size = match code {
             Code::Ir(mut func) => {

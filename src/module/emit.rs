@@ -5,6 +5,7 @@
 //! decided here.
 
 use super::body::{Body, Code};
+use super::deferred::Candidates;
 use super::flush::{ADDED, Flush, Unit};
 use super::view::View;
 use super::{
@@ -71,7 +72,14 @@ impl Item {
             Definition::Body { func, want_disasm, control_plane } => {
                 let index = FunctionIndex::new(*next);
                 *next += 1;
-                let body = Body { index, code: Code::Ir(func), want_disasm, control_plane };
+                let body = Body {
+                    index,
+                    code: Code::Ir(func),
+                    want_disasm,
+                    control_plane,
+                    #[cfg(feature = "parallel")]
+                    candidate: None,
+                };
                 match plan.output(index).emit {
                     Emit::Body | Emit::NewBody(_) => Work::Body(body),
                     Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing => Work::Merged(body),
@@ -81,12 +89,16 @@ impl Item {
         Item { function, work }
     }
 
-    fn added(new: &NewBody, function: FuncId) -> Item {
+    fn added(new: &NewBody, function: FuncId, candidates: &mut Candidates) -> Item {
+        #[cfg_attr(not(feature = "parallel"), expect(unused, reason = "code is not handed over"))]
+        let candidate = new.candidate().and_then(|token| candidates.remove(&token));
         let body = Body {
             index: new.function(),
             code: Code::Ir(Box::new(new.body().clone())),
             want_disasm: false,
             control_plane: ControlPlane::default(),
+            #[cfg(feature = "parallel")]
+            candidate: candidate.map(Box::new),
         };
         Item { function, work: Work::Added(body) }
     }
@@ -105,6 +117,7 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn emit_functions(
         &mut self,
         plan: &Plan,
+        mut candidates: Candidates,
         pending: &mut Pending,
         unit: &Unit,
         flush: Flush,
@@ -121,7 +134,8 @@ impl<M: Module> MergingModule<M> {
         let id = |new: &NewBody| self.view().id_of(plan.entry(new.function()).symbol());
         let ids: Vec<FuncId> = plan.new_bodies().iter().map(id).collect();
         let added = plan.new_bodies().iter().zip(ids);
-        let mut items = given.chain(added.map(|(new, function)| Item::added(new, function)));
+        let added = added.map(|(new, function)| Item::added(new, function, &mut candidates));
+        let mut items = given.chain(added);
         #[cfg_attr(
             not(feature = "parallel"),
             expect(clippy::while_let_on_iterator, reason = "a chunk takes further items")

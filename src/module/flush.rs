@@ -5,6 +5,7 @@
 //! nothing that comes after it is emitted, and the module refuses further use: bodies into which functions were
 //! merged may be missing.
 
+use super::deferred::{Candidates, Deferred, DeferredBodies};
 use super::{
     BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
     symbol,
@@ -16,8 +17,8 @@ use crate::pass::Merger;
 use crate::plan::{Disposition, Plan, Reason};
 use crate::target::CallThunks;
 use crate::unit::{
-    AddError, Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex,
-    DataObject, DataReloc, FunctionIndex,
+    AddError, Addresses, Attributes, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
+    FunctionIndex,
 };
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
@@ -104,7 +105,7 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, flush);
-        let (plan, increment) = self.plan(&pending, &unit, flush)?;
+        let (plan, increment, candidates) = self.plan(&pending, &unit, flush)?;
         self.declare_new_bodies(&plan)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, flush)?;
@@ -112,7 +113,7 @@ impl<M: Module> MergingModule<M> {
         if back_end == BackEnd::Object {
             self.name_shared_references(&plan, &pending, &unit, flush)?;
         }
-        self.emit_functions(&plan, &mut pending, &unit, flush, context)?;
+        self.emit_functions(&plan, candidates, &mut pending, &unit, flush, context)?;
         self.emit_data(&plan, pending.data, &mut unit, flush)?;
         self.emitted.extend(&increment);
         self.pass_stats = *plan.stats();
@@ -230,7 +231,7 @@ impl<M: Module> MergingModule<M> {
         pending: &Pending,
         unit: &Unit,
         flush: Flush,
-    ) -> ModuleResult<(Plan, Increment)> {
+    ) -> ModuleResult<(Plan, Increment, Candidates)> {
         let Flush { back_end, last: _, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
@@ -243,9 +244,15 @@ impl<M: Module> MergingModule<M> {
         };
         merger.reserve(unit.functions.len());
         let fresh = self.shared.len() as u32;
-        let mut bodies = DeferredBodies { pending, unit, isa, context: Context::new(), fresh };
+        let deferred = Deferred { pending, unit };
+        #[cfg(feature = "parallel")]
+        let ahead = self.ahead.is_some();
+        #[cfg(not(feature = "parallel"))]
+        let ahead = false;
+        let (contexts, candidates) = Default::default();
+        let mut bodies = DeferredBodies { deferred, isa, fresh, ahead, contexts, candidates };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
-            let func = bodies.function(FunctionIndex::new(index));
+            let func = deferred.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
         }
         for (data, attributes, object) in &unit.data {
@@ -260,7 +267,8 @@ impl<M: Module> MergingModule<M> {
                 }
             }
         }
-        Ok(merger.plan_increment(&mut bodies))
+        let (plan, increment) = merger.plan_increment(&mut bodies);
+        Ok((plan, increment, bodies.candidates))
     }
 
     pub(super) fn pass_options<'a>(
@@ -505,71 +513,4 @@ fn object_of(description: &mut DataDescription) -> (DataObject, bool) {
     }
     let section = description.custom_section.clone();
     (DataObject { contents, relocations, section }, exact)
-}
-
-impl Pending {
-    pub(super) fn func(&self, unit: &Unit, function: FunctionIndex) -> &Function {
-        match &self.functions[unit.place[function.index()]].1 {
-            Definition::Body { func, .. } => func,
-            Definition::Bytes { .. } => unreachable!("only functions with IR are in the unit"),
-        }
-    }
-}
-
-/// The deferred definitions, as the pass requests them.
-struct DeferredBodies<'a> {
-    pending: &'a Pending,
-    unit: &'a Unit,
-    isa: &'a dyn TargetIsa,
-    /// For compiling code in order to know its size. A module compiles the functions that it defines, so this code
-    /// is of no further use.
-    context: Context,
-    fresh: u32,
-}
-
-impl<'a> DeferredBodies<'a> {
-    fn function(&self, function: FunctionIndex) -> &'a Function {
-        self.pending.func(self.unit, function)
-    }
-
-    fn size_of(&mut self, func: &Function) -> Option<u32> {
-        self.context.clear();
-        self.context.func.clone_from(func);
-        let code = self.context.compile(self.isa, &mut ControlPlane::default()).ok()?;
-        Some(code.code_info().total_size)
-    }
-}
-
-impl Bodies for DeferredBodies<'_> {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
-        self.function(function)
-    }
-
-    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
-        Some(&self.unit.data[data.index()].2)
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        let symbol = UserExternalName::new(ADDED, self.fresh);
-        self.fresh += 1;
-        Some(symbol)
-    }
-}
-
-impl CodeSizes for DeferredBodies<'_> {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        self.size_of(self.function(function))
-    }
-
-    fn of_thunk(&mut self, _function: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size_of(thunk)
-    }
-
-    fn of_candidate(&mut self, candidate: &Function, _keep: bool) -> Option<u32> {
-        self.size_of(candidate)
-    }
 }

@@ -21,6 +21,7 @@
 
 mod audit;
 mod body;
+mod deferred;
 mod emit;
 mod flush;
 #[cfg(feature = "jit")]

@@ -216,13 +216,21 @@ impl<M: Module> MergingModule<M> {
                 return;
             }
             let work = || {
-                let Code::Ir(mut func) = core::mem::replace(&mut body.code, Code::Dropped) else {
+                let code = core::mem::replace(&mut body.code, Code::Dropped);
+                let candidate = body.candidate.take();
+                let Code::Ir(mut func) = code else {
                     unreachable!("it was not compiled yet");
                 };
                 let of = (body.index, *function);
                 match view.prepare(plan, &options, flush, of, &mut func) {
                     Ok(observed) => {
-                        let code = compile(contexts, *function, *func, body, view.isa);
+                        let known = candidate.and_then(|candidate| {
+                            CompiledFunction::of_candidate(*function, &mut func, *candidate)
+                        });
+                        let code = match known {
+                            Some(known) => Ok(Box::new(known)),
+                            None => compile(contexts, *function, *func, body, view.isa),
+                        };
                         Code::Compiled(observed, code)
                     }
                     Err(error) => Code::Compiled(Observed::default(), Err(error)),

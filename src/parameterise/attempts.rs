@@ -8,8 +8,6 @@ use super::{Found, smaller};
 use crate::options::{Options, Policy};
 use crate::plan::Plan;
 use crate::unit::Bodies;
-use alloc::vec::Vec;
-use cranelift_codegen::ir::UserExternalName;
 
 /// How much a parameterised body must save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +18,10 @@ pub(super) enum Share {
     Eighth,
 }
 
-/// What one attempt demands, and the symbols for new bodies that earlier attempts did not use.
+/// What one attempt demands.
+#[derive(Clone, Copy)]
 pub(crate) struct Demand {
     pub(super) share: Share,
-    pub(super) unused: Vec<UserExternalName>,
 }
 
 /// The attempts of a run.
@@ -32,8 +30,6 @@ pub(crate) struct Attempts<'a> {
     left: &'static [Share],
     /// The plan before the attempts, if one can be rejected.
     before: Option<Plan>,
-    /// Symbols that the attempts before requested and that the next one may use, in reverse order.
-    unused: Vec<UserExternalName>,
 }
 
 impl<'a> Attempts<'a> {
@@ -44,14 +40,14 @@ impl<'a> Attempts<'a> {
             Policy::Balanced => (&[Share::Eighth], None),
             Policy::Size => (&[Share::Anything, Share::Eighth], Some(plan.clone())),
         };
-        Attempts { options, left, before, unused: Vec::new() }
+        Attempts { options, left, before }
     }
 
     /// The demand of the next attempt, if there is one.
     pub fn next(&mut self) -> Option<Demand> {
         let (&share, left) = self.left.split_first()?;
         self.left = left;
-        Some(Demand { share, unused: core::mem::take(&mut self.unused) })
+        Some(Demand { share })
     }
 
     /// Whether `plan`, the result of an attempt, is taken. Otherwise it is reset to the plan before the attempt. With
@@ -64,8 +60,6 @@ impl<'a> Attempts<'a> {
         if found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options) {
             return true;
         }
-        let new = plan.new_bodies().iter().rev().filter(|new| new.copy_of().is_none());
-        self.unused = new.map(|new| plan.entry(new.function()).symbol().clone()).collect();
         plan.clone_from(before);
         false
     }

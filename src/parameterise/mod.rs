@@ -19,6 +19,7 @@
 //!
 //! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align code.
 
+mod accept;
 mod argument_plan;
 mod attempts;
 mod body;
@@ -26,10 +27,11 @@ mod candidates;
 mod cost;
 mod dispatch;
 mod fold;
+mod judge;
+mod levels;
 mod loops;
 mod probe;
 mod second_pass;
-mod set;
 mod signatures;
 mod smaller;
 mod split;
@@ -40,26 +42,30 @@ mod value;
 pub(crate) use attempts::{Attempts, Demand};
 pub(crate) use second_pass::SecondPass;
 
-use crate::apply::{Redirecting, compared, not_redirected};
+use crate::apply::{Redirecting, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};
 use crate::canonicalize::canonicalized;
-use crate::congruence::{Encodings, components};
+use crate::congruence::Encodings;
 use crate::incremental::MergeCache;
 use crate::lists::Lists;
 use crate::options::{Options, Policy, Prebucket};
 use crate::plan::{Disposition, Entry, Plan, Reason};
-use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
+use crate::threads::{Pool, for_each};
+use crate::unit::{
+    Attributes, Bodies, Candidate, CandidateToken, FunctionIndex, NoUnit, Observed, ResolveSymbol,
+};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use candidates::{Content, Contents};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
-use hashbrown::HashMap;
-use probe::Costs;
+use hashbrown::HashSet;
+use judge::{Judge, Judged};
+use levels::{Level, calls, cycles, levels};
+use probe::{Answer, OwnSizes, Probe, Probed, Request, Source};
 use rustc_hash::FxBuildHasher;
-use set::Candidate;
-use table::{Set, Table};
+use table::{Parameter, Set, Table};
 use uses::Uses;
 use value::Symbols;
 
@@ -77,9 +83,9 @@ pub(crate) struct Found {
 /// Merges functions that differ in constants and callees, as `options` and `demand` say, and writes the result into
 /// `plan`.
 ///
-/// The sizes of candidate code are requested from `bodies`: of one function of each set and of each body that is tried;
-/// with [`Policy::Size`], where it is in doubt whether the result makes the unit smaller, of all functions of a set. They
-/// are predicted or compiled. Walks every kept function that may share its shape with another twice.
+/// The sizes of candidate code are predicted, or requested from `bodies`: of one function of each set and of each body that
+/// is tried; with [`Policy::Size`], where it is in doubt whether the result makes the unit smaller, of all functions of a
+/// set. Walks every kept function that may share its shape with another twice.
 pub(crate) fn search(
     plan: &mut Plan,
     observed: &Observed,
@@ -89,7 +95,6 @@ pub(crate) fn search(
     options: &Options<'_>,
     demand: Demand,
 ) -> Found {
-    let Demand { share, unused } = demand;
     let shapes = shapes(plan, observed, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
     // The second identical pass may merge these.
@@ -106,7 +111,19 @@ pub(crate) fn search(
         };
         plan.entries().filter_map(merged)
     });
-    let keeps_candidates = bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates());
+    let (source, keeps_candidates) = match options.predicts() {
+        // A prediction costs so little that all bodies are predicted.
+        Some(model) => (Source::Predicted(model), true),
+        None => match bodies.code_sizes() {
+            Some(sizes) => (Source::Asked, sizes.keeps_candidates()),
+            None => (Source::Unknown, false),
+        },
+    };
+    let calls = calls(&uses, &shapes);
+    let cycles = match options.similar.policy {
+        Policy::Balanced => cycles(&calls),
+        Policy::Off | Policy::Size => SecondaryMap::new(),
+    };
     let mut search = Search {
         uses,
         contents: Contents::default(),
@@ -114,39 +131,41 @@ pub(crate) fn search(
         earlier,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
-        costs: Costs::new(options, bodies),
+        callee: bodies.probe_callee(),
+        probed: Probed::default(),
+        source,
+        keeps_candidates,
         plan,
         bodies,
         options,
-        scratch: Scratch::recording(),
-        encoding: Encoding::default(),
-        sizes: HashMap::default(),
-        compiled: cost::FIRST_SIZES,
-        unused,
-        share,
-        keeps_candidates,
+        pool: Pool::default(),
+        measured: cost::FIRST_SIZES,
+        tokens: 0,
+        demand,
         saved: 0,
         rewritten_calls: 0,
-        cycles: SecondaryMap::new(),
+        cycles,
     };
-    let calls = calls(&search.uses, &shapes);
-    if options.similar.policy == Policy::Balanced {
-        search.find_call_graph_cycles(&calls);
-    }
-    for component in bottom_up(&shapes, &calls).iter() {
-        loop {
-            let before = search.plan.new_bodies().len();
-            for &shape in component {
-                search.shape(&shapes[shape as usize]);
-            }
-            // In a cycle of the call graph, merged callees may give more functions the same shape.
-            if component.len() == 1 || search.plan.new_bodies().len() == before {
-                break;
+    for Level { shapes: alone, cycles } in levels(&shapes, &calls) {
+        let of = |numbers: &[u32]| -> Vec<&[FunctionIndex]> {
+            numbers.iter().map(|&number| &*shapes[number as usize]).collect()
+        };
+        search.shapes(&of(&alone));
+        // In a cycle of the call graph, merged callees may give more functions the same shape.
+        for cycle in cycles {
+            loop {
+                let before = search.plan.new_bodies().len();
+                for shape in of(&cycle) {
+                    search.shapes(&[shape]);
+                }
+                if search.plan.new_bodies().len() == before {
+                    break;
+                }
             }
         }
     }
-    let Search { plan, costs, saved, rewritten_calls, uses, contents, limit, .. } = search;
-    plan.stats_mut().similar_probes = costs.probes;
+    let Search { plan, probed, saved, rewritten_calls, uses, contents, limit, .. } = search;
+    plan.stats_mut().similar_probes = probed.len();
     let surely_smaller = saved >= cost::CALL_ERROR * rewritten_calls;
     Found { uses, contents, limit, surely_smaller }
 }
@@ -158,9 +177,7 @@ struct Search<'a> {
     contents: Contents,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
-    costs: Costs<'a>,
-    scratch: Scratch,
-    encoding: Encoding,
+    pool: Pool<Memory>,
     /// What identical merging merged into each function.
     merged_into: Lists<u32>,
     /// The merge cache of earlier units.
@@ -169,16 +186,18 @@ struct Search<'a> {
     next_class: u32,
     /// How many more functions may be merged.
     limit: usize,
-    /// Sizes in bytes of functions, as the plan leaves them so far.
-    sizes: HashMap<FunctionIndex, i64, FxBuildHasher>,
-    /// Bytes and instructions of what was compiled so far, with a small initial value.
-    compiled: [i64; 2],
-    /// Symbols that were requested and are not used yet.
-    unused: Vec<UserExternalName>,
-    share: attempts::Share,
+    /// The function that probes call, and the name of candidates.
+    callee: UserExternalName,
+    probed: Probed,
+    source: Source,
     /// See [`CodeSizes::keeps_candidates`](crate::CodeSizes::keeps_candidates).
     keeps_candidates: bool,
-    /// Bytes that the accepted bodies save, as far as they were compiled.
+    /// Bytes and instructions of what was measured so far, with a small initial value.
+    measured: [i64; 2],
+    /// How many tokens were given to candidates.
+    tokens: u32,
+    demand: Demand,
+    /// Bytes that the accepted bodies save, as far as they were measured.
     saved: i64,
     /// The calls that pass extra arguments, counted once for each argument.
     rewritten_calls: i64,
@@ -187,93 +206,253 @@ struct Search<'a> {
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
+/// Memory of one thread.
+pub(super) struct Memory {
+    scratch: Scratch,
+    encoding: Encoding,
+    sizes: OwnSizes,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (encoding, sizes) = Default::default();
+        Memory { scratch: Scratch::recording(), encoding, sizes }
+    }
+}
+
+/// Functions that had one shape before their callees were merged, and what a walk finds.
+struct Shape<'s> {
+    functions: &'s [FunctionIndex],
+    /// Those that have one shape now.
+    tables: Vec<Table>,
+    /// The sets of each table: rows, and what they differ in.
+    sets: Vec<Vec<(Vec<u32>, Vec<Parameter>)>>,
+    contents: Vec<(FunctionIndex, Content)>,
+    /// Functions of this shape that others of it refer to where they differ.
+    addressed: Vec<UserExternalName>,
+}
+
+/// How many functions are in hand at the same time: the tables of as many are in memory. The result does not depend
+/// on it.
+const IN_HAND: usize = 1 << 14;
+
+/// How many sizes are asked for at the same time.
+const BATCH: usize = 1024;
+
 impl Search<'_> {
-    /// Finds the cycles of the call graph: a cycle counts as a loop.
-    fn find_call_graph_cycles(&mut self, calls: &Calls) {
-        let Calls { functions, callees } = calls;
-        let components = components(functions.len(), |at| callees.of(at).iter().copied());
-        for (cycle, component) in (0..).zip(components.iter()) {
-            if component.len() > 1 {
-                for &at in component {
-                    self.cycles[functions[at as usize]] = Some(cycle);
-                }
-            }
+    /// Merges functions of some shapes that do not refer to each other.
+    fn shapes(&mut self, shapes: &[&[FunctionIndex]]) {
+        let mut rest = shapes;
+        while !rest.is_empty() {
+            let mut functions = 0;
+            let count = rest.iter().take_while(|shape| {
+                let fits = functions < IN_HAND;
+                functions += shape.len();
+                fits
+            });
+            let (in_hand, others) = rest.split_at(count.count());
+            rest = others;
+            self.in_hand(in_hand);
         }
     }
 
-    /// A function as the plan leaves it so far.
-    fn current(&mut self, function: FunctionIndex) -> Function {
-        compared(self.plan, self.bodies, function, self.options)
+    fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
+        let new = |&functions| {
+            let (tables, sets, contents, addressed) = Default::default();
+            Shape { functions, tables, sets, contents, addressed }
+        };
+        let mut shapes: Vec<Shape<'_>> = shapes.iter().map(new).collect();
+        let Search { plan, bodies, options, earlier, pool, .. } = self;
+        let symbols = Symbols { plan, earlier: *earlier, options };
+        for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
+            shape.find(&symbols, bodies, memory);
+        });
+        for shape in &mut shapes {
+            self.plan.stats_mut().similar_walks += shape.contents.len();
+            for (function, content) in shape.contents.drain(..) {
+                self.contents.insert(function, content, self.plan);
+            }
+            // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
+            // taken.
+            for symbol in shape.addressed.drain(..) {
+                self.uses.add_address(self.plan, &symbol);
+            }
+        }
+        let mut judged: Vec<Judged<'_>> = Vec::new();
+        for Shape { tables, sets, .. } in &mut shapes {
+            let sets = tables.iter().zip(core::mem::take(sets));
+            for (table, sets) in sets {
+                let set = |(rows, parameters)| Judged::new(Set { table, rows, parameters });
+                judged.extend(sets.into_iter().map(set));
+            }
+        }
+        self.judge(&mut judged);
+        // The sets are accepted only now: some may call others, and the places of constants were found in the functions
+        // as they were.
+        for judged in judged {
+            self.accept(judged);
+        }
     }
 
-    /// Walks `body`, a function as the plan leaves it so far, and returns whether that succeeded.
-    fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
-        self.plan.stats_mut().similar_walks += 1;
-        // By name: see `Table`.
-        let symbols = &NoUnit;
-        let context = context(self.plan, function, symbols, self.options);
-        canon::encode(body, &context, &mut self.scratch, &mut self.encoding).is_ok()
+    /// Judges all of these sets, and asks for the sizes that this takes.
+    fn judge(&mut self, judged: &mut [Judged<'_>]) {
+        loop {
+            let judge = Judge {
+                plan: self.plan,
+                uses: &self.uses,
+                options: self.options,
+                earlier: self.earlier,
+                cycles: &self.cycles,
+                probed: &self.probed,
+                callee: &self.callee,
+                source: self.source,
+                share: self.demand.share,
+                keeps_candidates: self.keeps_candidates,
+                measured: self.measured,
+            };
+            for_each(self.bodies, &mut self.pool, judged, |bodies, memory, judged| {
+                if !judged.is_done() {
+                    judge.judge(judged, bodies, memory);
+                }
+            });
+            for memory in self.pool.iter_mut() {
+                self.probed.append(&mut memory.sizes.probed);
+            }
+            if !self.ask(judged) {
+                break;
+            }
+        }
+        for Judged { measured: [bytes, instructions], count, .. } in judged {
+            self.measured = [self.measured[0] + *bytes, self.measured[1] + *instructions];
+            self.plan.stats_mut().similar_sizes += *count;
+        }
     }
 
-    /// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
-    /// as they were; `None` if it cannot be walked.
-    fn walk_redirected(&mut self, function: FunctionIndex) -> Option<Walked<'_>> {
-        self.plan.stats_mut().similar_walks += 1;
-        let Search { plan, bodies, options, scratch, encoding, earlier, .. } = self;
-        let (plan, earlier) = (&**plan, *earlier);
-        let body = not_redirected(plan, *bodies, function, options);
-        let symbols = Redirecting { plan, symbols: &NoUnit };
-        let context = context(plan, function, &symbols, options);
-        canon::encode(&body, &context, scratch, encoding).ok()?;
-        let symbols = Symbols { plan, earlier, options };
-        Some(Walked { body, scratch, encoding, symbols })
+    /// Asks for the sizes that judging needs. Returns whether there are any.
+    fn ask(&mut self, judged: &mut [Judged<'_>]) -> bool {
+        /// Who needs a size.
+        enum For {
+            All(Probe),
+            Function(usize, FunctionIndex),
+            Part(usize, u32),
+        }
+        let mut probes: HashSet<Probe, FxBuildHasher> = HashSet::default();
+        let mut wanted: Vec<(For, Candidate)> = Vec::new();
+        for (at, judged) in judged.iter_mut().enumerate() {
+            for (request, part) in judged.requests.drain(..) {
+                let (needs, func, may_keep) = match request {
+                    Request::Probe(probe) => {
+                        if !probes.insert(probe.clone()) {
+                            continue;
+                        }
+                        let func = probe.function(&self.callee, self.options);
+                        (For::All(probe), func, false)
+                    }
+                    Request::Function(function, func) => {
+                        (For::Function(at, function), *func, false)
+                    }
+                    Request::Body(func, may_keep) => {
+                        let part = part.expect("only parts ask for bodies");
+                        (For::Part(at, part), *func, may_keep)
+                    }
+                };
+                let token = may_keep.then(|| {
+                    self.tokens += 1;
+                    CandidateToken::from_u32(self.tokens)
+                });
+                wanted.push((needs, Candidate { func, token }));
+            }
+        }
+        let asked = !wanted.is_empty();
+        let mut wanted = wanted.into_iter();
+        while !wanted.as_slice().is_empty() {
+            let (needs, candidates): (Vec<For>, Vec<Candidate>) =
+                wanted.by_ref().take(BATCH).unzip();
+            let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
+            let sizes = sizes.unwrap_or_else(|| alloc::vec![None; candidates.len()]);
+            debug_assert_eq!(sizes.len(), candidates.len(), "one size for each");
+            for ((needs, Candidate { func, token }), size) in
+                needs.into_iter().zip(candidates).zip(sizes)
+            {
+                let at = match needs {
+                    For::All(probe) => {
+                        self.probed.insert(probe, size);
+                        continue;
+                    }
+                    For::Function(at, function) => {
+                        judged[at].know_function(function, size);
+                        at
+                    }
+                    For::Part(at, part) => {
+                        judged[at].know_body(part, Answer { size, token });
+                        at
+                    }
+                };
+                let Judged { measured: [bytes, instructions], count, .. } = &mut judged[at];
+                if let Some(size) = size {
+                    *bytes += i64::from(size);
+                    *instructions += func.dfg.num_insts() as i64;
+                }
+                *count += 1;
+            }
+        }
+        asked
     }
+}
 
-    /// Merges functions that had one shape before their callees were merged.
-    fn shape(&mut self, functions: &[FunctionIndex]) {
-        let mut tables: Vec<Table> = Vec::new();
+impl Shape<'_> {
+    /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
+    fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
+        let plan = symbols.plan;
+        let Memory { scratch, encoding, sizes: _ } = memory;
         let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-        for &function in functions {
-            if self.plan.entry(function).disposition() != Disposition::Keep {
+        for &function in self.functions {
+            if plan.entry(function).disposition() != Disposition::Keep {
                 continue;
             }
-            let Some(Walked { body, scratch, encoding, symbols }) = self.walk_redirected(function)
-            else {
+            let Some(body) = walk_redirected(symbols, bodies, function, scratch, encoding) else {
                 continue;
             };
             let table = match number.get(&encoding.shape) {
-                Some(&table) => &mut tables[table],
+                Some(&table) => &mut self.tables[table],
                 None => {
-                    number.insert(encoding.shape.clone(), tables.len());
-                    tables.push(Table::new());
-                    tables.last_mut().expect("just pushed")
+                    number.insert(encoding.shape.clone(), self.tables.len());
+                    self.tables.push(Table::new());
+                    self.tables.last_mut().expect("just pushed")
                 }
             };
-            table.push(function, &body, scratch, encoding, &symbols);
-            let content = Content::of(scratch, encoding);
-            self.contents.insert(function, content, self.plan);
+            table.push(function, &body, scratch, encoding, symbols);
+            self.contents.push((function, Content::of(scratch, encoding)));
         }
-        let sets: Vec<Set<'_>> = tables.iter().flat_map(Set::of).collect();
-        // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
-        // taken.
-        for symbol in sets.iter().flat_map(Set::symbols) {
-            let key = (symbol.namespace, symbol.index);
-            if functions.binary_search_by_key(&key, |&function| order(self.plan, function)).is_ok()
-            {
-                self.uses.add_address(self.plan, symbol);
-            }
-        }
-        let mut paying: Vec<(&Table, Vec<u32>, Candidate)> = Vec::new();
-        for set in &sets {
-            let found = self.set(set);
-            paying.extend(found.into_iter().map(|(rows, candidate)| (set.table, rows, candidate)));
-        }
-        // Accept the sets only now: some may call others, and the places of constants were found in the functions
-        // as they were.
-        for (table, rows, candidate) in paying {
-            self.accept(table, &rows, candidate);
+        for table in &self.tables {
+            let sets: Vec<Set<'_>> = Set::of(table).collect();
+            let named = sets.iter().flat_map(Set::symbols).filter(|symbol| {
+                let key = (symbol.namespace, symbol.index);
+                let own = |&function: &FunctionIndex| order(plan, function);
+                self.functions.binary_search_by_key(&key, own).is_ok()
+            });
+            self.addressed.extend(named.cloned());
+            let set = |Set { table: _, rows, parameters }| (rows, parameters);
+            self.sets.push(sets.into_iter().map(set).collect());
         }
     }
+}
+
+/// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
+/// as they were; `None` if it cannot be walked.
+fn walk_redirected<'b>(
+    symbols: &Symbols<'b>,
+    bodies: &'b mut dyn Bodies,
+    function: FunctionIndex,
+    scratch: &mut Scratch,
+    encoding: &mut Encoding,
+) -> Option<Cow<'b, Function>> {
+    let Symbols { plan, earlier: _, options } = symbols;
+    let body = not_redirected(plan, bodies, function, options);
+    let redirecting = Redirecting { plan, symbols: &NoUnit };
+    let context = context(plan, function, &redirecting, options);
+    canon::encode(&body, &context, scratch, encoding).ok()?;
+    Some(body)
 }
 
 /// Whether a function could share a parameterised body with another one.
@@ -332,15 +511,6 @@ fn shapes(
     shapes
 }
 
-/// A function that was just walked.
-struct Walked<'a> {
-    /// With its references as they were before the plan.
-    body: Cow<'a, Function>,
-    scratch: &'a Scratch,
-    encoding: &'a Encoding,
-    symbols: Symbols<'a>,
-}
-
 /// The input of the walk of a function of a plan.
 fn context<'a>(
     plan: &Plan,
@@ -350,65 +520,6 @@ fn context<'a>(
 ) -> Context<'a> {
     let key = plan.entry(function).attributes().key;
     Context { policy: options.compare, target: options.target, key, symbols }
-}
-
-/// Direct calls among functions.
-struct Calls {
-    functions: Vec<FunctionIndex>,
-    /// The callees of each function, by number.
-    callees: Lists<u32>,
-}
-
-/// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
-fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
-    let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
-    let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
-    for (at, &function) in (0..).zip(&functions) {
-        number[function] = Some(at);
-    }
-    let callees = Lists::of_pairs(functions.len(), || {
-        let among = |&(caller, callee): &(FunctionIndex, FunctionIndex)| {
-            Some((number[caller]? as usize, number[callee]?))
-        };
-        uses.references().iter().filter_map(among)
-    });
-    let callees = distinct(&callees, |callee| functions[callee as usize].as_u32());
-    Calls { functions, callees }
-}
-
-/// The same lists, each in the order of the keys, which does not depend on the tables of functions, and without what
-/// comes twice.
-fn distinct(lists: &Lists<u32>, key: impl Fn(u32) -> u32) -> Lists<u32> {
-    let mut result = Lists::new();
-    let mut list: Vec<u32> = Vec::new();
-    for own in lists.iter() {
-        list.clear();
-        list.extend_from_slice(own);
-        list.sort_unstable_by_key(|&item| key(item));
-        list.dedup();
-        result.push(list.iter().copied());
-    }
-    result
-}
-
-/// The shapes by the strongly connected components of the call graph, callees first.
-fn bottom_up(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Lists<u32> {
-    let numbers = (0..).zip(shapes);
-    let shape_of: Vec<u32> =
-        numbers.flat_map(|(number, shape)| core::iter::repeat_n(number, shape.len())).collect();
-    let edges = Lists::of_pairs(shapes.len(), || {
-        let callers = shape_of.iter().zip(calls.callees.iter());
-        callers.flat_map(|(&shape, callees)| {
-            let shape_of = &shape_of;
-            callees.iter().map(move |&callee| (shape as usize, shape_of[callee as usize]))
-        })
-    });
-    let edges = distinct(&edges, |shape| shape);
-    let mut components = components(shapes.len(), |shape| edges.of(shape).iter().copied());
-    for component in 0..components.len() {
-        components.of_mut(component).sort_unstable();
-    }
-    components
 }
 
 /// How many merges the limit leaves after identical merging.

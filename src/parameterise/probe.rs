@@ -3,35 +3,133 @@
 //!
 //! Bodies are measured as they would be emitted. The cost of passing extra arguments at a call is the difference
 //! between a function that calls with them and one that calls without. It depends on the signature, and for each
-//! argument on the cost of computing it, so little has to be compiled. This module decides nothing.
+//! argument on the cost of computing it, so little has to be compiled. A size that has to be asked for is not there at
+//! once ([`Needs`]): sizes are asked for in batches, so that the embedder can compile them on its own threads. This
+//! module decides nothing.
 
 use crate::apply::call_thunk;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
+use crate::size::{self, SizeModel};
 use crate::target::CallThunks;
-use crate::unit::Bodies;
+use crate::unit::{CandidateToken, FunctionIndex};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Signature, Type, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, Signature, Type, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use rustc_hash::FxBuildHasher;
 
-/// The sizes that were compiled so far.
-pub(super) struct Costs<'a> {
-    options: &'a Options<'a>,
-    /// The bytes by which a call with zeros as extra arguments is larger than one without: by the signature of the
-    /// function, and the types of the zeros.
-    calls: HashMap<(Signature, Vec<Type>), Option<u32>, FxBuildHasher>,
-    /// The size of a function that passes an argument.
-    arguments: HashMap<ExtraArgument, Option<u32>, FxBuildHasher>,
-    /// The size of a function that calls a function of this signature and passes on its own arguments.
-    plain: HashMap<Signature, Option<u32>, FxBuildHasher>,
-    /// The size of a thunk that calls, as it is emitted.
-    thunks: HashMap<(Signature, Vec<ExtraArgument>), Option<u32>, FxBuildHasher>,
-    /// The function that probes call. Probes are never emitted.
-    callee: UserExternalName,
-    /// How many probes were compiled.
-    pub probes: usize,
+/// A function that only calls, and whose size says what that costs: probes are never emitted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Probe {
+    /// The signature of the function itself.
+    signature: Signature,
+    /// What it passes besides its own arguments.
+    arguments: Vec<ExtraArgument>,
+    /// Whether it is a thunk as it would be emitted. If not, it has no tail call: it measures an ordinary call.
+    is_thunk: bool,
+}
+
+/// The same, borrowed.
+#[derive(Hash)]
+struct ProbeRef<'a> {
+    signature: &'a Signature,
+    arguments: &'a [ExtraArgument],
+    is_thunk: bool,
+}
+
+impl Equivalent<Probe> for ProbeRef<'_> {
+    fn equivalent(&self, probe: &Probe) -> bool {
+        let Probe { signature, arguments, is_thunk } = probe;
+        (self.signature, self.arguments, self.is_thunk) == (signature, arguments, *is_thunk)
+    }
+}
+
+impl Probe {
+    /// The function itself, which calls `callee`.
+    pub fn function(&self, callee: &UserExternalName, options: &Options<'_>) -> Function {
+        let Probe { signature, arguments, is_thunk } = self;
+        let ordinary = CallThunks { tail_calls: false, colocated: true };
+        let how = options.call_thunks.filter(|_| *is_thunk).unwrap_or(ordinary);
+        call_thunk(UserFuncName::default(), signature, arguments, callee, &how)
+    }
+}
+
+/// The sizes of probes.
+#[derive(Default)]
+pub(super) struct Probed(HashMap<Probe, Option<u32>, FxBuildHasher>);
+
+impl Probed {
+    pub fn insert(&mut self, probe: Probe, size: Option<u32>) {
+        self.0.insert(probe, size);
+    }
+
+    /// Adds the sizes of `other`, and leaves it empty.
+    pub fn append(&mut self, other: &mut Probed) {
+        self.0.extend(other.0.drain());
+    }
+
+    /// How many probes there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Where sizes come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    Predicted(SizeModel),
+    /// The embedder is asked.
+    Asked,
+    /// They are not known.
+    Unknown,
+}
+
+/// A size that is to be asked for.
+pub(super) enum Request {
+    Probe(Probe),
+    /// Of a function as the plan leaves it so far.
+    Function(FunctionIndex, Box<Function>),
+    /// Of a parameterised body, and whether it may be emitted as it is.
+    Body(Box<Function>, bool),
+}
+
+/// A size is not known yet: [`Sizes::request`] says which. What asked for it is to be done once more when it is.
+pub(super) struct Needs;
+
+/// The size of a body, if it can be compiled, and the token under which its code may be kept.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Answer {
+    pub size: Option<u32>,
+    pub token: Option<CandidateToken>,
+}
+
+/// What a thread keeps between pieces of work.
+#[derive(Default)]
+pub(super) struct OwnSizes {
+    /// Probes whose sizes were predicted since all threads know the same ones.
+    pub probed: Probed,
+    scratch: size::Scratch,
+}
+
+/// The sizes for one set of functions.
+pub(super) struct Sizes<'a> {
+    pub options: &'a Options<'a>,
+    /// The function that probes call.
+    pub callee: &'a UserExternalName,
+    pub source: Source,
+    /// Sizes that all threads know.
+    pub known: &'a Probed,
+    pub own: &'a mut OwnSizes,
+    /// The sizes of the bodies that the part in hand asks for, in this order, as far as they are known.
+    pub answers: Vec<Answer>,
+    /// How many of them were used.
+    pub used: usize,
+    pub request: Option<Request>,
+    /// Bytes and instructions of what was predicted, and how many functions that were.
+    pub predicted: [i64; 2],
+    pub count: usize,
 }
 
 /// An argument that takes as many bytes to compute on every target: what counts is which half-words of a constant
@@ -66,129 +164,142 @@ fn with_equal_cost(argument: &ExtraArgument, callee: &UserExternalName) -> Extra
     }
 }
 
-impl<'a> Costs<'a> {
-    pub fn new(options: &'a Options<'a>, bodies: &mut dyn Bodies) -> Costs<'a> {
-        Costs {
-            options,
-            callee: bodies.probe_callee(),
-            calls: HashMap::default(),
-            arguments: HashMap::default(),
-            plain: HashMap::default(),
-            thunks: HashMap::default(),
-            probes: 0,
-        }
-    }
-
-    /// Bytes of a function that passes its own arguments, and these extra arguments, to another.
+impl Sizes<'_> {
     fn probe(
-        &self,
-        bodies: &mut dyn Bodies,
+        &mut self,
         signature: &Signature,
         arguments: &[ExtraArgument],
-    ) -> Option<u32> {
-        // No tail call: the probe measures an ordinary call.
-        let options = CallThunks { tail_calls: false, colocated: true };
-        let name = UserFuncName::default();
-        bodies
-            .code_sizes()?
-            .of_candidate(&call_thunk(name, signature, arguments, &self.callee, &options), false)
-    }
-
-    fn plain(&mut self, bodies: &mut dyn Bodies, signature: &Signature) -> Option<u32> {
-        if let Some(&known) = self.plain.get(signature) {
-            return known;
+        is_thunk: bool,
+    ) -> Result<Option<u32>, Needs> {
+        let probe = ProbeRef { signature, arguments, is_thunk };
+        if let Some(&size) = self.known.0.get(&probe).or_else(|| self.own.probed.0.get(&probe)) {
+            return Ok(size);
         }
-        self.probes += 1;
-        let size = self.probe(bodies, signature, &[]);
-        self.plain.insert(signature.clone(), size);
-        size
+        let probe = Probe { signature: signature.clone(), arguments: arguments.to_vec(), is_thunk };
+        match self.source {
+            Source::Predicted(model) => {
+                let func = probe.function(self.callee, self.options);
+                let size = model.predict_with(&func, &mut self.own.scratch);
+                self.own.probed.insert(probe, size);
+                Ok(size)
+            }
+            Source::Asked => {
+                self.request = Some(Request::Probe(probe));
+                Err(Needs)
+            }
+            Source::Unknown => Ok(None),
+        }
     }
 
     /// Bytes of a function that passes one argument, which costs as much to compute as this one.
-    fn computing(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<u32> {
-        let argument = with_equal_cost(argument, &self.callee);
-        if let Some(&known) = self.arguments.get(&argument) {
-            return known;
-        }
+    fn computing(&mut self, argument: &ExtraArgument) -> Result<Option<u32>, Needs> {
+        let argument = with_equal_cost(argument, self.callee);
         // A convention that every back end has.
         let signature = Signature::new(CallConv::Fast);
-        self.probes += 1;
-        let size = self.probe(bodies, &signature, core::slice::from_ref(&argument));
-        self.arguments.insert(argument, size);
-        size
+        self.probe(&signature, core::slice::from_ref(&argument), false)
     }
 
     /// What it takes to compute an argument beyond a zero of its type.
-    fn argument(&mut self, bodies: &mut dyn Bodies, argument: &ExtraArgument) -> Option<i32> {
+    fn argument(&mut self, argument: &ExtraArgument) -> Result<Option<i64>, Needs> {
         let zero = ExtraArgument::Constant { ty: argument.ty(), bits: 0 };
-        let (own, zero) = (self.computing(bodies, argument)?, self.computing(bodies, &zero)?);
-        Some(own as i32 - zero as i32)
+        let own = self.computing(argument)?;
+        let zero = self.computing(&zero)?;
+        Ok(own.zip(zero).map(|(own, zero)| i64::from(own) - i64::from(zero)))
     }
 
-    fn zeros(
+    /// The bytes by which a call with zeros of these types as extra arguments is larger than one without. `None` if such
+    /// a call cannot be compiled.
+    pub fn passing_zeros(
         &mut self,
-        bodies: &mut dyn Bodies,
         signature: &Signature,
-        arguments: &[ExtraArgument],
-    ) -> Option<u32> {
-        let types: Vec<Type> = arguments.iter().map(ExtraArgument::ty).collect();
-        let key = (signature.clone(), types);
-        if let Some(&known) = self.calls.get(&key) {
-            return known;
-        }
+        types: impl Iterator<Item = Type>,
+    ) -> Result<Option<u32>, Needs> {
         let zeros: Vec<ExtraArgument> =
-            key.1.iter().map(|&ty| ExtraArgument::Constant { ty, bits: 0 }).collect();
-        self.probes += 1;
-        let with = self.probe(bodies, signature, &zeros);
-        let without = self.plain(bodies, signature);
-        let size = with.zip(without).map(|(with, without)| with.saturating_sub(without));
-        self.calls.insert(key, size);
-        size
+            types.map(|ty| ExtraArgument::Constant { ty, bits: 0 }).collect();
+        let with = self.probe(signature, &zeros, false)?;
+        let without = self.probe(signature, &[], false)?;
+        Ok(with.zip(without).map(|(with, without)| with.saturating_sub(without)))
     }
 
-    /// The bytes that it takes to pass these arguments at a call of a function of this signature. `None` if such a
-    /// call cannot be compiled.
+    /// The bytes that it takes to pass these arguments at a call, `zeros` more than a call without takes if they were all
+    /// zero. `None` if such a call cannot be compiled.
     pub fn passing(
         &mut self,
-        bodies: &mut dyn Bodies,
-        signature: &Signature,
+        zeros: u32,
         arguments: &[ExtraArgument],
-    ) -> Option<u32> {
-        let mut size = i64::from(self.zeros(bodies, signature, arguments)?);
+    ) -> Result<Option<u32>, Needs> {
+        let mut size = i64::from(zeros);
         for argument in arguments {
-            size += i64::from(self.argument(bodies, argument)?);
+            let Some(own) = self.argument(argument)? else {
+                return Ok(None);
+            };
+            size += own;
         }
-        Some(u32::try_from(size).unwrap_or(0))
+        Ok(Some(u32::try_from(size).unwrap_or(0)))
     }
 
     /// The size of a thunk that passes these arguments, in bytes. `None` if there is none.
     pub fn thunk(
         &mut self,
-        bodies: &mut dyn Bodies,
         signature: &Signature,
         arguments: &[ExtraArgument],
         observes_its_frame: bool,
-    ) -> Option<u32> {
-        let raw = self.options.target.thunk_code(signature, arguments, &self.callee);
+    ) -> Result<Option<u32>, Needs> {
+        let raw = self.options.target.thunk_code(signature, arguments, self.callee);
         if let Some(code) = raw {
-            return Some(code.size());
+            return Ok(Some(code.size()));
         }
-        let call_thunks = self.options.call_thunks?;
+        let Some(call_thunks) = self.options.call_thunks else {
+            return Ok(None);
+        };
         let grows = signature.call_conv == CallConv::Tail && !call_thunks.tail_calls;
         if observes_its_frame || grows {
-            return None;
+            return Ok(None);
         }
-        // Compiled as it is emitted: whether it needs a frame, which arguments go on the stack and which are equal
-        // depends on all of them.
-        let key = (signature.clone(), arguments.to_vec());
-        if let Some(&known) = self.thunks.get(&key) {
-            return known;
+        // As it is emitted: whether it needs a frame, which arguments go on the stack and which are equal depends on all
+        // of them.
+        self.probe(signature, arguments, true)
+    }
+
+    /// Bytes of a function as the plan leaves it so far, `func`.
+    pub fn of_function(
+        &mut self,
+        function: FunctionIndex,
+        func: &Function,
+    ) -> Result<Option<u32>, Needs> {
+        match self.source {
+            Source::Predicted(model) => Ok(self.predict(model, func)),
+            Source::Asked => {
+                self.request = Some(Request::Function(function, Box::new(func.clone())));
+                Err(Needs)
+            }
+            Source::Unknown => Ok(None),
         }
-        self.probes += 1;
-        let name = UserFuncName::default();
-        let thunk = call_thunk(name, signature, &key.1, &self.callee, &call_thunks);
-        let size = bodies.code_sizes()?.of_candidate(&thunk, false);
-        self.thunks.insert(key, size);
-        size
+    }
+
+    /// Bytes of a parameterised body, which may be emitted as it is unless it calls itself: it has no symbol yet.
+    pub fn of_body(&mut self, body: &Function, calls_itself: bool) -> Result<Answer, Needs> {
+        match self.source {
+            Source::Predicted(model) => Ok(Answer { size: self.predict(model, body), token: None }),
+            Source::Asked => match self.answers.get(self.used) {
+                Some(&answer) => {
+                    self.used += 1;
+                    Ok(answer)
+                }
+                None => {
+                    self.request = Some(Request::Body(Box::new(body.clone()), !calls_itself));
+                    Err(Needs)
+                }
+            },
+            Source::Unknown => Ok(Answer::default()),
+        }
+    }
+
+    fn predict(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
+        let size = model.predict_with(func, &mut self.own.scratch)?;
+        self.predicted[0] += i64::from(size);
+        self.predicted[1] += func.dfg.num_insts() as i64;
+        self.count += 1;
+        Some(size)
     }
 }

@@ -17,7 +17,9 @@ use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, Plan, Reason};
-use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed};
+use crate::unit::{
+    Attributes, Bodies, Candidate, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed,
+};
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,16 +57,16 @@ impl Bodies for Rewritten<'_> {
 impl CodeSizes for Rewritten<'_> {
     fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
         let function = self.functions[function.index()];
-        let body = compared(self.plan, self.bodies, function, self.options);
-        self.of_candidate(&body, false)
+        let func = compared(self.plan, self.bodies, function, self.options);
+        self.of_candidate(&Candidate { func, token: None })
     }
 
     fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.of_candidate(thunk, false)
+        self.of_candidate(&Candidate { func: thunk.clone(), token: None })
     }
 
-    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
-        self.bodies.code_sizes()?.of_candidate(candidate, keep)
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.bodies.code_sizes()?.of_candidate(candidate)
     }
 }
 

@@ -7,10 +7,14 @@
 use crate::apply::{call_thunk, emitted};
 use crate::options::Options;
 use crate::plan::{Emit, Plan};
-use crate::unit::{Bodies, FunctionIndex};
+use crate::unit::{Bodies, Candidate, FunctionIndex};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_entity::EntityRef;
+
+/// How many sizes are asked for at the same time.
+const BATCH: usize = 1024;
 
 /// Whether the functions of a unit, new ones included, take no more bytes after `plan` than after `before`. A
 /// function that cannot be compiled counts on neither side.
@@ -21,6 +25,7 @@ pub(super) fn is_smaller(
     options: &Options<'_>,
 ) -> bool {
     let mut grown = 0;
+    let mut changed: Vec<[Left; 2]> = Vec::new();
     for (function, _) in plan.entries() {
         if plan.is_cached(function) {
             continue;
@@ -30,17 +35,38 @@ pub(super) fn is_smaller(
             false => Some(Left::Nothing),
         };
         let is = left(plan, function, bodies, options);
-        let (Some(was), Some(is)) = (was, is) else {
-            continue;
-        };
-        if was == is {
-            continue;
-        }
-        if let (Some(was), Some(is)) = (was.size(bodies), is.size(bodies)) {
-            grown += i64::from(is) - i64::from(was);
+        changed.extend(was.zip(is).filter(|(was, is)| was != is).map(<[Left; 2]>::from));
+        if changed.len() >= BATCH {
+            grown += growth(core::mem::take(&mut changed), bodies);
         }
     }
-    grown <= 0
+    grown + growth(changed, bodies) <= 0
+}
+
+/// By how many bytes functions grow.
+fn growth(changed: Vec<[Left; 2]>, bodies: &mut dyn Bodies) -> i64 {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut size = |left: Left| match left {
+        Left::Nothing => Size::Known(0),
+        Left::Bytes(size) => Size::Known(size),
+        Left::Code(func) => {
+            candidates.push(Candidate { func: *func, token: None });
+            Size::Of(candidates.len() - 1)
+        }
+    };
+    let changed: Vec<[Size; 2]> = changed.into_iter().map(|sides| sides.map(&mut size)).collect();
+    let sizes = bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
+    let bytes = |size: &Size| match *size {
+        Size::Known(bytes) => Some(i64::from(bytes)),
+        Size::Of(at) => sizes.as_ref()?.get(at)?.map(i64::from),
+    };
+    changed.iter().filter_map(|[was, is]| Some(bytes(is)? - bytes(was)?)).sum()
+}
+
+enum Size {
+    Known(u32),
+    /// That of a candidate.
+    Of(usize),
 }
 
 /// What a plan leaves of a function.
@@ -50,16 +76,6 @@ enum Left {
     /// This many raw bytes.
     Bytes(u32),
     Code(Box<Function>),
-}
-
-impl Left {
-    fn size(&self, bodies: &mut dyn Bodies) -> Option<u32> {
-        match self {
-            Left::Nothing => Some(0),
-            Left::Bytes(size) => Some(*size),
-            Left::Code(func) => bodies.code_sizes()?.of_candidate(func, false),
-        }
-    }
 }
 
 /// `None` if the function has no place in the unit, or if its thunk cannot be made.

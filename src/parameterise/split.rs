@@ -13,6 +13,7 @@ use super::cost;
 use alloc::vec::Vec;
 
 /// The input of splitting, sizes in bytes.
+#[derive(Default)]
 pub(super) struct Problem {
     /// Bytes of one body.
     pub body: i64,

@@ -33,8 +33,9 @@ use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::unit::{
-    Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
-    Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
+    Alignment, Attributes, Beyond, CandidateToken, DataAttributes, DataIndex, Defined,
+    FunctionIndex, Item, Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved,
+    resolved_data,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -269,6 +270,7 @@ pub struct NewBody {
     body: Function,
     copy_of: Option<FunctionIndex>,
     members: Vec<FunctionIndex>,
+    candidate: Option<CandidateToken>,
 }
 
 impl NewBody {
@@ -285,6 +287,12 @@ impl NewBody {
     /// The functions that it replaces, ascending; other new bodies may be among them.
     pub fn members(&self) -> &[FunctionIndex] {
         &self.members
+    }
+
+    /// The candidate whose code it gets, if its size was asked for and nothing changed since: code that was compiled for
+    /// [that token](crate::Candidate::token) is its code.
+    pub fn candidate(&self) -> Option<CandidateToken> {
+        self.candidate
     }
 
     /// The function of which it is a private copy. `None` for a parameterised body.

@@ -1,7 +1,9 @@
 //! Bodies of an embedder, with predicted sizes in place of compiled ones.
 
 use super::{Scratch, SizeModel};
-use crate::unit::{Bodies, CodeSizes, DataIndex, DataObject, FunctionIndex};
+use crate::unit::{
+    Bodies, Candidate, CodeSizes, DataIndex, DataObject, FunctionIndex, SharedBodies,
+};
 use cranelift_codegen::ir::{Function, UserExternalName};
 
 /// The bodies of an embedder, who is never asked for a size: a model predicts them.
@@ -30,8 +32,16 @@ impl Bodies for Predicted<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
-        self.bodies.fresh_symbol()
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.bodies.fresh_symbol(members)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedBodies> {
+        self.bodies.shared()
+    }
+
+    fn probe_callee(&mut self) -> UserExternalName {
+        self.bodies.probe_callee()
     }
 }
 
@@ -45,12 +55,7 @@ impl CodeSizes for Predicted<'_> {
         self.model.predict_with(thunk, &mut self.scratch)
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.model.predict_with(candidate, &mut self.scratch)
-    }
-
-    /// A prediction costs so little that all bodies are predicted.
-    fn keeps_candidates(&self) -> bool {
-        true
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.model.predict_with(&candidate.func, &mut self.scratch)
     }
 }

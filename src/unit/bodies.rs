@@ -3,7 +3,7 @@
 use super::{DataIndex, DataObject, FunctionIndex};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, entity_impl};
 
 /// Hands out the bodies of a unit's functions.
 ///
@@ -34,18 +34,57 @@ pub trait Bodies {
         None
     }
 
-    /// A symbol that nothing uses yet, for a private copy or a parameterised body; a different one at each call.
-    /// Default: there are none, and functions that would need one are not merged.
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    /// A symbol that nothing uses yet, for a private copy or a parameterised body that replaces `members`, ascending;
+    /// a different one at each call. More functions may be merged into the body later, and with
+    /// [`Policy::Size`](crate::Policy::Size) the body may be given up again: see
+    /// [`NewBody::members`](crate::NewBody::members). Default: there are none, and functions that would need one are
+    /// not merged.
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        let _ = members;
+        None
+    }
+
+    /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
+    /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
+    fn shared(&self) -> Option<&dyn SharedBodies> {
         None
     }
 
     /// The symbol of the function that probes call: candidates that are never emitted, and whose size says what a call
-    /// costs. No function of the unit may have it. Default: `u4294967295:4294967295`.
+    /// costs. It is also the name of candidates. No function of the unit may have it. Default:
+    /// `u4294967295:4294967295`.
     fn probe_callee(&mut self) -> UserExternalName {
         UserExternalName::new(u32::MAX, u32::MAX)
     }
 }
+
+/// Hands out the bodies of a unit's functions to several threads at a time, with the obligations of [`Bodies`].
+pub trait SharedBodies: Sync {
+    /// The body of `function`.
+    fn body(&self, function: FunctionIndex) -> &Function;
+
+    /// The contents of `data`: see [`Bodies::data`].
+    fn data(&self, data: DataIndex) -> Option<&DataObject> {
+        let _ = data;
+        None
+    }
+}
+
+/// A function whose size is asked for: a body that may be emitted, or a probe.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The function, named by [`Bodies::probe_callee`]. It does not refer to its own name if it has a token.
+    pub func: Function,
+    /// If the function may be emitted as it is, under a symbol of its own: by what the plan says that it is
+    /// ([`NewBody::candidate`](crate::NewBody::candidate)). An implementor that keeps the code with the token need not
+    /// compile that body.
+    pub token: Option<CandidateToken>,
+}
+
+/// Identifies a candidate that may be emitted, within a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CandidateToken(u32);
+entity_impl!(CandidateToken, "candidate");
 
 /// Determines how many bytes of native code functions take. `None` where that is not known, or where the function
 /// cannot be compiled.
@@ -58,12 +97,16 @@ pub trait CodeSizes {
     /// [`Options::call_thunks`](crate::Options::call_thunks).
     fn of_thunk(&mut self, function: FunctionIndex, thunk: &Function) -> Option<u32>;
 
-    /// The size in bytes of the native code of `candidate`, which may be emitted as it is if `keep` is set: then
-    /// under its name and with the unit's plan applied to it, which changes nothing. An implementor that keeps the
-    /// compiled code with the function need not compile it a second time. Requested only with
+    /// The size in bytes of the native code of a candidate. Requested only with
     /// [`Options::similar`](crate::Options::similar). With [`Policy::Size`](crate::Policy::Size) the sum over the
     /// unit never grows, as long as all sizes are known and those of the code that is emitted.
-    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32>;
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32>;
+
+    /// The sizes of several candidates, in their order. They do not depend on each other, so they can be compiled on
+    /// the embedder's own threads. Default: one after the other.
+    fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+        candidates.iter().map(|candidate| self.of_candidate(candidate)).collect()
+    }
 
     /// Whether the code of candidates that may be emitted is kept, so that they need not be compiled a second time.
     /// Then all bodies that similar functions could share are compiled in order to decide; otherwise only the
@@ -75,8 +118,15 @@ pub trait CodeSizes {
 }
 
 /// Functions in the order in which they were added.
-impl Bodies for [Function] {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
+impl SharedBodies for Vec<Function> {
+    fn body(&self, function: FunctionIndex) -> &Function {
+        &self[function.index()]
+    }
+}
+
+/// Functions in the order in which they were added.
+impl SharedBodies for &[Function] {
+    fn body(&self, function: FunctionIndex) -> &Function {
         &self[function.index()]
     }
 }
@@ -86,11 +136,19 @@ impl Bodies for Vec<Function> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         &self[function.index()]
     }
+
+    fn shared(&self) -> Option<&dyn SharedBodies> {
+        Some(self)
+    }
 }
 
 /// Functions in the order in which they were added.
 impl Bodies for &[Function] {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         &self[function.index()]
+    }
+
+    fn shared(&self) -> Option<&dyn SharedBodies> {
+        Some(self)
     }
 }

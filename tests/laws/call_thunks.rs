@@ -3,8 +3,8 @@
 use crate::support::{parse, verify};
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, CodeSizes, Disposition, FunctionIndex, Merger, Options, Reason,
-    Target, call_thunk,
+    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, FunctionIndex, Merger,
+    Options, Reason, Target, call_thunk,
 };
 
 /// Functions, and their known sizes in bytes.
@@ -34,7 +34,7 @@ impl CodeSizes for Sized {
         self.thunk
     }
 
-    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+    fn of_candidate(&mut self, _: &Candidate) -> Option<u32> {
         None
     }
 }

@@ -7,9 +7,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::{Context, settings};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex, DataObject,
-    Disposition, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy,
-    Reason, Similar, Target,
+    Addresses, Attributes, Bodies, Candidate, CodeSizes, Contents, DataAttributes, DataIndex,
+    DataObject, Disposition, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan,
+    Policy, Reason, Similar, Target,
 };
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Bodies for Compiled {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh))
     }
@@ -43,14 +43,15 @@ impl Bodies for Compiled {
 impl CodeSizes for Compiled {
     fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
         let func = self.functions[function.as_u32() as usize].clone();
-        self.of_candidate(&func, false)
+        self.of_candidate(&Candidate { func, token: None })
     }
 
     fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
         None
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        let candidate = &candidate.func;
         let mut context = Context::for_function(candidate.clone());
         let code = context.compile(&*self.isa, &mut Default::default()).ok()?;
         Some(code.code_info().total_size)

@@ -3,8 +3,8 @@
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, CodeSizes, Disposition, ExtraArgument, FunctionIndex, Linkage,
-    Merger, Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, ExtraArgument,
+    FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
 use testkit::unit::{Held, Unit};
@@ -149,7 +149,7 @@ fn probes_call_what_the_embedder_names() {
             Some(self)
         }
 
-        fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+        fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
             self.fresh += 1;
             Some(UserExternalName::new(9, self.fresh))
         }
@@ -168,7 +168,8 @@ fn probes_call_what_the_embedder_names() {
             Some(16)
         }
 
-        fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+        fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+            let candidate = &candidate.func;
             for symbol in candidate.params.user_named_funcs().values() {
                 assert!(symbol.namespace == 0 || *symbol == UserExternalName::new(7, 7));
                 self.probes += usize::from(symbol.namespace == 7);

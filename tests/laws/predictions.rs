@@ -27,7 +27,7 @@ impl Bodies for WithoutSizes {
         panic!("sizes are predicted")
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(1, self.fresh))
     }

@@ -11,8 +11,9 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, CallThunks, Callees, CodeSizes, Emit, FunctionIndex, Linkage,
-    Merger, NewBody, Options, Plan, Policy, Similar, Target, call_thunk, cranelift_codegen,
+    Addresses, Attributes, Bodies, CallThunks, Callees, Candidate, CodeSizes, Emit, FunctionIndex,
+    Linkage, Merger, NewBody, Options, Plan, Policy, Similar, Target, call_thunk,
+    cranelift_codegen,
 };
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +95,7 @@ impl Bodies for Compiled<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(99, self.fresh - 1))
     }
@@ -109,8 +110,8 @@ impl CodeSizes for Compiled<'_> {
         self.size(thunk)
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.size(candidate)
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.size(&candidate.func)
     }
 }
 

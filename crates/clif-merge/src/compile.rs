@@ -14,6 +14,7 @@ use crate::table::{percent, thousands};
 use anyhow::Result;
 use clif_unit::pass;
 use clif_unit::unit::Unit;
+use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::{Canonicalize, ModuleOptions, ModuleStats, Options};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -90,7 +91,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let options = common.pass.options(&*isa, !no_alias);
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
-        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+        let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
         let proof = check(&unit, &merged, &options, &*isa)?;
         if common.general.verbose {
             common.general.say(&proof);

@@ -15,10 +15,10 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "General")]
 pub struct JobsArg {
-    /// Compile N functions at a time; without this option, as many as there are processors
+    /// Work on N functions at a time; without this option, as many as there are processors
     ///
     /// The output does not depend on it, but for the times that are printed: they are wall-clock times with N
-    /// jobs, with and without merging. The pass itself works on one thread.
+    /// jobs, with and without merging.
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

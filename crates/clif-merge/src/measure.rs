@@ -1,22 +1,21 @@
 //! What merging costs and saves: seconds and bytes.
 //!
-//! Times are wall-clock times: of compiling, on the threads that the command line asks for, and of the pass, on one
-//! thread. They leave out what only this program does: copies are made before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
+//! Times are wall-clock times, on the threads that the command line asks for. They leave out what only this program does: copies are made before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
 
 use crate::codegen::{Compiler, Refused, size};
 use crate::jobs::{Jobs, Tools};
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use clif_unit::extra::extra;
-use clif_unit::pass::{Emit, Merged, plan_functions};
+use clif_unit::pass::{CodeSize, Emit, Merged, plan_functions};
 use clif_unit::progress::Progress as _;
 use clif_unit::unit::{Became, Unit};
-use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    self as pass, CallThunks, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Target,
-    call_thunk, cranelift_codegen,
+    self as pass, CallThunks, Candidate, CandidateToken, Disposition, ExtraArgument, FunctionIndex,
+    Options, Plan, Target, call_thunk, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
@@ -87,31 +86,60 @@ pub struct Applied {
     pub plan: Plan,
     /// The bodies that are compiled, by `FunctionIndex`.
     bodies: Vec<Option<Function>>,
-    /// What was compiled in order to plan, and how many bytes that gave.
-    compiled: HashMap<UserFuncName, (Function, u32)>,
+    /// The sizes of candidates that were compiled in order to plan, and that may be emitted.
+    compiled: HashMap<CandidateToken, u32>,
 }
 
-/// The pass, from functions in memory to functions that can be compiled. Copying the unit comes
+/// The sizes of candidates, compiled on several threads.
+struct Candidates<'a> {
+    jobs: &'a Jobs,
+    compilers: Tools<'a, Compiler<'a>>,
+    kept: HashMap<CandidateToken, u32>,
+}
+
+impl CodeSize for Candidates<'_> {
+    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+        let weight = |candidate: &&Candidate| candidate.func.dfg.num_insts();
+        let candidates: Vec<&Candidate> = candidates.iter().collect();
+        let size = |compiler: &mut Compiler<'_>, candidate: &Candidate| {
+            (candidate.token, compiler.size(&candidate.func))
+        };
+        let sizes = self.jobs.map(candidates, weight, &self.compilers, size);
+        let kept = sizes.iter().filter_map(|&(token, size)| Some((token?, size?)));
+        self.kept.extend(kept);
+        sizes.into_iter().map(|(_, size)| size).collect()
+    }
+
+    fn threads(&self) -> bool {
+        self.jobs.count() > 1
+    }
+}
+
+/// The pass, from functions in memory to functions that can be compiled, on the threads of `jobs`. Copying the unit comes
 /// before the clock, freeing what was merged away after it: without the pass, it is freed as well.
 pub fn pass(
     unit: &Unit,
     options: &Options<'_>,
     isa: &dyn TargetIsa,
+    jobs: &Jobs,
+) -> Result<(Applied, Duration)> {
+    jobs.run(|| pass_here(unit, options, isa, jobs))
+}
+
+fn pass_here(
+    unit: &Unit,
+    options: &Options<'_>,
+    isa: &dyn TargetIsa,
+    jobs: &Jobs,
 ) -> Result<(Applied, Duration)> {
     let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
-    let mut kept: HashMap<UserFuncName, (Function, u32)> = HashMap::new();
-    let mut compiler = Compiler::new(isa);
-    let mut code_size = |func: &Function, keep: bool| {
-        let size = compiler.size(func)?;
-        if keep {
-            kept.insert(func.name.clone(), (func.clone(), size));
-        }
-        Some(size)
-    };
+    let new = || Compiler::new(isa);
+    let compilers = Tools::new(&new);
+    let mut candidates = Candidates { jobs, compilers, kept: HashMap::new() };
 
     let start = Instant::now();
-    let plan = plan_functions(&functions, unit, &mut names, options, &mut code_size)?;
+    let plan = plan_functions(&functions, unit, &mut names, options, &mut candidates)?;
     let mut new_bodies = Vec::new();
     for new in plan.new_bodies() {
         let mut func = new.body().clone();
@@ -132,7 +160,7 @@ pub fn pass(
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
     bodies.append(&mut new_bodies);
-    Ok((Applied { plan, bodies, compiled: kept }, time))
+    Ok((Applied { plan, bodies, compiled: candidates.kept }, time))
 }
 
 /// What compiling a unit takes and gives.
@@ -223,13 +251,15 @@ impl Work {
         plan: &Plan,
         index: usize,
         body: Option<Function>,
-        compiled: &HashMap<UserFuncName, (Function, u32)>,
+        compiled: &HashMap<CandidateToken, u32>,
         isa: &dyn TargetIsa,
     ) -> Work {
         if let Some(func) = body {
             // A body that is emitted as it was compiled is not compiled again.
-            return match compiled.get(&func.name).filter(|(known, _)| *known == func) {
-                Some(&(_, size)) => Work::Known(size),
+            let new = plan.new_body(FunctionIndex::new(index));
+            let known = new.and_then(|new| compiled.get(&new.candidate()?));
+            return match known {
+                Some(&size) => Work::Known(size),
                 None => {
                     Work::Compile { function: given_index(unit, plan, index), func: Box::new(func) }
                 }

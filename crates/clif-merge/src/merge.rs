@@ -13,6 +13,7 @@ use anyhow::Result;
 use clif_unit::emit_text::emit;
 use clif_unit::pass::{self, Merged};
 use clif_unit::unit::Unit;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::{Disposition, Reason, Stats, cranelift_codegen};
 use std::path::PathBuf;
@@ -70,7 +71,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
-    let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+    let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
     if common.pass.verify {
         let proof = check(&unit, &merged, &options, &*isa)?;
         if common.general.verbose {

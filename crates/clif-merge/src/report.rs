@@ -18,6 +18,7 @@ use anyhow::Result;
 use clif_unit::isa;
 use clif_unit::pass;
 use clif_unit::unit::Unit;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, Reason, cranelift_codegen};
@@ -368,16 +369,16 @@ fn measure(opts: &Opts) -> Result<Report> {
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
-    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host)?;
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host, &jobs)?;
     for _ in 1..repeat {
-        let (again, time) = measure::pass(&unit, &options, host)?;
+        let (again, time) = measure::pass(&unit, &options, host, &jobs)?;
         pass_time = pass_time.min(time);
         applied = again;
     }
     let plan = applied.plan.clone();
     if pass.verify {
         let mut compiler = Compiler::new(host);
-        let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+        let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
         let proof = check(&unit, &merged, &options, host)?;
         if general.verbose {
             general.say(&proof);
@@ -392,7 +393,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         } else {
             let options = pass.options(&**isa, aliases);
             let mut compiler = Compiler::new(&**isa);
-            let merged = pass::merge(&unit, &options, &mut |func, _| compiler.size(func))?;
+            let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
             let sizes = measure::sizes(&unit, &merged, &**isa, &jobs, general.quiet);
             Native::of(&unit, &merged.plan, &sizes, &**isa)
         });

@@ -75,7 +75,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
-    let (plan, plan_names) = pass::plan(&unit, &options, &mut |func, _| compiler.size(func))?;
+    let (plan, plan_names) =
+        pass::plan(&unit, &options, &mut |func: &Function| compiler.size(func))?;
     let explainer = Explainer {
         unit: &unit,
         sources: &sources,

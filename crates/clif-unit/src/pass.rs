@@ -8,8 +8,9 @@ use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    self as pass, Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
-    DataOutput, ExtraArgument, FunctionIndex, Merger, Options, Plan, Target, cranelift_codegen,
+    self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
+    DataObject, DataOutput, ExtraArgument, FunctionIndex, Merger, Options, Plan, SharedBodies,
+    Target, cranelift_codegen,
 };
 
 /// The form of a jump in CLIF, which has none between functions.
@@ -44,33 +45,63 @@ pub struct Merged {
     pub plan: Plan,
 }
 
-/// Compiles a function and returns its size in bytes; with `true`, it may be emitted as it is.
-pub type CodeSize<'a> = dyn FnMut(&Function, bool) -> Option<u32> + 'a;
+/// Where the sizes of native code come from, in bytes.
+pub trait CodeSize {
+    /// The sizes of candidates, in their order. `None` for one that cannot be compiled.
+    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>>;
 
-/// The functions and data objects of a unit as the pass asks for them.
-struct UnitBodies<'a> {
+    /// Whether the pass works on all threads of the current `rayon` pool.
+    fn threads(&self) -> bool {
+        false
+    }
+}
+
+/// Compiles one function after another.
+impl<F: FnMut(&Function) -> Option<u32>> CodeSize for F {
+    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+        candidates.iter().map(|candidate| self(&candidate.func)).collect()
+    }
+}
+
+/// The functions and data objects of a unit.
+struct Held<'a> {
     functions: &'a [Function],
     data: &'a [GivenData],
+}
+
+impl SharedBodies for Held<'_> {
+    fn body(&self, function: FunctionIndex) -> &Function {
+        &self.functions[function.index()]
+    }
+
+    fn data(&self, data: DataIndex) -> Option<&DataObject> {
+        Some(&self.data[data.index()].object)
+    }
+}
+
+/// The same as the pass asks for them.
+struct UnitBodies<'a> {
+    held: Held<'a>,
     names: &'a mut Names,
     /// The number of the next new body.
     next: u32,
-    code_size: &'a mut CodeSize<'a>,
+    code_size: &'a mut dyn CodeSize,
 }
 
 impl Bodies for UnitBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        &self.functions[function.index()]
+        self.held.body(function)
     }
 
     fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
-        Some(&self.data[data.index()].object)
+        self.held.data(data)
     }
 
     fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         loop {
             let text = format!("body{}", self.next);
             self.next += 1;
@@ -79,19 +110,28 @@ impl Bodies for UnitBodies<'_> {
             }
         }
     }
+
+    fn shared(&self) -> Option<&dyn SharedBodies> {
+        self.code_size.threads().then_some(&self.held)
+    }
 }
 
 impl CodeSizes for UnitBodies<'_> {
     fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        (self.code_size)(&self.functions[function.index()], false)
+        let func = self.held.functions[function.index()].clone();
+        self.of_candidate(&Candidate { func, token: None })
     }
 
     fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
         None
     }
 
-    fn of_candidate(&mut self, candidate: &Function, keep: bool) -> Option<u32> {
-        (self.code_size)(candidate, keep)
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.code_size.of(core::slice::from_ref(candidate))[0]
+    }
+
+    fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+        self.code_size.of(candidates)
     }
 
     /// So that every command makes the same plan for a unit, and knows how many bytes it saves.
@@ -104,7 +144,7 @@ impl CodeSizes for UnitBodies<'_> {
 pub fn plan(
     unit: &Unit,
     options: &Options<'_>,
-    code_size: &mut CodeSize<'_>,
+    code_size: &mut dyn CodeSize,
 ) -> Result<(Plan, Names)> {
     let mut names = unit.names.clone();
     let plan = plan_functions(&unit.functions, unit, &mut names, options, code_size)?;
@@ -118,7 +158,7 @@ pub fn plan_functions(
     unit: &Unit,
     names: &mut Names,
     options: &Options<'_>,
-    code_size: &mut CodeSize<'_>,
+    code_size: &mut dyn CodeSize,
 ) -> Result<Plan> {
     let mut merger = Merger::new(*options);
     merger.reserve(functions.len());
@@ -132,8 +172,8 @@ pub fn plan_functions(
             .add_data(given.symbol.clone(), &given.object, given.for_pass())
             .map_err(|error| given.place.error(error.to_string()))?;
     }
-    let data = &unit.data;
-    Ok(merger.plan(&mut UnitBodies { functions, data, names, next: 0, code_size }))
+    let held = Held { functions, data: &unit.data };
+    Ok(merger.plan(&mut UnitBodies { held, names, next: 0, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -212,7 +252,7 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
 }
 
 /// Plans and applies.
-pub fn merge(unit: &Unit, options: &Options<'_>, code_size: &mut CodeSize<'_>) -> Result<Merged> {
+pub fn merge(unit: &Unit, options: &Options<'_>, code_size: &mut dyn CodeSize) -> Result<Merged> {
     let (plan, names) = plan(unit, options, code_size)?;
     Ok(apply(unit, plan, names, options))
 }

@@ -335,7 +335,7 @@ let encoding = &overlooked;"#,
         put: Put::Before(r#"let entries = crate::fault_injection::stack_map(entries);"#),
     },
     Hook {
-        file: "src/parameterise/set.rs",
+        file: "src/parameterise/judge.rs",
         at: &["if facts != self.encoding.facts {"],
         put: Put::Before(
             r#"let (facts, recursive, parameters) =
@@ -343,7 +343,7 @@ let encoding = &overlooked;"#,
         ),
     },
     Hook {
-        file: "src/parameterise/set.rs",
+        file: "src/parameterise/accept.rs",
         at: &["let common_facts: Arc<[Fact]> = table.common_facts(rows).into();"],
         put: Put::Before(r#"let arguments = crate::fault_injection::extra(arguments);"#),
     },

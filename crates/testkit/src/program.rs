@@ -26,9 +26,9 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject, Disposition,
-    Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger, Options, Plan, Proof,
-    Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove, prove_after,
+    Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
+    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger, Options,
+    Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -148,7 +148,7 @@ impl Bodies for Held<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added - 1))
     }
@@ -163,7 +163,8 @@ impl CodeSizes for Held<'_> {
         self.parts.code_size.map(|size| size / 2)
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        let candidate = &candidate.func;
         // The size does not matter, as long as a body with more instructions is larger.
         let insts =
             candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());

@@ -15,8 +15,8 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
 use cranelift_mergefunc::{
-    Attributes, Bodies, Callees, CodeSizes, FunctionIndex, Increment, MergeCache, Options, Plan,
-    Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Attributes, Bodies, Callees, Candidate, CodeSizes, FunctionIndex, Increment, MergeCache,
+    Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
 
@@ -229,7 +229,7 @@ impl Bodies for Held<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh - 1))
     }
@@ -244,7 +244,7 @@ impl CodeSizes for Held<'_> {
         None
     }
 
-    fn of_candidate(&mut self, _: &Function, _: bool) -> Option<u32> {
+    fn of_candidate(&mut self, _: &Candidate) -> Option<u32> {
         None
     }
 }

@@ -178,7 +178,7 @@ fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
 ///
 /// The law that is broken.
 pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) -> Result<Merged> {
-    let merged = pass::merge(unit, options, &mut |func, _| code_size(func, isa))?;
+    let merged = pass::merge(unit, options, &mut |func: &Function| code_size(func, isa))?;
     check::proof(unit, &merged, options).map_err(crate::exit::bug)?;
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
@@ -392,7 +392,8 @@ fn check_order(
         data: unit.data.iter().rev().cloned().collect(),
         names: unit.names.clone(),
     };
-    let (plan, names) = pass::plan(&reversed, options, &mut |func, _| code_size(func, isa))?;
+    let (plan, names) =
+        pass::plan(&reversed, options, &mut |func: &Function| code_size(func, isa))?;
     let symbol_in = |plan: &Plan, function: Option<FunctionIndex>| {
         function.map(|function| plan.entry(function).symbol().clone())
     };
@@ -451,7 +452,7 @@ fn check_idempotence(
     let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
     let verifier = isa.map_or_else(Verifier::without_target, Verifier::new);
     let unit = unit::parse_unit(&[source], Reading::plain(&verifier))?;
-    let merged = pass::merge(&unit, options, &mut |func, _| code_size(func, isa))?;
+    let merged = pass::merge(&unit, options, &mut |func: &Function| code_size(func, isa))?;
     for (_, entry) in merged.plan.entries() {
         ensure!(
             entry.disposition() == Disposition::Keep,

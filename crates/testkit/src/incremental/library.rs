@@ -25,9 +25,9 @@ use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Canonicalize, CodeSizes, Contents, DataIndex, DataObject, DataReloc,
-    Disposition, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc,
-    call_thunk,
+    Bodies, CallThunks, Candidate, Canonicalize, CodeSizes, Contents, DataIndex, DataObject,
+    DataReloc, Disposition, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target,
+    ThunkReloc, call_thunk,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
@@ -483,7 +483,7 @@ impl Bodies for Held<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         *self.added += 1;
         Some(UserExternalName::new(ADDED, *self.added - 1))
     }
@@ -499,7 +499,7 @@ impl CodeSizes for Held<'_> {
         self.size_of(thunk)
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
-        self.size_of(candidate)
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.size_of(&candidate.func)
     }
 }

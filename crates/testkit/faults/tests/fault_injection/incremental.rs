@@ -9,7 +9,7 @@ use testkit::program::ADDED;
 use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, CodeSizes, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
+    Addresses, BackEnd, Bodies, Candidate, CodeSizes, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
     ModuleOptions, Options, Plan, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
@@ -165,7 +165,7 @@ impl Bodies for Held<'_> {
         Some(self)
     }
 
-    fn fresh_symbol(&mut self) -> Option<UserExternalName> {
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(ADDED, self.fresh - 1))
     }
@@ -180,7 +180,8 @@ impl CodeSizes for Held<'_> {
         self.code_size.map(|size| size / 2)
     }
 
-    fn of_candidate(&mut self, candidate: &Function, _: bool) -> Option<u32> {
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        let candidate = &candidate.func;
         let blocks = candidate.layout.blocks();
         let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
         self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)

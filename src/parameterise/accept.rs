@@ -1,0 +1,174 @@
+//! Accepting: writes into the plan what was judged of a set, the bodies that pay and the reasons of functions that share
+//! none.
+//!
+//! It decides only what depends on the order of the sets: which of them the limit of merges leaves out.
+
+use super::Search;
+use super::judge::{Candidate, Judged, Outcomes};
+use super::table::Table;
+use crate::canon::Fact;
+use crate::extra_argument::ExtraArgument;
+use crate::plan::{Added, Disposition, Reason, SimilarSet};
+use crate::unit::{Addresses, Attributes, FunctionIndex, Item, Linkage};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
+
+impl Search<'_> {
+    /// Writes what was judged of a set into the plan.
+    pub(super) fn accept(&mut self, judged: Judged<'_>) {
+        let Judged { set, mut paying, mut kept, .. } = judged;
+        let table = set.table;
+        paying.sort_unstable_by_key(|(rows, _)| rows[0]);
+        kept.sort_unstable_by_key(|(rows, ..)| rows[0]);
+        for (rows, candidate) in paying {
+            // A limit does not cut into a set.
+            let Some(left) = self.limit.checked_sub(rows.len()) else {
+                self.limit = 0;
+                self.keep_unmerged(table, &rows, Reason::MergeLimit, Some(candidate.saved));
+                continue;
+            };
+            let Some(symbol) = self.fresh_symbol(table, &rows, &candidate.outcomes) else {
+                self.keep_unmerged(table, &rows, Reason::SimilarNotSmaller, None);
+                continue;
+            };
+            self.limit = left;
+            self.share_body(table, &rows, symbol, candidate);
+        }
+        for (rows, reason, saved) in kept {
+            self.keep_unmerged(table, &rows, reason, saved);
+        }
+        // Rows that were divided from all others.
+        for &row in &set.rows {
+            self.give_reason(table.function(row), Reason::SimilarNotSmaller);
+        }
+    }
+
+    /// A symbol for the body of some rows of a table.
+    fn fresh_symbol(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        outcomes: &Outcomes,
+    ) -> Option<UserExternalName> {
+        let mut members: Vec<FunctionIndex> = Vec::new();
+        for (&row, &thunk) in rows.iter().zip(&outcomes.thunks) {
+            let function = table.function(row);
+            members.push(function);
+            // They follow it.
+            let duplicates = self.merged_into.get(function.as_u32() as usize).iter();
+            members.extend(duplicates.filter(|_| !thunk).copied().map(FunctionIndex::from_u32));
+        }
+        members.sort_unstable();
+        self.bodies.fresh_symbol(&members)
+    }
+
+    /// Makes some rows of a table share a body.
+    fn share_body(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        symbol: UserExternalName,
+        candidate: Candidate,
+    ) {
+        let Candidate { mut body, outcomes, saved, token } = candidate;
+        let Outcomes { arguments, thunks, .. } = outcomes;
+        self.saved += saved;
+        for ((&row, passed), _) in
+            rows.iter().zip(&arguments).zip(&thunks).filter(|(_, thunk)| !**thunk)
+        {
+            let calls = i64::from(self.uses.calls(table.function(row)));
+            self.rewritten_calls += calls * passed.len() as i64;
+        }
+        let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
+        let first = self.plan.entry(table.function(rows[0]));
+        let attributes = Attributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            key: first.attributes().key,
+            ..Attributes::default()
+        };
+        name(&mut body, &self.callee, &symbol);
+        let (reason, class) = (Reason::ParameterisedBody, self.next_class);
+        let (alignment, has_equals) = (1, false);
+        let added = Added { symbol, attributes, reason, class, alignment, has_equals };
+        let to = self.plan.add_body(added, body, None);
+        self.plan.set_candidate(to, token);
+        self.next_class += 1;
+        for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
+            let function = table.function(row);
+            for symbol in arguments.iter().filter_map(ExtraArgument::symbol) {
+                self.uses.add_address(self.plan, symbol);
+            }
+            let reason = self.uses.must_keep_symbol(self.plan, function);
+            self.plan.set_extra_arguments(function, arguments);
+            self.plan.set_body_facts(function, common_facts.clone());
+            let (disposition, reason) = match thunk {
+                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
+                false => (Disposition::Redirect { to }, Reason::Similar),
+            };
+            self.plan.set(function, disposition, reason);
+            self.follow(function, to);
+            if !thunk {
+                // It has no address of its own any more.
+                let alignment = self.plan.entry(function).alignment();
+                self.plan.align(Item::Function(to), alignment.into());
+            }
+        }
+        self.record(table, rows, Some(to), Some(saved));
+        let stats = self.plan.stats_mut();
+        stats.similar_bodies += 1;
+        stats.similar_merged += rows.len();
+    }
+
+    /// Redirects what was merged into a function to `to`, if the function itself is redirected.
+    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex) {
+        let entry = self.plan.entry(function);
+        let (disposition, arguments) = (entry.disposition(), entry.shared_arguments());
+        if let Disposition::Redirect { to: _ } = disposition {
+            for &member in self.merged_into.get(function.as_u32() as usize) {
+                let member = FunctionIndex::from_u32(member);
+                self.plan.retarget(member, to);
+                self.plan.set_extra_arguments(member, arguments.clone());
+            }
+        }
+    }
+
+    /// Gives functions the reason why they are not merged.
+    fn keep_unmerged(&mut self, table: &Table, rows: &[u32], reason: Reason, saved: Option<i64>) {
+        self.record(table, rows, None, saved);
+        for &row in rows {
+            self.give_reason(table.function(row), reason);
+        }
+    }
+
+    /// Gives a function this reason to be kept, if its reason so far was only that it equals no other.
+    fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
+        let before = self.plan.entry(function).reason();
+        if let Reason::Prefiltered | Reason::Different | Reason::ReferencesDiffer = before {
+            self.plan.set_reason(Item::Function(function), reason);
+        }
+    }
+
+    fn record(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        body: Option<FunctionIndex>,
+        saved: Option<i64>,
+    ) {
+        let members = rows.iter().map(|&row| table.function(row)).collect();
+        let parameters = table.parameters(rows).len();
+        self.plan.record_similar(SimilarSet { members, parameters, body, saved });
+    }
+}
+
+/// Gives a body its symbol, in place of the name that it had as a candidate.
+fn name(body: &mut Function, before: &UserExternalName, symbol: &UserExternalName) {
+    body.name = UserFuncName::User(symbol.clone());
+    let mut names = body.params.user_named_funcs().iter();
+    let own = names.find(|&(_, name)| name == before).map(|(own, _)| own);
+    if let Some(own) = own {
+        body.params.reset_user_func_name(own, symbol.clone());
+    }
+}

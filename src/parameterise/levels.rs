@@ -1,0 +1,117 @@
+//! The order in which shapes are processed: from callees to callers.
+//!
+//! Where callees were merged, their callers differ in a constant where they differed in a callee. Shapes are on levels:
+//! those of one level do not refer to each other, unless they are in one cycle of the call graph, so they can be
+//! processed at the same time. It knows functions and shapes by number only.
+
+use super::uses::Uses;
+use crate::congruence::components;
+use crate::lists::Lists;
+use crate::unit::FunctionIndex;
+use alloc::vec::Vec;
+use cranelift_entity::SecondaryMap;
+
+/// Direct calls among functions.
+pub(super) struct Calls {
+    functions: Vec<FunctionIndex>,
+    /// The callees of each function, by number.
+    callees: Lists<u32>,
+}
+
+/// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
+pub(super) fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
+    let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
+    let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+    for (at, &function) in (0..).zip(&functions) {
+        number[function] = Some(at);
+    }
+    let callees = Lists::of_pairs(functions.len(), || {
+        let among = |&(caller, callee): &(FunctionIndex, FunctionIndex)| {
+            Some((number[caller]? as usize, number[callee]?))
+        };
+        uses.references().iter().filter_map(among)
+    });
+    let callees = distinct(&callees, |callee| functions[callee as usize].as_u32());
+    Calls { functions, callees }
+}
+
+/// The same lists, each in the order of the keys, which does not depend on the tables of functions, and without what
+/// comes twice.
+fn distinct(lists: &Lists<u32>, key: impl Fn(u32) -> u32) -> Lists<u32> {
+    let mut result = Lists::new();
+    let mut list: Vec<u32> = Vec::new();
+    for own in lists.iter() {
+        list.clear();
+        list.extend_from_slice(own);
+        list.sort_unstable_by_key(|&item| key(item));
+        list.dedup();
+        result.push(list.iter().copied());
+    }
+    result
+}
+
+/// The number of the cycle of the call graph that each function is in, if it is in one.
+pub(super) fn cycles(calls: &Calls) -> SecondaryMap<FunctionIndex, Option<u32>> {
+    let Calls { functions, callees } = calls;
+    let mut cycles = SecondaryMap::new();
+    let components = components(functions.len(), |at| callees.of(at).iter().copied());
+    for (cycle, component) in (0..).zip(components.iter()) {
+        if component.len() > 1 {
+            for &at in component {
+                cycles[functions[at as usize]] = Some(cycle);
+            }
+        }
+    }
+    cycles
+}
+
+/// Shapes that refer only to shapes of levels before, by number.
+#[derive(Default)]
+pub(super) struct Level {
+    /// Shapes that refer to no other shape of this level.
+    pub shapes: Vec<u32>,
+    /// Shapes that refer to each other, directly or not.
+    pub cycles: Vec<Vec<u32>>,
+}
+
+/// The levels of all shapes, by the strongly connected components of the call graph, callees first.
+pub(super) fn levels(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Level> {
+    let numbers = (0..).zip(shapes);
+    let shape_of: Vec<u32> =
+        numbers.flat_map(|(number, shape)| core::iter::repeat_n(number, shape.len())).collect();
+    let edges = Lists::of_pairs(shapes.len(), || {
+        let callers = shape_of.iter().zip(calls.callees.iter());
+        callers.flat_map(|(&shape, callees)| {
+            let shape_of = &shape_of;
+            callees.iter().map(move |&callee| (shape as usize, shape_of[callee as usize]))
+        })
+    });
+    let edges = distinct(&edges, |shape| shape);
+    let mut levels: Vec<Level> = Vec::new();
+    let mut level_of: Vec<Option<usize>> = alloc::vec![None; shapes.len()];
+    for component in components(shapes.len(), |shape| edges.of(shape).iter().copied()).iter() {
+        // Those of the component itself have none yet.
+        let callees = component.iter().flat_map(|&shape| edges.of(shape as usize));
+        let levels_of_callees = callees.filter_map(|&callee| level_of[callee as usize]);
+        let level = levels_of_callees.max().map_or(0, |level| level + 1);
+        for &shape in component {
+            level_of[shape as usize] = Some(level);
+        }
+        if levels.len() <= level {
+            levels.resize_with(level + 1, Level::default);
+        }
+        match component {
+            [shape] => levels[level].shapes.push(*shape),
+            _ => {
+                let mut cycle = component.to_vec();
+                cycle.sort_unstable();
+                levels[level].cycles.push(cycle);
+            }
+        }
+    }
+    for Level { shapes, cycles } in &mut levels {
+        shapes.sort_unstable();
+        cycles.sort_unstable();
+    }
+    levels
+}

@@ -1,0 +1,125 @@
+//! Work on several functions at a time: with the feature `parallel`, on the threads of the current `rayon` pool.
+//!
+//! Each piece of work sees the unit and what was decided before, and writes only its own result; what depends on the
+//! order is done afterwards, by the caller. So no result depends on the number of threads. It starts no threads itself.
+
+use crate::unit::Bodies;
+#[cfg(feature = "parallel")]
+use crate::unit::{DataIndex, DataObject, FunctionIndex, SharedBodies};
+use alloc::vec::Vec;
+#[cfg(feature = "parallel")]
+use cranelift_codegen::ir::Function;
+
+/// Reusable memory of pieces of work, one for each thread that works at the same time.
+pub(crate) struct Pool<S> {
+    #[cfg(feature = "parallel")]
+    free: std::sync::Mutex<Vec<S>>,
+    #[cfg(not(feature = "parallel"))]
+    free: Vec<S>,
+}
+
+impl<S> Default for Pool<S> {
+    fn default() -> Self {
+        Pool { free: Default::default() }
+    }
+}
+
+/// Whether work can be done by several threads at a time.
+pub(crate) fn are_several(bodies: &dyn Bodies) -> bool {
+    #[cfg(feature = "parallel")]
+    return bodies.shared().is_some() && rayon::current_num_threads() > 1;
+    #[cfg(not(feature = "parallel"))]
+    return {
+        let _ = bodies;
+        false
+    };
+}
+
+/// Does `work` on each of `items`, by all threads if `bodies` can be shared among them.
+pub(crate) fn for_each<T: Send, S: Default + Send>(
+    bodies: &mut dyn Bodies,
+    pool: &mut Pool<S>,
+    items: &mut [T],
+    work: impl Fn(&mut dyn Bodies, &mut S, &mut T) + Sync,
+) {
+    #[cfg(feature = "parallel")]
+    if items.len() > 1
+        && are_several(bodies)
+        && let Some(shared) = bodies.shared()
+    {
+        use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+        let pool = &*pool;
+        items.par_iter_mut().with_max_len(1).for_each(|item| {
+            let mut scratch = pool.take();
+            work(&mut OneOf(shared), &mut scratch, item);
+            pool.put(scratch);
+        });
+        return;
+    }
+    let mut scratch = pool.take_alone();
+    for item in items {
+        work(bodies, &mut scratch, item);
+    }
+    pool.put_alone(scratch);
+}
+
+/// The bodies of a unit, as one of several threads asks for them.
+#[cfg(feature = "parallel")]
+struct OneOf<'a>(&'a dyn SharedBodies);
+
+#[cfg(feature = "parallel")]
+impl Bodies for OneOf<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.0.body(function)
+    }
+
+    fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
+        self.0.data(data)
+    }
+}
+
+#[cfg(feature = "parallel")]
+impl<S: Default> Pool<S> {
+    /// A thread that panics holds no lock and puts nothing back.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<S>> {
+        self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn take(&self) -> S {
+        let free = self.lock().pop();
+        free.unwrap_or_default()
+    }
+
+    fn put(&self, scratch: S) {
+        self.lock().push(scratch);
+    }
+
+    fn take_alone(&mut self) -> S {
+        self.take()
+    }
+
+    fn put_alone(&mut self, scratch: S) {
+        self.put(scratch);
+    }
+
+    /// What the threads left.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.free.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).iter_mut()
+    }
+}
+
+#[cfg(not(feature = "parallel"))]
+impl<S: Default> Pool<S> {
+    fn take_alone(&mut self) -> S {
+        self.free.pop().unwrap_or_default()
+    }
+
+    fn put_alone(&mut self, scratch: S) {
+        self.free.push(scratch);
+    }
+
+    /// What the work left.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.free.iter_mut()
+    }
+}
