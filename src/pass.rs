@@ -284,9 +284,10 @@ fn similar(
 ) -> Plan {
     let Known { observed, encodings } = known;
     let mut attempts = Attempts::new(options, &plan);
-    while let Some(demand) = attempts.next() {
+    while let Some(attempt) = attempts.next(&mut plan) {
+        let options = &attempts.options(attempt);
         let mut found =
-            parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, demand);
+            parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, attempt);
         let mut second = SecondPass::new(options, encodings);
         while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {
             let (again, ..) = identical(
@@ -298,11 +299,9 @@ fn similar(
             );
             second.merge(&again, &found, &mut plan, bodies);
         }
-        if attempts.accept(&mut plan, found, bodies) {
-            break;
-        }
+        attempts.consider(&mut plan, found, bodies);
     }
-    plan
+    attempts.finish(plan)
 }
 
 impl fmt::Debug for Merger<'_> {

@@ -1,4 +1,4 @@
-//! Code generation on several threads: what is emitted, observed and refused is what one thread emits, observes and
+//! Work on several threads: what is planned, emitted, observed and refused is what one thread plans, emits, observes and
 //! refuses.
 //!
 //! Every flush here runs in a pool of its own, and never in the global one: a test makes sure of that.
@@ -15,10 +15,12 @@ use cranelift_codegen::{CompiledCode, Context};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Addresses, Attributes, BackEnd, DefineCompiled, MergingModule, ModuleOptions, Policy, Similar,
+    Addresses, Attributes, BackEnd, Bodies, DefineCompiled, FunctionIndex, MergeCache, Merger,
+    MergingModule, ModuleOptions, Options, Plan, Policy, Prove, SharedBodies, Similar, Target,
 };
 use cranelift_module::{FuncId, Linkage, Module, ModuleResult, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -27,6 +29,7 @@ use testkit::isa;
 use testkit::modules::{
     self, I64, call, calls, declare, define_all, id, insignificant, mixes, mixes_call, plus,
 };
+use testkit::scale::Family;
 use testkit::support::Rng;
 use testkit::unit::Unit;
 use wrapper::UnwindModule;
@@ -173,6 +176,84 @@ fn options(at: u64) -> ModuleOptions {
         merge_limit: (at % 7 == 6).then_some(2),
         functions: Addresses::Insignificant,
         ..ModuleOptions::default()
+    }
+}
+
+/// Hands out functions to one thread only.
+struct ToOne(Vec<Function>, u32);
+
+impl Bodies for ToOne {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.0[function.index()]
+    }
+
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.1 += 1;
+        Some(UserExternalName::new(9, self.1))
+    }
+}
+
+/// The same to several.
+struct ToAll(ToOne);
+
+impl Bodies for ToAll {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.0.body(function)
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.0.fresh_symbol(members)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedBodies> {
+        Some(&self.0.0)
+    }
+}
+
+/// All that a plan says.
+fn said(plan: &Plan) -> String {
+    let mut text = format!("{:?}\n", plan.stats());
+    for (function, entry) in plan.entries() {
+        let arguments = entry.extra_arguments();
+        let (disposition, reason, class) = (entry.disposition(), entry.reason(), entry.class());
+        writeln!(text, "{function} {disposition:?} {reason:?} {class} {arguments:?}").unwrap();
+    }
+    for new in plan.new_bodies() {
+        writeln!(text, "{:?} {}", new.members(), new.body()).unwrap();
+    }
+    text
+}
+
+/// Buckets that are walked in pieces, shapes and sets by the hundred, with and without earlier units.
+#[test]
+fn large_units_have_the_same_plan_on_any_number_of_threads() {
+    let target = Target::of(&*linux("x86_64", "speed"));
+    let options = Options { target, prove: Prove::Never, ..Options::default() };
+    let cache = MergeCache::new();
+    for family in Family::ALL {
+        for incremental in [false, true] {
+            let plan = |bodies: &mut dyn Bodies, functions: &[Function]| {
+                let mut merger = match incremental {
+                    true => Merger::after(&cache, options),
+                    false => Merger::new(options),
+                };
+                for func in functions {
+                    let symbol = func.name.get_user().unwrap().clone();
+                    let attributes = Attributes {
+                        linkage: cranelift_mergefunc::Linkage::Local,
+                        addresses: Addresses::Insignificant,
+                        ..Attributes::default()
+                    };
+                    merger.add(symbol, func, attributes).unwrap();
+                }
+                merger.plan(bodies)
+            };
+            let functions = family.unit(5000);
+            let alone = said(&plan(&mut ToOne(functions.clone(), 0), &functions));
+            let several = || plan(&mut ToAll(ToOne(functions.clone(), 0)), &functions);
+            let several = said(&pool(3).install(several));
+            assert!(alone == several, "{family:?} {incremental}");
+        }
     }
 }
 

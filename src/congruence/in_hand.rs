@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use cranelift_entity::EntityRef;
 
-    /// Encodings of three contents, of which two have one hash.
+    /// Encodings of contents, of which two each have one hash.
     fn encoding(content: u8) -> (StructuralHash, Encoding) {
         let mut encoding = Encoding::default();
         encoding.shape.extend([7, content]);
@@ -318,6 +318,50 @@ mod tests {
                 }
             }
             assert_eq!(order.len(), contents.len());
+            Ok(())
+        });
+    }
+
+    /// However items are divided into pieces, and whatever is kept of these, the classes are those of one piece.
+    #[test]
+    fn pieces_are_put_together() {
+        arbtest::arbtest(|u| {
+            let contents: Vec<u8> =
+                (0..24).map(|_| u.int_in_range(0..=5)).collect::<Result<_, _>>()?;
+            let walk = |node: Node, out: &mut Encoding| *out = encoding(contents[node.index()]).1;
+            let piece = |range: Range<usize>, budget, facts: &mut Facts| {
+                let mut in_hand = InHand { budget, ..InHand::default() };
+                for at in range {
+                    let (hash, own) = encoding(contents[at]);
+                    in_hand.push(Node::new(at), hash, &own, facts, walk);
+                }
+                in_hand
+            };
+            let mut table = Facts::default();
+            let whole = piece(0..24, usize::MAX, &mut table);
+            let bounds = [0, u.int_in_range(0..=12)?, u.int_in_range(12..=24)?, 24];
+            let mut facts = Facts::default();
+            let mut put = InHand { budget: *u.choose(&[0, 40, usize::MAX])?, ..InHand::default() };
+            for bounds in bounds.windows(2) {
+                let mut own = Facts::default();
+                let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
+                let further = piece(bounds[0]..bounds[1], budget, &mut own);
+                let numbers = facts.intern_all(&own);
+                let before = put.firsts.len();
+                let is_new = put.append(&further, &numbers, &mut facts, walk);
+                assert_eq!(
+                    before + is_new.iter().filter(|&&is_new| is_new).count(),
+                    put.firsts.len()
+                );
+            }
+            assert_eq!(put.by_encoding(), whole.by_encoding());
+            for row in 0..24 {
+                assert_eq!(put.encoding_of(row), whole.encoding_of(row));
+                let ((node, callees, own), expected) = (put.row(row), whole.row(row));
+                assert_eq!((node, callees), (expected.0, expected.1));
+                let lists = [own.map(|own| &facts[own]), expected.2.map(|own| &table[own])];
+                assert_eq!(lists[0], lists[1]);
+            }
             Ok(())
         });
     }

@@ -1,11 +1,13 @@
-//! How often merging with parameters is tried, and how much a parameterised body must save each time.
+//! How often merging with parameters is tried, how much a parameterised body must save each time, and which result is
+//! taken.
 //!
 //! What it costs to pass extra arguments depends on all else that each caller does, so the sum over a unit is known
 //! only when it is compiled. With [`Policy::Size`] an attempt that makes the unit larger is repeated with a greater
-//! demand on each body, and given up if that does not help.
+//! demand on each body, and given up if that does not help; and what [`Policy::Balanced`] would do is taken where that is
+//! smaller: the sum of choices that are each the smallest is not always the smallest sum.
 
 use super::{Found, smaller};
-use crate::options::{Options, Policy};
+use crate::options::{Options, Policy, Similar};
 use crate::plan::Plan;
 use crate::unit::Bodies;
 
@@ -18,49 +20,87 @@ pub(super) enum Share {
     Eighth,
 }
 
-/// What one attempt demands.
-#[derive(Clone, Copy)]
-pub(crate) struct Demand {
+/// One attempt: how much each body must save, and by which policy bodies are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
     pub(super) share: Share,
+    pub(super) policy: Policy,
+    /// How many tokens were given to candidates in attempts before.
+    pub(super) tokens: u32,
 }
 
 /// The attempts of a run.
 pub(crate) struct Attempts<'a> {
     options: &'a Options<'a>,
-    left: &'static [Share],
-    /// The plan before the attempts, if one can be rejected.
+    left: &'static [Attempt],
+    /// The plan before the attempts, if there are several.
     before: Option<Plan>,
+    /// The smallest result so far.
+    best: Option<Plan>,
+    /// The policy of the last attempt.
+    policy: Policy,
+    tokens: u32,
 }
 
 impl<'a> Attempts<'a> {
     /// As many as the policy allows, each beginning with `plan`.
     pub fn new(options: &'a Options<'a>, plan: &Plan) -> Attempts<'a> {
-        let (left, before): (&[Share], _) = match options.similar.policy {
-            Policy::Off => (&[], None),
-            Policy::Balanced => (&[Share::Eighth], None),
-            Policy::Size => (&[Share::Anything, Share::Eighth], Some(plan.clone())),
-        };
-        Attempts { options, left, before }
-    }
-
-    /// The demand of the next attempt, if there is one.
-    pub fn next(&mut self) -> Option<Demand> {
-        let (&share, left) = self.left.split_first()?;
-        self.left = left;
-        Some(Demand { share })
-    }
-
-    /// Whether `plan`, the result of an attempt, is taken. Otherwise it is reset to the plan before the attempt. With
-    /// [`Policy::Size`], where it is in doubt whether the unit becomes smaller, compiles all functions that differ.
-    pub fn accept(&mut self, plan: &mut Plan, found: Found, bodies: &mut dyn Bodies) -> bool {
-        plan.count();
-        let Some(before) = &self.before else {
-            return true;
-        };
-        if found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options) {
-            return true;
+        const fn attempt(share: Share, policy: Policy) -> Attempt {
+            Attempt { share, policy, tokens: 0 }
         }
-        plan.clone_from(before);
-        false
+        const ANYTHING: Attempt = attempt(Share::Anything, Policy::Size);
+        const EIGHTH: Attempt = attempt(Share::Eighth, Policy::Size);
+        const BALANCED: Attempt = attempt(Share::Eighth, Policy::Balanced);
+        let (left, before): (&[Attempt], _) = match options.similar.policy {
+            Policy::Off => (&[], None),
+            Policy::Balanced => (&[BALANCED], None),
+            Policy::Size => (&[ANYTHING, EIGHTH, BALANCED], Some(plan.clone())),
+        };
+        Attempts { options, left, before, best: None, policy: Policy::Off, tokens: 0 }
+    }
+
+    /// The next attempt, if there is one: it begins with `plan`, which is reset to the plan before the attempts.
+    pub fn next(&mut self, plan: &mut Plan) -> Option<Attempt> {
+        // A greater demand is of no use where a smaller one makes the unit smaller.
+        while let [first, left @ ..] = self.left {
+            self.left = left;
+            if first.policy == Policy::Size && self.best.is_some() {
+                continue;
+            }
+            if let Some(before) = &self.before {
+                plan.clone_from(before);
+            }
+            self.policy = first.policy;
+            return Some(Attempt { tokens: self.tokens, ..*first });
+        }
+        None
+    }
+
+    /// The options of an attempt.
+    pub fn options(&self, attempt: Attempt) -> Options<'a> {
+        let Attempt { share: _, policy, tokens: _ } = attempt;
+        Options { similar: Similar { policy, ..self.options.similar }, ..*self.options }
+    }
+
+    /// Considers `plan`, the result of an attempt. Where it is in doubt which of two results is smaller, compiles all
+    /// functions that differ.
+    pub fn consider(&mut self, plan: &mut Plan, found: Found, bodies: &mut dyn Bodies) {
+        plan.count();
+        self.tokens = found.tokens;
+        let Some(before) = &self.before else {
+            return;
+        };
+        let is_smaller = match &self.best {
+            None => found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options),
+            Some(best) => !smaller::is_smaller(plan, best, bodies, self.options),
+        };
+        if is_smaller {
+            self.best = Some(plan.clone());
+        }
+    }
+
+    /// The smallest result; the plan before the attempts if none is smaller.
+    pub fn finish(self, plan: Plan) -> Plan {
+        self.best.or(self.before).unwrap_or(plan)
     }
 }

@@ -15,6 +15,7 @@ use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::options::{Options, Prebucket};
 use crate::plan::{Disposition, Plan};
+use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::vec::Vec;
 use cranelift_entity::SecondaryMap;
@@ -81,21 +82,14 @@ pub(super) fn candidates(
         entry.disposition() == Disposition::Keep && !plan.is_cached(function)
     });
     let kept: Vec<FunctionIndex> = kept.map(|(function, _)| function).collect();
-    let (scratch, encoding) = Default::default();
-    let mut walk = Walk { plan, options, scratch, encoding, hashes: SecondaryMap::new() };
+    let mut walk = Walk { plan, options, pool: Pool::default(), hashes: SecondaryMap::new() };
 
-    let mut outlines: SecondaryMap<FunctionIndex, Outline> = SecondaryMap::new();
-    let mut of_bodies = Outlines::default();
-    for &function in &kept {
-        let content = match is_body(function) {
-            true => walk.content(function, bodies),
-            false => None,
-        };
-        outlines[function] = walk.outline(function, content, bodies);
-        if let Some(content) = content {
-            of_bodies.insert(outlines[function], content);
-        }
-    }
+    let parameterised: Vec<FunctionIndex> =
+        kept.iter().copied().filter(|&function| is_body(function)).collect();
+    let of_bodies = walk.contents(&parameterised, bodies);
+    let outlines = walk.outlines(&kept, &of_bodies, bodies);
+    let of_bodies = Outlines::of(&of_bodies, &outlines);
+    let mut unknown: Vec<FunctionIndex> = Vec::new();
     for &function in kept.iter().filter(|&&function| !is_body(function)) {
         let own = plan.body_of(function).unwrap_or(function);
         let known = match last.get(&function) {
@@ -106,9 +100,10 @@ pub(super) fn candidates(
         if known.is_none()
             && (walks_all || of_bodies.has(outlines[function], last.contains_key(&function)))
         {
-            walk.content(function, bodies);
+            unknown.push(function);
         }
     }
+    walk.contents(&unknown, bodies);
     // Functions that call parameterised bodies and had different shapes can only be equal if a body equals something.
     let shared = walk.shared(&kept);
     let is_shared = |hash: Option<u32>| hash.is_some_and(|hash| shared.contains(&hash));
@@ -117,23 +112,28 @@ pub(super) fn candidates(
         for &function in &kept {
             *count.entry(outlines[function].digest).or_default() += 1;
         }
-        let mut of_changed = Outlines::default();
+        let mut of_changed: Vec<(FunctionIndex, Content)> = Vec::new();
+        let mut unknown: Vec<FunctionIndex> = Vec::new();
         for &function in kept.iter().filter(|&&function| !is_body(function)) {
             let Some(&last) = last.get(&function) else {
                 continue;
             };
             let alone = count[&outlines[function].digest] == 1;
-            let content = found.contents.get(function, last);
-            let walked = || if alone { None } else { walk.content(function, bodies) };
-            if let Some(content) = content.or_else(walked) {
-                of_changed.insert(outlines[function], content);
+            match found.contents.get(function, last) {
+                Some(content) => of_changed.push((function, content)),
+                None if alone || walk.hashes[function].is_some() => {}
+                None => unknown.push(function),
             }
         }
-        for &function in kept.iter().filter(|&&function| !last.contains_key(&function)) {
-            if walk.hashes[function].is_none() && of_changed.has(outlines[function], false) {
-                walk.content(function, bodies);
-            }
-        }
+        of_changed.extend(walk.contents(&unknown, bodies));
+        let of_changed = Outlines::of(&of_changed, &outlines);
+        let others = kept.iter().copied().filter(|function| !last.contains_key(function));
+        let unknown: Vec<FunctionIndex> = others
+            .filter(|&function| {
+                walk.hashes[function].is_none() && of_changed.has(outlines[function], false)
+            })
+            .collect();
+        walk.contents(&unknown, bodies);
     }
     let is_changed = |function| is_body(function) || last.contains_key(&function);
     let changed = kept.iter().copied().filter(|&function| is_changed(function));
@@ -180,9 +180,17 @@ struct Outlines {
 }
 
 impl Outlines {
-    fn insert(&mut self, outline: Outline, content: Content) {
-        self.digests.insert(outline.digest);
-        self.sizes.insert((outline.digest, content.instructions));
+    fn of(
+        walked: &[(FunctionIndex, Content)],
+        outlines: &SecondaryMap<FunctionIndex, Outline>,
+    ) -> Outlines {
+        let mut of = Outlines::default();
+        for &(function, content) in walked {
+            let digest = outlines[function].digest;
+            of.digests.insert(digest);
+            of.sizes.insert((digest, content.instructions));
+        }
+        of
     }
 
     /// Whether one of them could be equal to a function with this outline, which calls a parameterised body or not.
@@ -194,45 +202,82 @@ impl Outlines {
     }
 }
 
+/// How many functions are read together.
+const FUNCTIONS: usize = 64;
+
 struct Walk<'a> {
     plan: &'a Plan,
     options: &'a Options<'a>,
-    scratch: Scratch,
-    encoding: Encoding,
+    pool: Pool<(Scratch, Encoding)>,
     /// The hashes of shape and constants that are known.
     hashes: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
 impl Walk<'_> {
-    fn outline(
-        &self,
-        function: FunctionIndex,
-        content: Option<Content>,
+    /// The outlines of functions, some of which were walked.
+    fn outlines(
+        &mut self,
+        functions: &[FunctionIndex],
+        walked: &[(FunctionIndex, Content)],
         bodies: &mut dyn Bodies,
-    ) -> Outline {
-        let body = match self.plan.new_body(function) {
-            Some(new) => new.body(),
-            None => bodies.body(function),
-        };
-        let blocks = content.map_or(body.dfg.num_blocks(), |content| content.blocks as usize);
-        let digest =
-            canon::outline(body, self.plan.entry(function).attributes().key, blocks) as u32;
-        Outline { digest, instructions: u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX) }
+    ) -> SecondaryMap<FunctionIndex, Outline> {
+        let mut blocks: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        for (function, content) in walked {
+            blocks[*function] = Some(content.blocks);
+        }
+        let Walk { plan, pool, .. } = self;
+        let mut chunks: Vec<(&[FunctionIndex], Vec<Outline>)> =
+            functions.chunks(FUNCTIONS).map(|chunk| (chunk, Vec::new())).collect();
+        for_each(bodies, pool, &mut chunks, |bodies, _, (functions, outlines)| {
+            let outline = |&function: &FunctionIndex| {
+                let body = match plan.new_body(function) {
+                    Some(new) => new.body(),
+                    None => bodies.body(function),
+                };
+                let own = body.dfg.num_blocks();
+                let blocks = blocks[function].map_or(own, |blocks| blocks as usize);
+                let key = plan.entry(function).attributes().key;
+                let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
+                Outline { digest: canon::outline(body, key, blocks) as u32, instructions }
+            };
+            *outlines = functions.iter().map(outline).collect();
+        });
+        let mut all = SecondaryMap::new();
+        for (functions, outlines) in chunks {
+            for (&function, outline) in functions.iter().zip(outlines) {
+                all[function] = outline;
+            }
+        }
+        all
     }
 
-    /// Walks a function as the plan leaves it, unless its hash is known.
-    fn content(&mut self, function: FunctionIndex, bodies: &mut dyn Bodies) -> Option<Content> {
-        let Walk { plan, options, scratch, encoding, hashes } = self;
-        if hashes[function].is_some() {
-            return None;
+    /// Walks functions as the plan leaves them, and returns the contents of those that can be walked.
+    fn contents(
+        &mut self,
+        functions: &[FunctionIndex],
+        bodies: &mut dyn Bodies,
+    ) -> Vec<(FunctionIndex, Content)> {
+        let Walk { plan, options, pool, hashes } = self;
+        let mut chunks: Vec<(&[FunctionIndex], Vec<(FunctionIndex, Content)>)> =
+            functions.chunks(FUNCTIONS).map(|chunk| (chunk, Vec::new())).collect();
+        let work = |bodies: &mut dyn Bodies, memory: &mut (Scratch, Encoding), chunk: &mut _| {
+            let (scratch, encoding) = memory;
+            let (functions, contents): &mut (&[FunctionIndex], Vec<_>) = chunk;
+            for &function in *functions {
+                let body = not_redirected(plan, bodies, function, options);
+                let symbols = Redirecting { plan, symbols: &NoUnit };
+                let context = context(plan, function, &symbols, options);
+                if canon::encode(&body, &context, scratch, encoding).is_ok() {
+                    contents.push((function, Content::of(scratch, encoding)));
+                }
+            }
+        };
+        for_each(bodies, pool, &mut chunks, work);
+        let contents: Vec<_> = chunks.into_iter().flat_map(|(_, contents)| contents).collect();
+        for &(function, content) in &contents {
+            hashes[function] = Some(content.hash);
         }
-        let body = not_redirected(plan, bodies, function, options);
-        let symbols = Redirecting { plan, symbols: &NoUnit };
-        let context = context(plan, function, &symbols, options);
-        canon::encode(&body, &context, scratch, encoding).ok()?;
-        let content = Content::of(scratch, encoding);
-        hashes[function] = Some(content.hash);
-        Some(content)
+        contents
     }
 
     /// The hashes that two or more of these functions have.

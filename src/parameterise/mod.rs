@@ -39,7 +39,7 @@ mod table;
 mod uses;
 mod value;
 
-pub(crate) use attempts::{Attempts, Demand};
+pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
 
 use crate::apply::{Redirecting, not_redirected};
@@ -78,9 +78,11 @@ pub(crate) struct Found {
     limit: usize,
     /// Whether the result is smaller, even if all calls take more bytes than is assumed.
     surely_smaller: bool,
+    /// How many tokens were given to candidates.
+    tokens: u32,
 }
 
-/// Merges functions that differ in constants and callees, as `options` and `demand` say, and writes the result into
+/// Merges functions that differ in constants and callees, as `options` and `attempt` say, and writes the result into
 /// `plan`.
 ///
 /// The sizes of candidate code are predicted, or requested from `bodies`: of one function of each set and of each body that
@@ -93,7 +95,7 @@ pub(crate) fn search(
     earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
-    demand: Demand,
+    attempt: Attempt,
 ) -> Found {
     let shapes = shapes(plan, observed, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
@@ -140,8 +142,8 @@ pub(crate) fn search(
         options,
         pool: Pool::default(),
         measured: cost::FIRST_SIZES,
-        tokens: 0,
-        demand,
+        tokens: attempt.tokens,
+        attempt,
         saved: 0,
         rewritten_calls: 0,
         cycles,
@@ -164,10 +166,10 @@ pub(crate) fn search(
             }
         }
     }
-    let Search { plan, probed, saved, rewritten_calls, uses, contents, limit, .. } = search;
+    let Search { plan, probed, saved, rewritten_calls, uses, contents, limit, tokens, .. } = search;
     plan.stats_mut().similar_probes = probed.len();
     let surely_smaller = saved >= cost::CALL_ERROR * rewritten_calls;
-    Found { uses, contents, limit, surely_smaller }
+    Found { uses, contents, limit, surely_smaller, tokens }
 }
 
 struct Search<'a> {
@@ -196,7 +198,7 @@ struct Search<'a> {
     measured: [i64; 2],
     /// How many tokens were given to candidates.
     tokens: u32,
-    demand: Demand,
+    attempt: Attempt,
     /// Bytes that the accepted bodies save, as far as they were measured.
     saved: i64,
     /// The calls that pass extra arguments, counted once for each argument.
@@ -306,7 +308,7 @@ impl Search<'_> {
                 probed: &self.probed,
                 callee: &self.callee,
                 source: self.source,
-                share: self.demand.share,
+                share: self.attempt.share,
                 keeps_candidates: self.keeps_candidates,
                 measured: self.measured,
             };

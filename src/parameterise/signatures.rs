@@ -14,7 +14,7 @@ use cranelift_entity::SecondaryMap;
 #[derive(Default)]
 pub(super) struct References {
     numbers: Interner<Signature>,
-    own: SecondaryMap<FunctionIndex, Option<u32>>,
+    own: Vec<(FunctionIndex, u32)>,
     /// One entry for each reference.
     referred: Vec<(FunctionIndex, u32)>,
 }
@@ -22,7 +22,7 @@ pub(super) struct References {
 impl References {
     /// A function has this signature.
     pub fn define(&mut self, function: FunctionIndex, signature: &Signature) {
-        self.own[function] = Some(self.numbers.number(signature, Signature::clone));
+        self.own.push((function, self.numbers.number(signature, Signature::clone)));
     }
 
     /// Records a reference to a function by this signature.
@@ -30,9 +30,24 @@ impl References {
         self.referred.push((function, self.numbers.number(signature, Signature::clone)));
     }
 
+    /// Adds what `other` knows.
+    pub fn append(&mut self, other: References) {
+        let References { numbers, own, referred } = other;
+        let number: Vec<u32> = (0..numbers.len() as u32)
+            .map(|number| self.numbers.number(numbers.value(number), Signature::clone))
+            .collect();
+        let renumbered = |(function, own): (FunctionIndex, u32)| (function, number[own as usize]);
+        self.own.extend(own.into_iter().map(renumbered));
+        self.referred.extend(referred.into_iter().map(renumbered));
+    }
+
     /// The functions that are referred to by another signature than their own. Linear in the number of references.
     pub fn mismatched(self) -> impl Iterator<Item = FunctionIndex> {
-        let References { numbers: _, own, referred } = self;
+        let References { numbers: _, own: defined, referred } = self;
+        let mut own: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
+        for (function, number) in defined {
+            own[function] = Some(number);
+        }
         let mismatched = move |&(function, number): &(FunctionIndex, u32)| {
             own[function].is_some_and(|own| own != number)
         };

@@ -4,6 +4,7 @@
 use super::signatures::References;
 use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
+use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, UserExternalName};
@@ -27,6 +28,86 @@ pub(super) struct Uses {
     keep_symbols: bool,
 }
 
+/// How many functions are read together.
+const FUNCTIONS: usize = 256;
+
+/// Some functions, and what they refer to: those of which all uses are to be known.
+#[derive(Default)]
+struct Referring {
+    /// Functions of the plan, each with the function of the unit whose body it has.
+    functions: Vec<(FunctionIndex, FunctionIndex)>,
+    references: Vec<(FunctionIndex, FunctionIndex)>,
+    /// One for each call.
+    called: Vec<FunctionIndex>,
+    addressed: Vec<FunctionIndex>,
+    signatures: References,
+}
+
+impl Referring {
+    /// Reads the functions. `callees` is memory to be reused.
+    fn read(
+        &mut self,
+        plan: &Plan,
+        known: &EntitySet<FunctionIndex>,
+        bodies: &mut dyn Bodies,
+        callees: &mut Vec<Option<FunctionIndex>>,
+    ) {
+        for (function, body_of) in core::mem::take(&mut self.functions) {
+            let body = bodies.body(body_of);
+            if known.contains(function) {
+                self.signatures.define(function, &body.signature);
+            }
+            self.read_one(plan, known, (function, body), callees);
+        }
+    }
+
+    fn read_one(
+        &mut self,
+        plan: &Plan,
+        known: &EntitySet<FunctionIndex>,
+        (function, func): (FunctionIndex, &Function),
+        callees: &mut Vec<Option<FunctionIndex>>,
+    ) {
+        let first = self.references.len();
+        callees.clear();
+        for callee in func.dfg.ext_funcs.values() {
+            let symbol = user_symbol(func, &callee.name);
+            let to = symbol.and_then(|symbol| plan.callee(symbol));
+            let to = to.filter(|&to| known.contains(to));
+            callees.push(to);
+            if let Some(to) = to {
+                self.references.push((function, to));
+                if let Some(signature) = func.dfg.signatures.get(callee.signature) {
+                    self.signatures.refer(to, signature);
+                }
+            }
+        }
+        // Addresses in global values are known as observed.
+        if self.references.len() == first {
+            return;
+        }
+        // In memory order, which is several times cheaper than block by block.
+        for inst in (0..func.dfg.num_insts()).map(Inst::new) {
+            let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
+            if let Some(&Some(callee)) = called
+                && func.layout.inst_block(inst).is_some()
+            {
+                self.called.push(callee);
+            }
+        }
+        for func_ref in address_uses(func) {
+            let callee = func.dfg.ext_funcs.get(func_ref);
+            let symbol = callee.and_then(|callee| user_symbol(func, &callee.name));
+            self.addressed.extend(symbol.and_then(|symbol| addressed(plan, symbol)));
+        }
+    }
+}
+
+/// The function whose address is used where that of a symbol is.
+fn addressed(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
+    plan.function(plan.address_symbol(symbol))
+}
+
 impl Uses {
     /// The uses of the functions in `known`. Linear in the number of pointers and references, and in the number of
     /// instructions of functions that refer to one of these.
@@ -39,28 +120,19 @@ impl Uses {
     ) -> Uses {
         let of = SecondaryMap::new();
         let mut uses = Uses { of, known, references: Vec::new(), keep_symbols };
-        let mut signatures = References::default();
-        let mut callees: Vec<Option<FunctionIndex>> = Vec::new();
+        let mut kept: Vec<(FunctionIndex, FunctionIndex)> = Vec::new();
         for (function, entry) in plan.entries() {
             match entry.disposition() {
-                Disposition::Keep => {}
+                Disposition::Keep => {
+                    kept.extend(plan.body_of(function).map(|body_of| (function, body_of)));
+                }
                 Disposition::Alias { to } | Disposition::Thunk { to } => {
                     uses.of[to].symbol.thunk_target = true;
-                    continue;
                 }
-                Disposition::Redirect { to: _ } => continue,
-            }
-            if let Some(body_of) = plan.body_of(function) {
-                let body = bodies.body(body_of);
-                if uses.known.contains(function) {
-                    signatures.define(function, &body.signature);
-                }
-                uses.add(plan, (function, body), &mut signatures, &mut callees);
+                Disposition::Redirect { to: _ } => {}
             }
         }
-        for function in signatures.mismatched() {
-            uses.of[function].symbol.mismatched = true;
-        }
+        uses.read(&kept, plan, bodies);
         for (function, entry) in plan.entries() {
             let symbol = entry.symbol();
             if entry.attributes().address_taken || observed.address_taken(symbol) {
@@ -98,65 +170,43 @@ impl Uses {
         }
         let known = core::mem::replace(&mut self.known, further);
         let references = self.references.len();
-        let mut signatures = References::default();
-        let mut callees: Vec<Option<FunctionIndex>> = Vec::new();
-        for index in 0..plan.added() {
-            let function = FunctionIndex::new(index);
-            let body = bodies.body(function);
-            if self.known.contains(function) {
-                signatures.define(function, &body.signature);
-            }
-            self.add(plan, (function, body), &mut signatures, &mut callees);
-        }
-        for function in signatures.mismatched() {
-            self.of[function].symbol.mismatched = true;
-        }
+        let all: Vec<(FunctionIndex, FunctionIndex)> =
+            (0..plan.added()).map(FunctionIndex::new).map(|it| (it, it)).collect();
+        self.read(&all, plan, bodies);
         self.references.truncate(references);
         for function in known.keys() {
             self.known.insert(function);
         }
     }
 
-    /// `callees` is memory to be reused.
-    fn add(
+    /// Adds what some functions refer to.
+    fn read(
         &mut self,
+        functions: &[(FunctionIndex, FunctionIndex)],
         plan: &Plan,
-        (function, func): (FunctionIndex, &Function),
-        signatures: &mut References,
-        callees: &mut Vec<Option<FunctionIndex>>,
+        bodies: &mut dyn Bodies,
     ) {
-        let first = self.references.len();
-        callees.clear();
-        for callee in func.dfg.ext_funcs.values() {
-            let symbol = user_symbol(func, &callee.name);
-            let to = symbol.and_then(|symbol| plan.callee(symbol));
-            let to = to.filter(|&to| self.known.contains(to));
-            callees.push(to);
-            if let Some(to) = to {
-                self.references.push((function, to));
-                if let Some(signature) = func.dfg.signatures.get(callee.signature) {
-                    signatures.refer(to, signature);
-                }
-            }
-        }
-        // Addresses in global values are known as observed.
-        if self.references.len() == first {
-            return;
-        }
-        // In memory order, which is several times cheaper than block by block.
-        for inst in (0..func.dfg.num_insts()).map(Inst::new) {
-            let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
-            if let Some(&Some(callee)) = called
-                && func.layout.inst_block(inst).is_some()
-            {
+        let new = |functions: &[_]| Referring { functions: functions.to_vec(), ..<_>::default() };
+        let mut referring: Vec<Referring> = functions.chunks(FUNCTIONS).map(new).collect();
+        let known = &self.known;
+        for_each(bodies, &mut Pool::default(), &mut referring, |bodies, callees, referring| {
+            referring.read(plan, known, bodies, callees);
+        });
+        let mut signatures = References::default();
+        for referring in referring {
+            let Referring { functions: _, references, called, addressed, signatures: own } =
+                referring;
+            self.references.extend(references);
+            for callee in called {
                 self.of[callee].calls += 1;
             }
-        }
-        for func_ref in address_uses(func) {
-            let callee = func.dfg.ext_funcs.get(func_ref);
-            if let Some(symbol) = callee.and_then(|callee| user_symbol(func, &callee.name)) {
-                self.add_address(plan, symbol);
+            for function in addressed {
+                self.of[function].symbol.address = true;
             }
+            signatures.append(own);
+        }
+        for function in signatures.mismatched() {
+            self.of[function].symbol.mismatched = true;
         }
     }
 
@@ -168,7 +218,7 @@ impl Uses {
 
     /// Records that the address of a symbol is used.
     pub fn add_address(&mut self, plan: &Plan, symbol: &UserExternalName) {
-        if let Some(function) = plan.function(plan.address_symbol(symbol)) {
+        if let Some(function) = addressed(plan, symbol) {
             self.of[function].symbol.address = true;
         }
     }

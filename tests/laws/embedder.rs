@@ -3,8 +3,8 @@
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, ExtraArgument,
-    FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, CallThunks, Candidate, CandidateToken, CodeSizes, Disposition,
+    ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
 use testkit::unit::{Held, Unit};
@@ -188,4 +188,80 @@ fn probes_call_what_the_embedder_names() {
     let plan = merger.plan(&mut bodies);
     assert_eq!(plan.new_bodies().len(), 1);
     assert!(bodies.probes > 0);
+}
+
+/// The symbol of a new body is asked for with functions that it replaces, and a body that is emitted as a candidate was
+/// compiled is that candidate.
+#[test]
+fn members_and_candidates_are_those_of_the_new_body() {
+    struct Asked {
+        functions: Vec<Function>,
+        members: Vec<Vec<FunctionIndex>>,
+        candidates: Vec<(CandidateToken, Function)>,
+        batches: usize,
+    }
+
+    impl Bodies for Asked {
+        fn body(&mut self, function: FunctionIndex) -> &Function {
+            &self.functions[function.as_u32() as usize]
+        }
+
+        fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+            Some(self)
+        }
+
+        fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+            self.members.push(members.to_vec());
+            Some(UserExternalName::new(9, self.members.len() as u32 - 1))
+        }
+    }
+
+    impl CodeSizes for Asked {
+        fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+            Some(64)
+        }
+
+        fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+            Some(16)
+        }
+
+        fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+            let kept = candidate.token.map(|token| (token, candidate.func.clone()));
+            self.candidates.extend(kept);
+            Some(8 * candidate.func.dfg.num_insts() as u32)
+        }
+
+        fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+            self.batches += usize::from(candidates.len() > 1);
+            candidates.iter().map(|candidate| self.of_candidate(candidate)).collect()
+        }
+    }
+
+    let functions = Family::Chains.unit(400);
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let mut merger = Merger::new(Options { similar, ..Options::default() });
+    for func in &functions {
+        merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
+    }
+    let (members, candidates) = Default::default();
+    let mut bodies = Asked { functions, members, candidates, batches: 0 };
+    let plan = merger.plan(&mut bodies);
+    assert!(plan.new_bodies().len() > 4, "{}", plan.new_bodies().len());
+    let mut compiled = 0;
+    for new in plan.new_bodies() {
+        let symbol = plan.entry(new.function()).symbol();
+        let said = &bodies.members[symbol.index as usize];
+        assert!(said.len() > 1 && said.is_sorted());
+        assert!(said.iter().all(|member| new.members().contains(member)));
+        if let Some(token) = new.candidate() {
+            let mut same = bodies.candidates.iter().filter(|(own, _)| *own == token);
+            let (_, func) = same.next().expect("its size was asked for");
+            assert!(same.next().is_none(), "one candidate of a token");
+            let mut func = func.clone();
+            func.name = new.body().name.clone();
+            assert_eq!(func, *new.body());
+            compiled += 1;
+        }
+    }
+    assert!(compiled > 0 && bodies.batches > 0, "{compiled} bodies, {} batches", bodies.batches);
 }

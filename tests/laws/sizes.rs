@@ -116,7 +116,7 @@ impl CodeSizes for Compiled<'_> {
 }
 
 /// Compares the sizes of the unit of these functions unmerged, with identical functions merged, and with similar
-/// functions merged. Returns how many were merged into new bodies. `None` if something cannot be compiled.
+/// functions merged for size and by the balanced policy. Returns how many were merged into new bodies. `None` if something cannot be compiled.
 #[track_caller]
 fn check(
     functions: &[Member],
@@ -141,10 +141,15 @@ fn check(
     let options = Options { similar, ..off };
     let plan = compiled.plan(options);
     let after = compiled.total(&plan, &options)?;
+    let balanced = Similar { policy: Policy::Balanced, ..similar };
+    let balanced = Options { similar: balanced, ..off };
+    let plan_of_balanced = compiled.plan(balanced);
+    let balanced = compiled.total(&plan_of_balanced, &balanced)?;
     let texts = || functions.iter().map(|member| member.body.to_string()).collect::<String>();
     assert!(
-        after <= identical && identical <= u64::from(before),
-        "seed {seed}: {before} bytes, {identical} by identical ones, {after} by similar ones\n{}",
+        after <= identical && identical <= u64::from(before) && after <= balanced,
+        "seed {seed}: {before} bytes, {identical} by identical ones, {after} by similar ones, {balanced} by the \
+         balanced policy\n{}",
         texts()
     );
     Some(plan.new_bodies().iter().filter(|new| new.copy_of().is_none()).count())

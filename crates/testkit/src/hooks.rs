@@ -349,7 +349,7 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/parameterise/signatures.rs",
-        at: &["self.own[function] = Some(self.numbers.number(signature, Signature::clone));"],
+        at: &["self.own.push((function, self.numbers.number(signature, Signature::clone)));"],
         put: Put::Before(r#"let signature = &*crate::fault_injection::signature(signature);"#),
     },
     Hook {
