@@ -92,7 +92,12 @@ impl<'a> Attempts<'a> {
         };
         let is_smaller = match &self.best {
             None => found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options),
-            Some(best) => !smaller::is_smaller(plan, best, bodies, self.options),
+            Some(best) => {
+                let surely_not = self.options.target.size_model.is_some_and(|model| {
+                    smaller::is_surely_smaller(plan, best, bodies, self.options, model)
+                });
+                !surely_not && !smaller::is_smaller(plan, best, bodies, self.options)
+            }
         };
         if is_smaller {
             self.best = Some(plan.clone());

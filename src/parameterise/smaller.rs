@@ -4,9 +4,11 @@
 //! all else that each caller does. Where that could outweigh the savings, both plans are applied and all functions
 //! that differ are compiled. This module adds up sizes and decides nothing else.
 
+use super::cost;
 use crate::apply::{call_thunk, emitted};
 use crate::options::Options;
 use crate::plan::{Emit, Plan};
+use crate::size::{Scratch, SizeModel};
 use crate::unit::{Bodies, Candidate, FunctionIndex};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,22 +27,63 @@ pub(super) fn is_smaller(
     options: &Options<'_>,
 ) -> bool {
     let mut grown = 0;
-    let mut changed: Vec<[Left; 2]> = Vec::new();
-    for (function, _) in plan.entries() {
-        if plan.is_cached(function) {
-            continue;
-        }
-        let was = match function.index() < before.entries().len() {
-            true => left(before, function, bodies, options),
-            false => Some(Left::Nothing),
+    for_changed(before, plan, bodies, options, &mut |changed, bodies| {
+        grown += growth(changed, bodies);
+    });
+    grown <= 0
+}
+
+/// Whether the functions of a unit surely take fewer bytes after `plan` than after `before`, by predicted sizes. The
+/// errors of what is predicted for two versions of a function are assumed to be those of one call each, and not to depend
+/// on each other, so that their sum grows with the square root of their number.
+pub(super) fn is_surely_smaller(
+    before: &Plan,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    model: SizeModel,
+) -> bool {
+    let (mut grown, mut count, mut all_known) = (0, 0u64, true);
+    let mut scratch = Scratch::default();
+    for_changed(before, plan, bodies, options, &mut |changed, _| {
+        let mut size = |left: &Left| match left {
+            Left::Nothing => Some(0),
+            Left::Bytes(size) => Some(i64::from(*size)),
+            Left::Code(func) => model.predict_with(func, &mut scratch).map(i64::from),
         };
-        let is = left(plan, function, bodies, options);
+        for [was, is] in &changed {
+            match size(is).zip(size(was)) {
+                Some((is, was)) => grown += is - was,
+                None => all_known = false,
+            }
+        }
+        count += changed.len() as u64;
+    });
+    all_known && grown < -cost::CALL_ERROR * count.isqrt() as i64
+}
+
+/// Hands out what two plans leave of the functions that they leave different, a batch at a time.
+fn for_changed(
+    before: &Plan,
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    batch: &mut dyn FnMut(Vec<[Left; 2]>, &mut dyn Bodies),
+) {
+    let mut changed: Vec<[Left; 2]> = Vec::new();
+    let entries = plan.entries().len().max(before.entries().len());
+    for function in (0..entries).map(FunctionIndex::new) {
+        let [was, is] = [before, plan].map(|plan| match function.index() < plan.entries().len() {
+            true if plan.is_cached(function) => None,
+            true => left(plan, function, bodies, options),
+            false => Some(Left::Nothing),
+        });
         changed.extend(was.zip(is).filter(|(was, is)| was != is).map(<[Left; 2]>::from));
         if changed.len() >= BATCH {
-            grown += growth(core::mem::take(&mut changed), bodies);
+            batch(core::mem::take(&mut changed), bodies);
         }
     }
-    grown + growth(changed, bodies) <= 0
+    batch(changed, bodies);
 }
 
 /// By how many bytes functions grow.
