@@ -90,6 +90,7 @@ mod apply;
 mod canon;
 mod canonicalize;
 mod checker;
+mod chunks;
 mod congruence;
 mod decide;
 mod explain;

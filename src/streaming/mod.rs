@@ -11,17 +11,19 @@
 //! equal here, although `Merger` merges them; similar functions and data objects are not merged, and nothing is proved,
 //! for which there would have to be IR.
 
-use crate::canon::{self, Context, Digest, Encoding, Fact, Region, Scratch};
+mod digest;
+mod symbols;
+
+use crate::canon::{self, Context, Encoding, Scratch};
+use crate::chunks::Chunks;
 use crate::congruence::{Bucketed, refine};
 use crate::decide::{Input, decide};
-use crate::interner::Interner;
-use crate::lists::Lists;
 use crate::options::{Canonicalize, Options, Prove, Similar};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, CodeSizes, FunctionIndex, Item, NoUnit, Node, Observed,
-    ResolveSymbol, Resolved, Unit, resolved,
+    AddError, Attributes, Beyond, Bodies, CodeSizes, FunctionIndex, MOST_ITEMS, NoUnit, Node,
+    Numbering, Observe, Resolved, Unit, resolved,
 };
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -29,8 +31,10 @@ use core::fmt;
 use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
+use digest::Digests;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
+use symbols::{ByNode, Kind, Reference, Symbols};
 
 /// What is known of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,72 +80,81 @@ pub enum Known {
 /// ```
 pub struct StreamingMerger<'a> {
     options: Options<'a>,
-    unit: Unit,
-    observed: Observed,
     scratch: Scratch,
     encoding: Encoding,
-    bytes: Vec<u8>,
+    /// Memory for the input of a digest.
+    packed: Vec<u8>,
     stats: Stats,
-    symbols: References,
-    encodings: Interner<Digest>,
-    /// The first function of each encoding.
-    first: Vec<FunctionIndex>,
-    functions: Vec<Streamed>,
-    /// The references of each function.
-    references: Lists<Reference>,
-    /// The functions that equal no earlier one, by encoding and references.
+    symbols: Symbols,
+    attributes: Interned,
+    digests: Digests,
+    /// By the numbers of their digests.
+    encodings: Chunks<Encoded>,
+    functions: Chunks<Streamed>,
+    /// The references of all functions, one function after the other.
+    references: Chunks<Reference>,
+    /// The functions that equal no earlier one, but for the first of each encoding, by encoding and references.
     by_references: HashTable<FunctionIndex>,
 }
 
-/// What is kept of a function besides its symbol, attributes and references.
+/// What is kept of an encoding besides its digest.
+struct Encoded {
+    /// The first function that has it.
+    first: FunctionIndex,
+    instructions: u32,
+}
+
+/// What is kept of a function besides its symbol and references.
 #[derive(Clone, Copy)]
 struct Streamed {
+    symbol: u32,
+    attributes: u32,
     encoding: u32,
     /// The first function that it is known to equal, which may be itself.
     equal: FunctionIndex,
+    /// Where its references begin; those of the next function begin where they end.
+    references: u32,
 }
 
-/// A reference by a symbol, of one of the kinds that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Reference(u32);
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Call,
-    Address,
-    Inside,
-}
-
-impl Reference {
-    const KINDS: [Kind; 3] = [Kind::Call, Kind::Address, Kind::Inside];
-
-    fn new(symbol: u32, kind: Kind) -> Reference {
-        Reference(symbol * Self::KINDS.len() as u32 + kind as u32)
-    }
-
-    fn symbol(self) -> u32 {
-        self.0 / Self::KINDS.len() as u32
-    }
-
-    fn kind(self) -> Kind {
-        Self::KINDS[self.0 as usize % Self::KINDS.len()]
-    }
-}
-
-/// The symbols that are referred to.
+/// Attributes by number: functions have few different ones.
 #[derive(Default)]
-struct References(RefCell<Interner<UserExternalName>>);
+struct Interned {
+    all: Vec<Attributed>,
+    numbers: HashTable<u32>,
+    /// The number of those that were asked for last.
+    last: u32,
+}
 
-impl ResolveSymbol for References {
-    /// Every symbol is compared by a node, since what it is may not be known yet.
-    fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let number = self.0.borrow_mut().number(symbol, UserExternalName::clone);
-        let node = |kind| Some(Node::from_u32(Reference::new(number, kind).0));
-        Some(Resolved {
-            call: node(Kind::Call),
-            address: node(Kind::Address),
-            inside: node(Kind::Inside),
-        })
+struct Attributed {
+    attributes: Attributes,
+    /// Which kinds of references to a function that has them are compared by class.
+    by_class: [bool; Reference::KINDS.len()],
+}
+
+impl Interned {
+    fn number(&mut self, attributes: Attributes) -> u32 {
+        let Interned { all, numbers, last } = self;
+        if all.get(*last as usize).is_none_or(|last| last.attributes != attributes) {
+            let hash = |attributes: &Attributes| FxBuildHasher.hash_one(attributes);
+            let entry = numbers.entry(
+                hash(&attributes),
+                |&number| all[number as usize].attributes == attributes,
+                |&number| hash(&all[number as usize].attributes),
+            );
+            *last = *entry
+                .or_insert_with(|| {
+                    let Resolved { call, address, inside } = resolved(Node::new(0), &attributes);
+                    let by_class = Reference::KINDS.map(|kind| match kind {
+                        Kind::Call => call.is_some(),
+                        Kind::Address => address.is_some(),
+                        Kind::Inside => inside.is_some(),
+                    });
+                    all.push(Attributed { attributes, by_class });
+                    all.len() as u32 - 1
+                })
+                .get();
+        }
+        *last
     }
 }
 
@@ -169,17 +182,16 @@ impl<'a> StreamingMerger<'a> {
         };
         StreamingMerger {
             options,
-            unit: Unit::default(),
-            observed: Observed::default(),
             scratch: Scratch::default(),
             encoding: Encoding::default(),
-            bytes: Vec::new(),
+            packed: Vec::new(),
             stats: Stats::default(),
-            symbols: References::default(),
-            encodings: Interner::default(),
-            first: Vec::new(),
-            functions: Vec::new(),
-            references: Lists::new(),
+            symbols: Symbols::default(),
+            attributes: Interned::default(),
+            digests: Digests::default(),
+            encodings: Chunks::default(),
+            functions: Chunks::default(),
+            references: Chunks::default(),
             by_references: HashTable::new(),
         }
     }
@@ -195,35 +207,65 @@ impl<'a> StreamingMerger<'a> {
     /// # Errors
     ///
     /// See [`AddError`]. Nothing is added then.
+    ///
+    /// # Panics
+    ///
+    /// Where there would be 2^32 references in all, or 2^30 symbols, which take 12 GB at least.
     pub fn add(
         &mut self,
         symbol: UserExternalName,
         func: &Function,
         attributes: Attributes,
     ) -> Result<(FunctionIndex, Known), AddError> {
-        self.unit.check(&symbol, u64::from(attributes.alignment))?;
-        if func.layout.entry_block().is_none() {
-            return Err(AddError::NoBody(symbol));
+        self.check(&symbol, func, &attributes)?;
+        let number = self.symbols.number(&symbol);
+        if self.symbols.function(number).is_some() {
+            return Err(AddError::DuplicateSymbol(symbol));
         }
-        self.observed.add_tables(func, &NoUnit);
-        self.observed.add_address_uses(func, &NoUnit);
-        let encoding = self.encode(func, &attributes);
-        self.stats.add_functions += 1;
-        let function = self.unit.add(symbol, attributes, 0, self.encoding.instructions);
-        let is_new = encoding as usize == self.first.len();
+        self.symbols.add_tables(func, &NoUnit);
+        self.symbols.add_address_uses(func, &NoUnit);
+        let function = FunctionIndex::new(self.functions.len());
+        let (encoding, is_new) = self.encode(func, &attributes);
         if is_new {
-            self.first.push(function);
+            let instructions = self.encoding.instructions;
+            self.encodings.push(Encoded { first: function, instructions });
         }
-        let references = self.encoding.callees.iter().map(|node| Reference(node.as_u32()));
-        self.references.push(references);
-        self.functions.push(Streamed { encoding, equal: function });
-        Ok((function, self.known(function, is_new)))
+        let references = u32::try_from(self.references.len()).expect("fewer than 2^32 references");
+        for node in &self.encoding.callees {
+            self.references.push(Reference(node.as_u32()));
+        }
+        let attributes = self.attributes.number(attributes);
+        let equal = function;
+        self.functions.push(Streamed { symbol: number, attributes, encoding, equal, references });
+        self.symbols.define(number, function);
+        self.stats.add_functions += 1;
+        let known = if is_new { Known::First } else { self.known(function) };
+        Ok((function, known))
+    }
+
+    /// Whether a function can be added, unless another one has its symbol.
+    fn check(
+        &self,
+        symbol: &UserExternalName,
+        func: &Function,
+        attributes: &Attributes,
+    ) -> Result<(), AddError> {
+        let alignment = u64::from(attributes.alignment);
+        if !alignment.is_power_of_two() {
+            Err(AddError::Alignment(alignment))
+        } else if func.layout.entry_block().is_none() {
+            Err(AddError::NoBody(symbol.clone()))
+        } else if self.functions.len() >= MOST_ITEMS {
+            Err(AddError::TooManyFunctions)
+        } else {
+            Ok(())
+        }
     }
 
     /// Records that something besides the functions that are added, such as a data object, holds the address of
     /// `symbol`, or one that is `offset` bytes behind it. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName, offset: i64) {
-        self.observed.add_address(symbol, offset);
+        self.symbols.observe_address(symbol, offset != 0);
     }
 
     /// The number of functions that were added.
@@ -233,16 +275,18 @@ impl<'a> StreamingMerger<'a> {
 
     /// Whether no function was added.
     pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
+        self.len() == 0
     }
 
-    /// Walks a function, and returns the number of its encoding; one of its own if it cannot be walked.
-    fn encode(&mut self, func: &Function, attributes: &Attributes) -> u32 {
+    /// Walks a function. Returns the number of its encoding, which is one of its own if it cannot be walked, and
+    /// whether the encoding is new.
+    fn encode(&mut self, func: &Function, attributes: &Attributes) -> (u32, bool) {
+        let symbols = ByNode(RefCell::new(&mut self.symbols));
         let context = Context {
             policy: self.options.compare,
             target: self.options.target,
             key: attributes.key,
-            symbols: &self.symbols,
+            symbols: &symbols,
         };
         let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
         self.stats.walk_functions += 1;
@@ -251,96 +295,93 @@ impl<'a> StreamingMerger<'a> {
             Ok(()) => {
                 self.stats.walk_instructions += self.encoding.instructions as usize;
                 self.stats.walk_bytes += self.encoding.size();
-                digest(&self.encoding, attributes.alignment, &mut self.bytes)
+                digest::digest(&self.encoding, attributes.alignment, &mut self.packed)
             }
             Err(canon::Malformed) => {
                 self.encoding.clear();
-                // The input of no other digest is as short.
-                *blake3::hash(&self.functions.len().to_le_bytes()).as_bytes()
+                digest::of_malformed(self.functions.len() as u64)
             }
         };
-        self.encodings.number(&digest, Digest::clone)
+        self.digests.number(&digest)
     }
 
-    fn known(&mut self, function: FunctionIndex, is_new: bool) -> Known {
+    /// What is known of a function whose encoding another one has.
+    fn known(&mut self, function: FunctionIndex) -> Known {
+        let first = self.encodings[self.of(function).encoding as usize].first;
+        let keeps_its_code = self.keeps_its_code(function);
+        if !keeps_its_code && self.are_equal(first, function) {
+            return self.equal(function, first);
+        }
         let hash = self.hash(function);
-        if is_new {
-            self.remember(function, hash);
-            return Known::First;
-        }
-        let encoding = self.functions[function.index()].encoding;
-        let first = self.first[encoding as usize];
         let found = self.by_references.find(hash, |&other| self.are_equal(other, function));
-        // What that one refers to may have been defined since.
-        let found = found.copied().or_else(|| self.are_equal(first, function).then_some(first));
-        let found = found.filter(|_| !self.keeps_its_code(function));
-        match found {
-            Some(equal) => {
-                self.functions[function.index()].equal = equal;
-                Known::Equal(equal)
-            }
-            None => {
-                self.remember(function, hash);
-                Known::SameEncoding(first)
-            }
+        if let Some(&found) = found.filter(|_| !keeps_its_code) {
+            return self.equal(function, found);
         }
+        let mut by_references = core::mem::take(&mut self.by_references);
+        by_references.insert_unique(hash, function, |&other| self.hash(other));
+        self.by_references = by_references;
+        Known::SameEncoding(first)
+    }
+
+    fn equal(&mut self, function: FunctionIndex, equal: FunctionIndex) -> Known {
+        self.functions[function.index()].equal = equal;
+        Known::Equal(equal)
+    }
+
+    fn of(&self, function: FunctionIndex) -> &Streamed {
+        &self.functions[function.index()]
+    }
+
+    fn attributes(&self, function: FunctionIndex) -> &Attributed {
+        &self.attributes.all[self.of(function).attributes as usize]
+    }
+
+    /// The references of a function.
+    fn references(&self, function: FunctionIndex) -> impl ExactSizeIterator<Item = Reference> {
+        let next = function.index() + 1;
+        let end = match next < self.functions.len() {
+            true => self.functions[next].references as usize,
+            false => self.references.len(),
+        };
+        (self.of(function).references as usize..end).map(|at| self.references[at])
     }
 
     /// Whether only the function's own code is right for it.
     fn keeps_its_code(&self, function: FunctionIndex) -> bool {
-        let Attributes { pinned, no_merge, .. } = *self.unit.functions[function].attributes;
-        pinned || no_merge || self.observed.points_inside(&self.unit.functions[function].symbol)
-    }
-
-    fn remember(&mut self, function: FunctionIndex, hash: u64) {
-        let mut by_references = core::mem::take(&mut self.by_references);
-        by_references.insert_unique(hash, function, |&other| self.hash(other));
-        self.by_references = by_references;
+        let Attributes { pinned, no_merge, .. } = self.attributes(function).attributes;
+        pinned || no_merge || self.symbols.points_inside(self.of(function).symbol)
     }
 
     fn hash(&self, function: FunctionIndex) -> u64 {
-        let targets = self.references.of(function.index()).iter();
-        let targets = targets.fold(0u64, |hash, &reference| {
+        let targets = self.references(function).fold(0u64, |hash, reference| {
             FxBuildHasher.hash_one((hash, self.target(function, reference)))
         });
-        FxBuildHasher.hash_one((self.functions[function.index()].encoding, targets))
+        FxBuildHasher.hash_one((self.of(function).encoding, targets))
     }
 
     /// Whether two functions have the same encoding, and what they refer to is known to be equal, place by place.
     fn are_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
-        let [of_a, of_b] = [a, b].map(|function| self.references.of(function.index()));
-        self.functions[a.index()].encoding == self.functions[b.index()].encoding
+        let [of_a, of_b] = [a, b].map(|function| self.references(function));
+        self.of(a).encoding == self.of(b).encoding
             && of_a.len() == of_b.len()
             && of_a
-                .iter()
                 .zip(of_b)
-                .all(|(&in_a, &in_b)| in_a == in_b || self.target(a, in_a) == self.target(b, in_b))
+                .all(|(in_a, in_b)| in_a == in_b || self.target(a, in_a) == self.target(b, in_b))
     }
 
     /// What a reference of `function` leads to.
     fn target(&self, function: FunctionIndex, reference: Reference) -> Target {
         match self.by_class(reference) {
-            Some(Item::Function(to)) if to == function => Target::Itself,
-            Some(Item::Function(to)) => Target::Function(self.functions[to.index()].equal),
-            Some(Item::Data(_)) | None => Target::Symbol(reference),
+            Some(to) if to == function => Target::Itself,
+            Some(to) => Target::Function(self.of(to).equal),
+            None => Target::Symbol(reference),
         }
     }
 
-    /// What a reference leads to, if it is compared by class.
-    fn by_class(&self, reference: Reference) -> Option<Item> {
-        let item = self.unit.item(self.symbols.0.borrow().value(reference.symbol()))?;
-        let Item::Function(function) = item else {
-            return None;
-        };
-        let node = Node::new(function.index());
-        let Resolved { call, address, inside } =
-            resolved(node, &self.unit.functions[function].attributes);
-        let node = match reference.kind() {
-            Kind::Call => call,
-            Kind::Address => address,
-            Kind::Inside => inside,
-        };
-        node.map(|_| item)
+    /// The function that a reference leads to, if it is compared by class.
+    fn by_class(&self, reference: Reference) -> Option<FunctionIndex> {
+        let function = self.symbols.function(reference.symbol())?;
+        self.attributes(function).by_class[reference.kind() as usize].then_some(function)
     }
 
     /// Finds the classes of equal functions and decides the disposition of every function.
@@ -349,56 +390,43 @@ impl<'a> StreamingMerger<'a> {
     /// not depend on the order in which functions were added. Linear in the number of functions and references, up to
     /// a logarithm.
     pub fn plan(mut self, sizes: Option<&mut dyn CodeSizes>) -> Plan {
-        let numbering = self.unit.numbering();
-        let symbols = self.symbols.0.borrow().len();
+        // Memory, before the next phases take some.
+        self.digests = Digests::default();
+        self.by_references = HashTable::new();
+        let numbering = Numbering { functions: self.functions.len(), data: 0 };
         let node = |reference: Reference| match self.by_class(reference) {
-            Some(item) => numbering.node(item),
+            Some(function) => Node::new(function.index()),
             None => Node::new(numbering.functions + reference.0 as usize),
         };
-        let nodes: Vec<Node> =
-            (0..symbols as u32 * Reference::KINDS.len() as u32).map(Reference).map(node).collect();
+        let references = self.symbols.len() as u32 * Reference::KINDS.len() as u32;
+        let nodes: Vec<Node> = (0..references).map(Reference).map(node).collect();
+        let encoded = |streamed: &Streamed| &self.encodings[streamed.encoding as usize];
         let mut bucketed = Bucketed::of_encodings(
             numbering,
             self.functions.iter().map(|streamed| streamed.encoding).collect(),
-            self.first.len(),
+            self.encodings.len(),
             |function| {
-                let references = self.references.of(function).iter();
+                let references = self.references(FunctionIndex::new(function));
                 references.map(|reference| nodes[reference.0 as usize])
             },
-            self.unit.instructions.values().copied(),
+            self.functions.iter().map(|streamed| encoded(streamed).instructions),
         );
         bucketed.partition.push_alone(nodes.len());
         self.stats.refine_classes_before = bucketed.partition.len();
         refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
         self.stats.refine_classes_after = bucketed.partition.len();
-        let StreamingMerger { options, unit, observed, stats, .. } = self;
+        let StreamingMerger { options, symbols, attributes, functions, stats, .. } = self;
+        let mut unit = Unit::default();
+        unit.reserve(functions.len());
+        for Streamed { symbol, attributes: number, .. } in functions.iter() {
+            let attributes = attributes.all[*number as usize].attributes;
+            unit.add(symbols.name(*symbol).clone(), attributes, 0, 0);
+        }
+        let observed = symbols.observed();
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
         decide(input, unit, Beyond::default(), &mut Sizes(sizes), stats).0
     }
-}
-
-/// A digest of all that two functions must have in common for the code of the one to be that of the other, but for
-/// what they refer to. `bytes` is memory to be reused: one long input takes far less time than many short ones.
-fn digest(encoding: &Encoding, alignment: u32, bytes: &mut Vec<u8>) -> Digest {
-    bytes.clear();
-    for stream in encoding.key() {
-        bytes.extend_from_slice(&(stream.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(stream);
-    }
-    bytes.extend_from_slice(&alignment.to_le_bytes());
-    for fact in &encoding.facts {
-        match *fact {
-            Fact::Block { cold } => bytes.extend_from_slice(&[0, cold.into()]),
-            Fact::Access { flags, region: None } => bytes.extend_from_slice(&[1, flags]),
-            Fact::Access { flags, region: Some(Region { number, user_id }) } => {
-                bytes.extend_from_slice(&[2, flags]);
-                bytes.extend_from_slice(&number.to_le_bytes());
-                bytes.extend_from_slice(&user_id.to_le_bytes());
-            }
-        }
-    }
-    *blake3::hash(bytes).as_bytes()
 }
 
 /// The sizes that the caller knows. There is no IR.
