@@ -142,7 +142,7 @@ pub use plan::{
 pub use prove::{prove, prove_after};
 pub use size::SizeModel;
 pub use stats::Stats;
-pub use streaming::{Known, StreamingMerger};
+pub use streaming::{Added, Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{
     AddError, Addresses, Attributes, Bodies, CodeSizes, Contents, DataAttributes, DataIndex,

@@ -2,6 +2,7 @@
 //! symbols.
 
 use super::signatures::References;
+use crate::congruence::Compiled;
 use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::unit::{Bodies, FunctionIndex, Observed};
@@ -28,12 +29,13 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// The uses of the functions in `known`. Linear in the number of pointers and references, and in the number of
+    /// The uses of the functions in `known`, by all code but what is compiled already. Linear in the number of pointers and references, and in the number of
     /// instructions of functions that refer to one of these.
     pub fn of(
         known: EntitySet<FunctionIndex>,
         plan: &Plan,
         observed: &Observed,
+        compiled: &Compiled,
         bodies: &mut dyn Bodies,
         keep_symbols: bool,
     ) -> Uses {
@@ -50,7 +52,8 @@ impl Uses {
                 }
                 Disposition::Redirect { to: _ } => continue,
             }
-            if let Some(body_of) = plan.body_of(function) {
+            let body_of = plan.body_of(function);
+            if let Some(body_of) = body_of.filter(|&of| !compiled.functions.contains(of)) {
                 let body = bodies.body(body_of);
                 if uses.known.contains(function) {
                     signatures.define(function, &body.signature);

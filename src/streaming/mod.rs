@@ -1,4 +1,4 @@
-//! Identical merging of functions that arrive one at a time and whose IR is not kept.
+//! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
 //! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
 //! added before, so that it need not be compiled, or that it is the first of its kind. Kept of it are its symbol, a
@@ -7,32 +7,36 @@
 //! to the coarsest congruence and decides as [`Merger`](crate::Merger) does, without IR: references are redirected
 //! where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
-//! It does not change IR. So functions that differ only in facts, such as `readonly`, or in their alignment are not
-//! equal here, although `Merger` merges them; similar functions and data objects are not merged, and nothing is proved,
-//! for which there would have to be IR.
+//! Similar functions are merged if their IR is held until the plan, as far as a bound allows (`held`).
+//!
+//! It does not change compiled code. So functions that differ only in facts, such as `readonly`, or in their alignment
+//! are not equal here, although `Merger` merges them; data objects are not merged, and nothing is proved, for which there
+//! would have to be IR of all functions.
 
 mod digest;
+mod held;
 mod symbols;
 
 use crate::canon::{self, Context, Encoding, Scratch};
 use crate::chunks::Chunks;
-use crate::congruence::{Bucketed, refine};
+use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::decide::{Input, decide};
-use crate::options::{Canonicalize, Options, Prove, Similar};
+use crate::options::{Canonicalize, Options, Prebucket};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, CodeSizes, FunctionIndex, MOST_ITEMS, NoUnit, Node,
-    Numbering, Observe, Resolved, Unit, resolved,
+    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, NoUnit, Node, Numbering,
+    Observe, Resolved, Unit, resolved,
 };
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
 use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, EntitySet};
 use digest::Digests;
 use hashbrown::HashTable;
+use held::{Held, HeldBodies, Sizes};
 use rustc_hash::FxBuildHasher;
 use symbols::{ByNode, Kind, Reference, Symbols};
 
@@ -49,12 +53,25 @@ pub enum Known {
     Equal(FunctionIndex),
 }
 
+/// What [`StreamingMerger::add`] says of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Its index.
+    pub function: FunctionIndex,
+    /// What is known of it.
+    pub known: Known,
+    /// Whether it may share a body with similar functions: the caller keeps its IR and does not compile it before the
+    /// plan. Only with [`StreamingMerger::holding`], and never if `known` is [`Known::Equal`].
+    pub held: bool,
+}
+
 /// Collects functions one at a time, without keeping IR, and plans the disposition of each.
 ///
-/// The caller compiles each function that is not [`Known::Equal`], and may then drop its IR. After
-/// [`plan`](StreamingMerger::plan), it emits what [`Plan::outputs`] lists; [`Emit::Body`](crate::Emit::Body) is
-/// the code that was compiled for the function, or for the one that it equals. References in emitted code go to
-/// [`Plan::call_symbol`] if all that they do is call, and to [`Plan::address_symbol`] otherwise.
+/// The caller compiles each function that is neither [`Known::Equal`] nor [held](Added::held), and may then drop its IR.
+/// After [`plan`](StreamingMerger::plan), it emits what [`Plan::outputs`] lists; [`Emit::Body`](crate::Emit::Body) is
+/// the code that was compiled for the function, or for the one that it equals; if that one is held, it is compiled now,
+/// after [`Plan::apply`]. References in compiled code go to [`Plan::call_symbol`] if all that they do is call, and to
+/// [`Plan::address_symbol`] otherwise; calls that can be patched stay as they are.
 ///
 /// ```
 /// # use cranelift_codegen::ir::{Function, UserExternalName};
@@ -67,14 +84,15 @@ pub enum Known {
 /// for func in functions {
 ///     let symbol = func.name.get_user().unwrap().clone();
 ///     let attributes = Attributes { linkage: Linkage::Local, ..Attributes::default() };
-///     let (_, known) = merger.add(symbol, &func, attributes).unwrap();
+///     let known = merger.add(symbol, &func, attributes).unwrap();
 ///     match known {
 ///         Known::Equal(_) => {}
 ///         Known::First | Known::SameEncoding(_) => to_compile.push(func),
 ///     }
 /// }
 /// assert_eq!(to_compile.len(), 1);
-/// let plan = merger.plan(None);
+/// // No function is held.
+/// let plan = merger.plan(&mut Vec::<Function>::new());
 /// let callee = UserExternalName::new(0, 1);
 /// assert_eq!(*plan.call_symbol(&callee), UserExternalName::new(0, 0));
 /// ```
@@ -95,6 +113,7 @@ pub struct StreamingMerger<'a> {
     references: Chunks<Reference>,
     /// The functions that equal no earlier one, but for the first of each encoding, by encoding and references.
     by_references: HashTable<FunctionIndex>,
+    held: Held,
 }
 
 /// What is kept of an encoding besides its digest.
@@ -170,16 +189,12 @@ enum Target {
 }
 
 impl<'a> StreamingMerger<'a> {
-    /// No functions. Of the options, [`Options::similar`], [`Options::canonicalize`], [`Options::call_thunks`],
-    /// [`Options::prebucket`] and [`Options::prove`] have no effect.
+    /// No functions, and none is held: similar ones are not merged. Of the options, [`Options::canonicalize`],
+    /// [`Options::prebucket`] and [`Options::prove`] have no effect, and [`Options::call_thunks`] has one only for
+    /// similar functions.
     pub fn new(options: Options<'a>) -> Self {
-        let options = Options {
-            similar: Similar::OFF,
-            canonicalize: Canonicalize::None,
-            call_thunks: None,
-            prove: Prove::Never,
-            ..options
-        };
+        let options =
+            Options { canonicalize: Canonicalize::None, prebucket: Prebucket::Counts, ..options };
         StreamingMerger {
             options,
             scratch: Scratch::default(),
@@ -193,7 +208,24 @@ impl<'a> StreamingMerger<'a> {
             functions: Chunks::default(),
             references: Chunks::default(),
             by_references: HashTable::new(),
+            held: Held::default(),
         }
+    }
+
+    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
+    /// this many bytes of IR ([`Added::held`]). They are estimated from the sizes of the tables of each function. What
+    /// exceeds them is compiled, and merged only with identical functions. 12 to 24 bytes more are kept of a held
+    /// function, and 6 to 12 of each shape.
+    ///
+    /// With [`Policy::Size`](crate::Policy::Size), each new body saves bytes by what is known of it, but the sum over
+    /// the unit is not compared.
+    pub fn holding(options: Options<'a>, most_bytes: usize) -> Self {
+        StreamingMerger { held: Held::at_most(most_bytes), ..StreamingMerger::new(options) }
+    }
+
+    /// The estimated bytes of IR that the caller holds.
+    pub fn held_bytes(&self) -> usize {
+        self.held.bytes()
     }
 
     /// Adds a function under the symbol by which the others refer to it, and says what is known of it. A function may
@@ -217,7 +249,7 @@ impl<'a> StreamingMerger<'a> {
         symbol: UserExternalName,
         func: &Function,
         attributes: Attributes,
-    ) -> Result<(FunctionIndex, Known), AddError> {
+    ) -> Result<Added, AddError> {
         self.check(&symbol, func, &attributes)?;
         let number = self.symbols.number(&symbol);
         if self.symbols.function(number).is_some() {
@@ -235,13 +267,25 @@ impl<'a> StreamingMerger<'a> {
         for node in &self.encoding.callees {
             self.references.push(Reference(node.as_u32()));
         }
-        let attributes = self.attributes.number(attributes);
         let equal = function;
-        self.functions.push(Streamed { symbol: number, attributes, encoding, equal, references });
+        self.functions.push(Streamed {
+            symbol: number,
+            attributes: self.attributes.number(attributes),
+            encoding,
+            equal,
+            references,
+        });
         self.symbols.define(number, function);
         self.stats.add_functions += 1;
         let known = if is_new { Known::First } else { self.known(function) };
-        Ok((function, known))
+        let held = match known {
+            Known::Equal(_) => false,
+            Known::First | Known::SameEncoding(_) => {
+                !self.symbols.points_inside(number)
+                    && self.held.add(function, func, &self.encoding, &attributes, &self.options)
+            }
+        };
+        Ok(Added { function, known, held })
     }
 
     /// Whether a function can be added, unless another one has its symbol.
@@ -385,12 +429,14 @@ impl<'a> StreamingMerger<'a> {
         self.attributes(function).by_class[reference.kind() as usize].then_some(function)
     }
 
-    /// Finds the classes of equal functions and decides the disposition of every function.
+    /// Finds the classes of equal functions and decides the disposition of every function; then, of those that are held,
+    /// which share a parameterised body.
     ///
-    /// `sizes` has the sizes of native code, for the decisions that depend on one. No IR is requested. The result does
-    /// not depend on the order in which functions were added. Linear in the number of functions and references, up to
-    /// a logarithm.
-    pub fn plan(mut self, sizes: Option<&mut dyn CodeSizes>) -> Plan {
+    /// `bodies` has the sizes of native code, for the decisions that depend on one, and for held functions IR and fresh
+    /// symbols. No other IR is requested. The result does not depend on the order in which functions were added, but
+    /// for which are held. Linear in the number of functions and references, up to a logarithm, and in the sizes of
+    /// held functions as [`Merger::plan`](crate::Merger::plan).
+    pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
         // Memory, before the next phases take some.
         self.digests = Digests::default();
         self.by_references = HashTable::new();
@@ -410,39 +456,53 @@ impl<'a> StreamingMerger<'a> {
                 let references = self.references(FunctionIndex::new(function));
                 references.map(|reference| nodes[reference.0 as usize])
             },
-            self.functions.iter().map(|streamed| encoded(streamed).instructions),
+            self.functions.iter().map(|streamed| Walked::Yes {
+                instructions: encoded(streamed).instructions,
+                hashes: self.held.hashes(streamed.equal).unwrap_or_default(),
+            }),
         );
         bucketed.partition.push_alone(nodes.len());
         self.stats.refine_classes_before = bucketed.partition.len();
         refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
         self.stats.refine_classes_after = bucketed.partition.len();
-        let StreamingMerger { options, symbols, attributes, functions, stats, .. } = self;
         let mut unit = Unit::default();
-        unit.reserve(functions.len());
-        for Streamed { symbol, attributes: number, .. } in functions.iter() {
-            let attributes = attributes.all[*number as usize].attributes;
-            unit.add(symbols.name(*symbol).clone(), attributes, 0, 0);
+        unit.reserve(self.functions.len());
+        for Streamed { symbol, attributes, .. } in self.functions.iter() {
+            let attributes = self.attributes.all[*attributes as usize].attributes;
+            unit.add(self.symbols.name(*symbol).clone(), attributes, 0, 0);
         }
-        let observed = symbols.observed();
+        let observed = self.symbols.observed();
+        // These are for functions whose IR is there.
+        let options = Options { call_thunks: None, ..self.options };
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
-        decide(input, unit, Beyond::default(), &mut Sizes(sizes), stats).0
-    }
-}
-
-/// The sizes that the caller knows. There is no IR.
-struct Sizes<'a>(Option<&'a mut dyn CodeSizes>);
-
-impl Bodies for Sizes<'_> {
-    fn body(&mut self, _: FunctionIndex) -> &Function {
-        unreachable!("without call thunks, fresh symbols and proofs, no decision needs a body")
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        match &mut self.0 {
-            Some(sizes) => Some(&mut **sizes),
-            None => None,
+        let stats = core::mem::take(&mut self.stats);
+        let (mut plan, _) = decide(input, unit, Beyond::default(), &mut Sizes(bodies), stats);
+        if self.held.has_two() {
+            let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
+            let mut bodies =
+                HeldBodies { bodies, equal: |function: FunctionIndex| self.of(function).equal };
+            held::similar(&mut plan, &observed, &encodings, &mut bodies, &self.options);
         }
+        plan
+    }
+
+    /// The functions whose IR is not there any more, and what their code calls after `plan`.
+    fn compiled(&self, plan: &Plan) -> Compiled {
+        let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
+        for function in (0..self.functions.len()).map(FunctionIndex::new) {
+            if self.held.hashes(self.of(function).equal).is_some() {
+                continue;
+            }
+            compiled.functions.insert(function);
+            for reference in self.references(function) {
+                if let Some(to) = self.symbols.function(reference.symbol()) {
+                    compiled.callees.insert(to);
+                    compiled.callees.insert(plan.call_target(to));
+                }
+            }
+        }
+        compiled
     }
 }
 
