@@ -2,14 +2,16 @@
 //!
 //! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
 //! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
-//! known, with the memory that is kept of each. The IR of these is dropped when they were added. Runs on the sample
-//! of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest of
-//! `CLIF_MERGE_ROUNDS` (3) rounds counts.
+//! known, with the memory that is kept of each: in all, and without 32 bytes for each different encoding and four for
+//! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for
+//! which any number of functions may be held; they say how many are, and what the estimated bytes of their IR are. Runs on
+//! the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest
+//! of `CLIF_MERGE_ROUNDS` (3) rounds counts.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
-use cranelift_mergefunc::cranelift_codegen::ir::Function;
+use cranelift_mergefunc::cranelift_codegen::ir::{Function, InstructionData};
 use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Known, Options, StreamingMerger, Target};
+use cranelift_mergefunc::{Added, Known, Options, StreamingMerger, Target};
 use peak_alloc::PeakAlloc;
 use std::time::{Duration, Instant};
 use testkit::measure;
@@ -22,20 +24,31 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Generated functions that are timed.
 const TIMED: u32 = 1_000;
 
-fn add(merger: &mut StreamingMerger<'_>, func: &Function) -> Known {
+fn add(merger: &mut StreamingMerger<'_>, func: &Function) -> Added {
     let symbol = func.name.get_user().expect("units name functions u0:N").clone();
-    merger.add(symbol, func, free()).expect("symbols are distinct").1
+    merger.add(symbol, func, free()).expect("symbols are distinct")
+}
+
+/// The references of a generated function: all of them are calls.
+fn references(func: &Function) -> usize {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    insts.filter(|&inst| matches!(func.dfg.insts[inst], InstructionData::Call { .. })).count()
 }
 
 /// Adding and compiling functions after others.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Times {
     add: Duration,
     compile: Duration,
-    /// Bytes that are kept of each function.
+    /// Bytes that are kept of each function that was added before.
     memory: f64,
+    /// The same without digests and references.
+    beside: f64,
     /// How many functions were known to equal others.
     equal: usize,
+    /// How many are held, and the estimated bytes of their IR.
+    held: usize,
+    held_bytes: usize,
 }
 
 /// Adds the functions before, then adds and compiles the others, one after the other.
@@ -43,27 +56,37 @@ fn times(
     before: impl Iterator<Item = Function>,
     timed: impl Iterator<Item = Function>,
     isa: &dyn TargetIsa,
+    most_bytes: usize,
 ) -> Times {
     let at_first = ALLOCATOR.current_usage();
     let options = Options { target: Target::x86_64(), ..Options::default() };
-    let mut merger = StreamingMerger::new(options);
+    let mut merger = StreamingMerger::holding(options, most_bytes);
+    let (mut digests, mut referred) = (0, 0);
     before.for_each(|func| {
-        add(&mut merger, &func);
+        let known = add(&mut merger, &func).known;
+        digests += usize::from(known == Known::First);
+        referred += references(&func);
     });
-    let kept = ALLOCATOR.current_usage() - at_first;
-    let memory = if merger.is_empty() { 0.0 } else { kept as f64 / merger.len() as f64 };
-    let (add_time, compile_time) = (Duration::ZERO, Duration::ZERO);
-    let mut times = Times { add: add_time, compile: compile_time, memory, equal: 0 };
+    let kept = (ALLOCATOR.current_usage() - at_first) as f64;
+    let mut times = Times::default();
+    if !merger.is_empty() {
+        let each = |bytes: f64| bytes / merger.len() as f64;
+        times.memory = each(kept);
+        times.beside = each(kept - (32 * digests + 4 * referred) as f64);
+    }
+    let held_before = merger.held_bytes();
     let mut context = Context::new();
     for func in timed {
         let start = Instant::now();
-        let known = add(&mut merger, &func);
+        let Added { function: _, known, held } = add(&mut merger, &func);
         let added = Instant::now();
         measure::compile(&mut context, isa, func);
         times.add += added - start;
         times.compile += added.elapsed();
         times.equal += usize::from(matches!(known, Known::Equal(_)));
+        times.held += usize::from(held);
     }
+    times.held_bytes = merger.held_bytes() - held_before;
     times
 }
 
@@ -75,12 +98,18 @@ fn fastest(rounds: u32, times: impl Fn() -> Times) -> Times {
 }
 
 fn print(name: &str, functions: usize, times: &Times) {
-    let Times { add, compile, memory, equal } = *times;
+    let Times { add, compile, memory, beside, equal, held, held_bytes } = *times;
     let each = |time: Duration| time.as_nanos() as f64 / functions as f64 / 1e3;
     let share = 100.0 * add.as_secs_f64() / compile.as_secs_f64();
-    let memory = if memory > 0.0 { format!("{memory:.0} bytes kept") } else { String::new() };
+    let mut rest = String::new();
+    if memory > 0.0 {
+        rest += &format!(" {memory:.0} bytes kept, {beside:.0} beside digests and references");
+    }
+    if held > 0 {
+        rest += &format!(" {held} held, {:.1} MB of IR", held_bytes as f64 / 1e6);
+    }
     println!(
-        "{name:<22} {:>8.2} µs {:>8.1} µs {share:>6.2}% {equal:>8} of {functions:<8} {memory}",
+        "{name:<22} {:>8.2} µs {:>8.1} µs {share:>6.2}% {equal:>8} of {functions:<8}{rest}",
         each(add),
         each(compile),
     );
@@ -91,21 +120,28 @@ fn main() {
     let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
     let isa = measure::target();
     println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
+    let bounds = [("", 0), (", held", usize::MAX)];
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();
-        let times = fastest(rounds, || times(std::iter::empty(), functions.iter().cloned(), &*isa));
-        print(&name, functions.len(), &times);
+        for (suffix, most_bytes) in bounds {
+            let times = fastest(rounds, || {
+                times(std::iter::empty(), functions.iter().cloned(), &*isa, most_bytes)
+            });
+            print(&format!("{name}{suffix}"), functions.len(), &times);
+        }
     }
     let mut counts = vec![10, 10_000.min(largest), largest];
     counts.dedup();
     for known in counts {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
-        let times = fastest(rounds, || {
-            times((0..known).map(function), (known..count).map(function), &*isa)
-        });
-        print(&format!("{known} known"), TIMED as usize, &times);
+        for (suffix, most_bytes) in bounds {
+            let times = fastest(rounds, || {
+                times((0..known).map(function), (known..count).map(function), &*isa, most_bytes)
+            });
+            print(&format!("{known} known{suffix}"), TIMED as usize, &times);
+        }
     }
 }

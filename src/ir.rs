@@ -1,8 +1,9 @@
 //! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of addresses.
 
+use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, Inst, InstructionData, Opcode, UserExternalName,
-    UserExternalNameRef,
+    AbiParam, DynamicStackSlotData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData,
+    Inst, InstructionData, Opcode, Signature, StackSlotData, UserExternalName, UserExternalNameRef,
 };
 use cranelift_entity::EntityRef;
 
@@ -20,6 +21,45 @@ pub(crate) fn user_symbol<'a>(
 pub(crate) fn user_name(func: &mut Function, symbol: UserExternalName) -> ExternalName {
     let name_ref: UserExternalNameRef = func.params.ensure_user_func_name(symbol);
     ExternalName::User(name_ref)
+}
+
+/// About how many bytes of memory the IR of a function takes, from the sizes of its tables. Constant time, but for
+/// lists of signatures and pools of constants.
+pub(crate) fn table_bytes(func: &Function) -> usize {
+    // An instruction has its data, its results and operands, a place in the layout, a location and memory flags.
+    const INSTRUCTION: usize = size_of::<InstructionData>() + 48;
+    const VALUE: usize = 16;
+    const BLOCK: usize = 64;
+    let FunctionStencil {
+        version_marker: _,
+        signature,
+        sized_stack_slots,
+        dynamic_stack_slots,
+        global_values,
+        dfg,
+        layout: _,     // by block and instruction
+        srclocs: _,    // by instruction
+        debug_tags: _, // few functions have any
+        stack_limit: _,
+    } = &func.stencil;
+    let params = |signature: &Signature| signature.params.len() + signature.returns.len();
+    let signatures = dfg.signatures.values();
+    let all_params = params(signature) + signatures.map(params).sum::<usize>();
+    let constants = dfg.constants.iter().map(|(_, data)| data.len() + VALUE);
+    size_of::<Function>()
+        + dfg.num_insts() * INSTRUCTION
+        + dfg.num_values() * VALUE
+        + dfg.num_blocks() * BLOCK
+        + dfg.signatures.len() * size_of::<Signature>()
+        + all_params * size_of::<AbiParam>()
+        + dfg.ext_funcs.len() * size_of::<ExtFuncData>()
+        + global_values.len() * size_of::<GlobalValueData>()
+        + sized_stack_slots.len() * size_of::<StackSlotData>()
+        + dynamic_stack_slots.len() * size_of::<DynamicStackSlotData>()
+        + dfg.jump_tables.len() * BLOCK
+        + dfg.exception_tables.len() * BLOCK
+        + func.params.user_named_funcs().len() * 2 * size_of::<UserExternalName>()
+        + constants.sum::<usize>()
 }
 
 /// The function that an instruction calls directly.

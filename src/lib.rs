@@ -62,7 +62,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]) | `std` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); digests use the vector instructions that there are | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -90,6 +90,7 @@ mod apply;
 mod canon;
 mod canonicalize;
 mod checker;
+mod chunks;
 mod congruence;
 mod decide;
 mod explain;
@@ -142,7 +143,7 @@ pub use plan::{
 pub use prove::{prove, prove_after};
 pub use size::SizeModel;
 pub use stats::Stats;
-pub use streaming::{Known, StreamingMerger};
+pub use streaming::{Added, Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
 pub use unit::{
     AddError, Addresses, Attributes, Bodies, Candidate, CandidateToken, CodeSizes, Contents,

@@ -96,17 +96,15 @@ impl From<PackedWalked> for Walked {
 }
 
 impl Bucketed {
-    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`, and their
-    /// references and instructions.
+    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`, their references, and
+    /// what else is known of their encodings.
     pub fn of_encodings<R: Iterator<Item = Node>>(
         numbering: Numbering,
         encoding_of: Vec<u32>,
         encodings: usize,
         references_of: impl Fn(usize) -> R,
-        instructions: impl Iterator<Item = u32>,
+        walked: impl Iterator<Item = Walked>,
     ) -> Bucketed {
-        let hashes = PartHashes::default();
-        let walked = instructions.map(|instructions| Walked::Yes { instructions, hashes }.into());
         let mut bucketed = Bucketed {
             numbering,
             partition: Partition::new(encoding_of, encodings),
@@ -115,7 +113,7 @@ impl Bucketed {
             digests: Vec::new(),
             facts_of: Vec::new(),
             facts: Facts::default(),
-            walked: walked.collect(),
+            walked: walked.map(PackedWalked::from).collect(),
             equal_encodings: EntitySet::new(),
         };
         for encoding in 0..encodings {
@@ -151,11 +149,33 @@ pub(crate) struct Encodings {
     numbering: Numbering,
     walked: Vec<PackedWalked>,
     equal_encodings: EntitySet<Node>,
+    compiled: Compiled,
+}
+
+/// Functions that were compiled before the plan, and whose IR is not there any more.
+#[derive(Default)]
+pub(crate) struct Compiled {
+    pub functions: EntitySet<FunctionIndex>,
+    /// The functions that their code calls: as it is, so without extra arguments.
+    pub callees: EntitySet<FunctionIndex>,
 }
 
 impl Encodings {
-    /// The hashes of the encoding of a function, if it was walked.
+    /// The same, if some functions were compiled already.
+    pub fn with_compiled(self, compiled: Compiled) -> Encodings {
+        Encodings { compiled, ..self }
+    }
+
+    /// The functions that were compiled already; none in a unit whose IR is there.
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
+    }
+
+    /// The hashes of the encoding of a function, if it was walked and its IR is there.
     pub fn hashes(&self, function: FunctionIndex) -> Option<PartHashes> {
+        if self.compiled.functions.contains(function) {
+            return None;
+        }
         match Walked::from(self.walked[self.node(function)?.index()]) {
             Walked::Yes { instructions: _, hashes } => Some(hashes),
             Walked::No | Walked::Malformed => None,
@@ -176,7 +196,8 @@ impl Encodings {
 impl From<Bucketed> for Encodings {
     fn from(bucketed: Bucketed) -> Encodings {
         let Bucketed { numbering, walked, equal_encodings, .. } = bucketed;
-        Encodings { numbering, walked, equal_encodings }
+        let compiled = Compiled::default();
+        Encodings { numbering, walked, equal_encodings, compiled }
     }
 }
 

@@ -18,7 +18,7 @@ mod in_hand;
 mod refine;
 mod summarise;
 
-pub(crate) use bucket::{Bucketed, Bucketer, Encodings, Walk, Walked, bucket};
+pub(crate) use bucket::{Bucketed, Bucketer, Compiled, Encodings, Walk, Walked, bucket};
 pub(crate) use components::components;
 pub(crate) use facts::{Facts, FactsIndex};
 pub(crate) use refine::{Partition, References, refine};

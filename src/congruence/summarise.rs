@@ -11,7 +11,7 @@ use crate::options::{Canonicalize, Options, Prebucket};
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
-    Defined, FunctionIndex, Linkage, Observed, ResolveSymbol, Unit,
+    Defined, FunctionIndex, Linkage, Observe, Observed, ResolveSymbol, Unit,
 };
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;

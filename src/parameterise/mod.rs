@@ -103,10 +103,14 @@ pub(crate) fn search(
     let equal = plan.entries().take(plan.added()).map(|(function, _)| function);
     let equal = equal.filter(|&function| encodings.has_equal(function));
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
+    let compiled = encodings.compiled();
     for function in of_shapes.chain(equal) {
-        known.insert(function);
+        // Calls of compiled code go to the symbol, as do those of which nothing is known.
+        if !compiled.functions.contains(function) && !compiled.callees.contains(function) {
+            known.insert(function);
+        }
     }
-    let uses = Uses::of(known, plan, observed, bodies, options.similar.keep_symbols);
+    let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
     let merged_into = Lists::of_pairs(plan.entries().len(), || {
         let merged = |(function, entry): (FunctionIndex, Entry<'_>)| {
             Some((entry.disposition().representative()?.index(), function.as_u32()))
@@ -457,14 +461,19 @@ fn walk_redirected<'b>(
     Some(body)
 }
 
+/// Whether a function of these attributes could share a parameterised body with another one.
+pub(crate) fn may_share_body(attributes: &Attributes, options: &Options<'_>) -> bool {
+    let Attributes { pinned, no_merge, hot, identical_only, .. } = *attributes;
+    let hot = hot && options.similar.policy == Policy::Balanced;
+    !(pinned || no_merge || hot || identical_only)
+}
+
 /// Whether a function could share a parameterised body with another one.
 fn is_candidate(plan: &Plan, function: FunctionIndex, options: &Options<'_>) -> bool {
     let entry = plan.entry(function);
-    let Attributes { pinned, no_merge, hot, identical_only, .. } = *entry.attributes();
-    let hot = hot && options.similar.policy == Policy::Balanced;
-    let malformed = entry.reason() == Reason::Malformed;
-    let excluded = pinned || no_merge || hot || identical_only || malformed;
-    entry.disposition() == Disposition::Keep && !excluded
+    entry.disposition() == Disposition::Keep
+        && entry.reason() != Reason::Malformed
+        && may_share_body(entry.attributes(), options)
 }
 
 fn order(plan: &Plan, function: FunctionIndex) -> (u32, u32) {

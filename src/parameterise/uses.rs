@@ -2,6 +2,7 @@
 //! symbols.
 
 use super::signatures::References;
+use crate::congruence::Compiled;
 use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::threads::{Pool, for_each};
@@ -109,12 +110,13 @@ fn addressed(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
 }
 
 impl Uses {
-    /// The uses of the functions in `known`. Linear in the number of pointers and references, and in the number of
+    /// The uses of the functions in `known`, by all code but what is compiled already. Linear in the number of pointers and references, and in the number of
     /// instructions of functions that refer to one of these.
     pub fn of(
         known: EntitySet<FunctionIndex>,
         plan: &Plan,
         observed: &Observed,
+        compiled: &Compiled,
         bodies: &mut dyn Bodies,
         keep_symbols: bool,
     ) -> Uses {
@@ -124,7 +126,9 @@ impl Uses {
         for (function, entry) in plan.entries() {
             match entry.disposition() {
                 Disposition::Keep => {
-                    kept.extend(plan.body_of(function).map(|body_of| (function, body_of)));
+                    let body_of = plan.body_of(function);
+                    let body_of = body_of.filter(|&of| !compiled.functions.contains(of));
+                    kept.extend(body_of.map(|body_of| (function, body_of)));
                 }
                 Disposition::Alias { to } | Disposition::Thunk { to } => {
                     uses.of[to].symbol.thunk_target = true;

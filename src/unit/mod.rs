@@ -13,8 +13,8 @@ pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes, Linkage};
 pub use bodies::{Bodies, Candidate, CandidateToken, CodeSizes, SharedBodies};
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
-pub(crate) use observed::Observed;
-pub(crate) use symbols::Symbols;
+pub(crate) use observed::{Observe, Observed};
+pub(crate) use symbols::{MOST_ITEMS, Symbols};
 
 use crate::extra_argument::CallTarget;
 use alloc::sync::Arc;
@@ -174,7 +174,7 @@ impl Unit {
         if !alignment.is_power_of_two() {
             return Err(AddError::Alignment(alignment));
         }
-        if self.functions.len() + self.data.len() >= Symbols::MOST {
+        if self.functions.len() + self.data.len() >= MOST_ITEMS {
             return Err(AddError::TooManyFunctions);
         }
         Ok(())

@@ -20,10 +20,17 @@ pub(crate) struct Observed {
 
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
-impl Observed {
+/// Takes notes of what is observed of symbols.
+pub(crate) trait Observe {
+    /// The address of a symbol, or, if `inside` is set, one at a distance from it.
+    fn observe_address(&mut self, symbol: &UserExternalName, inside: bool);
+
+    /// Calls of a symbol that can be patched.
+    fn observe_patchable(&mut self, symbol: &UserExternalName);
+
     /// Adds the symbols that the tables of `func` observe, through `symbols`, and those whose addresses its calls pass
     /// as extra arguments. Linear in the sizes of the tables.
-    pub fn add_tables(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
+    fn add_tables(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv
                 && let Some(symbol) = user_symbol(func, name)
@@ -36,7 +43,7 @@ impl Observed {
                 continue;
             };
             if callee.patchable {
-                insert(&mut self.patchable, symbol);
+                self.observe_patchable(symbol);
             } else if let Some(call) = symbols.redirect(symbol).call {
                 for argument in call.arguments.iter() {
                     if let Some((symbol, offset)) = argument.address() {
@@ -54,18 +61,14 @@ impl Observed {
         symbols: &dyn ResolveSymbol,
     ) {
         let redirected = symbols.redirect(symbol).address;
-        let symbol = redirected.as_ref().unwrap_or(symbol);
-        insert(&mut self.addresses, symbol);
-        if offset != 0 {
-            insert(&mut self.interior, symbol);
-        }
+        self.observe_address(redirected.as_ref().unwrap_or(symbol), offset != 0);
     }
 
     /// Adds the functions whose addresses `func` takes, through `symbols`.
     ///
     /// Linear in the number of instructions, some nanoseconds each; constant where the function
     /// names no functions.
-    pub fn add_address_uses(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
+    fn add_address_uses(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
         if !func.dfg.ext_funcs.is_empty() {
             for func_ref in address_uses(func) {
                 if let Some(callee) = func.dfg.ext_funcs.get(func_ref)
@@ -73,18 +76,30 @@ impl Observed {
                 {
                     let redirected = symbols.redirect(symbol).address;
                     let redirected = redirected.filter(|_| !callee.patchable);
-                    insert(&mut self.addresses, redirected.as_ref().unwrap_or(symbol));
+                    self.observe_address(redirected.as_ref().unwrap_or(symbol), false);
                 }
             }
         }
     }
+}
 
+impl Observe for Observed {
+    fn observe_address(&mut self, symbol: &UserExternalName, inside: bool) {
+        insert(&mut self.addresses, symbol);
+        if inside {
+            insert(&mut self.interior, symbol);
+        }
+    }
+
+    fn observe_patchable(&mut self, symbol: &UserExternalName) {
+        insert(&mut self.patchable, symbol);
+    }
+}
+
+impl Observed {
     /// Adds an address that a data object holds, `addend` bytes behind the symbol.
     pub fn add_address(&mut self, symbol: &UserExternalName, addend: i64) {
-        self.addresses.insert(symbol.clone());
-        if addend != 0 {
-            self.interior.insert(symbol.clone());
-        }
+        self.observe_address(symbol, addend != 0);
     }
 
     /// Whether something points into it, or behind it: only its own code is correct there.

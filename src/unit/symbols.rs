@@ -9,6 +9,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
+/// Functions, and data objects, that a unit can have. Those that a plan adds come in addition.
+pub(crate) const MOST_ITEMS: usize = 1 << 30;
+
 /// From symbols to items. The caller knows the symbol of an item, always the same one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols(HashTable<Packed>);
@@ -41,9 +44,6 @@ fn hash(symbol: &UserExternalName) -> u64 {
 }
 
 impl Symbols {
-    /// Functions, and data objects, that a unit can have. Those that a plan adds come in addition.
-    pub const MOST: usize = 1 << 30;
-
     pub fn get<'a>(
         &self,
         symbol: &UserExternalName,

@@ -1,16 +1,23 @@
 //! Laws of functions that arrive one at a time: what is said of them at once, and what is planned without IR.
 
 use crate::support::{Rng, free, parse, random};
-use cranelift_codegen::ir::UserFuncName;
+use arbitrary::{Result, Unstructured};
+use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{
-    Attributes, Disposition, FunctionIndex, Known, Merger, Options, Plan, StreamingMerger,
+    Attributes, Disposition, FunctionIndex, Known, Merger, Options, Plan, Policy, Similar,
+    StreamingMerger, Target,
 };
 use std::collections::BTreeMap;
 use testkit::check::check_streamed;
 use testkit::classes::classes;
 use testkit::program::{Parts, Program};
 use testkit::scale::Family;
-use testkit::unit::Unit;
+use testkit::unit::{Member, Unit};
+
+/// Where no function is held, none is requested.
+fn no_bodies() -> Vec<Function> {
+    Vec::new()
+}
 
 /// Classes and dispositions by symbol.
 fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
@@ -30,8 +37,9 @@ fn functions_of_one_class_are_equal() {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         let oracle = classes(&unit);
-        let (_, plan, code_of) = Program::streamed(&Parts::from(&unit));
-        check_streamed(&plan, &code_of);
+        let (_, streamed) = Program::streamed(&Parts::from(&unit), 0);
+        check_streamed(&streamed);
+        let plan = streamed.plan;
         let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
         for a in 0..unit.functions.len() {
             for b in 0..a {
@@ -55,7 +63,7 @@ fn functions_are_merged_as_with_all_ir() {
             merger.add(symbol.clone(), func, free()).expect("is added");
         }
         let plan = merger.plan(&mut &*functions);
-        assert_eq!(by_symbol(&streaming.plan(None)), by_symbol(&plan), "{family:?}");
+        assert_eq!(by_symbol(&streaming.plan(&mut no_bodies())), by_symbol(&plan), "{family:?}");
     }
 }
 
@@ -69,7 +77,10 @@ fn the_order_of_functions_does_not_matter() {
         for at in (1..shuffled.functions.len()).rev() {
             shuffled.functions.swap(at, rng.below(at + 1));
         }
-        let [plan, other] = [&unit, &shuffled].map(|unit| Program::streamed(&Parts::from(unit)).1);
+        let [plan, other] = [&unit, &shuffled].map(|unit| {
+            let (_, streamed) = Program::streamed(&Parts::from(unit), 0);
+            streamed.plan
+        });
         assert_eq!(by_symbol(&plan), by_symbol(&other));
         Ok(())
     });
@@ -84,9 +95,9 @@ fn equal_functions_are_known_at_once_if_callees_come_first() {
     let mut known = Vec::new();
     for func in &functions {
         let symbol = func.name.get_user().expect("has a symbol");
-        known.push(streaming.add(symbol.clone(), func, free()).expect("is added").1);
+        known.push(streaming.add(symbol.clone(), func, free()).expect("is added").known);
     }
-    let plan = streaming.plan(None);
+    let plan = streaming.plan(&mut no_bodies());
     let merged = plan.entries().filter(|(_, entry)| entry.disposition() != Disposition::Keep);
     let equal = known.iter().filter(|known| matches!(known, Known::Equal(_)));
     let merged = merged.count();
@@ -107,7 +118,7 @@ fn a_pinned_function_has_code_of_its_own() {
         let index = streaming.len() as u32;
         func.name = UserFuncName::user(0, index);
         let symbol = func.name.get_user().expect("has a symbol").clone();
-        assert_eq!(streaming.add(symbol, &func, attributes).expect("is added").1, expected);
+        assert_eq!(streaming.add(symbol, &func, attributes).expect("is added").known, expected);
     }
 }
 
@@ -125,8 +136,97 @@ fn functions_of_different_facts_or_alignment_have_code_of_their_own() {
     let known = functions.iter().zip([1, 1, 16, 1]).map(|(func, alignment)| {
         let symbol = func.name.get_user().expect("has a symbol").clone();
         let attributes = Attributes { alignment, ..free() };
-        streaming.add(symbol, func, attributes).expect("is added").1
+        streaming.add(symbol, func, attributes).expect("is added").known
     });
     let equal = Known::Equal(FunctionIndex::from_u32(0));
     assert_eq!(known.collect::<Vec<_>>(), [Known::First, Known::First, Known::First, equal]);
+}
+
+/// A unit in which similar functions are merged wherever that saves a byte.
+fn similar_unit(u: &mut Unstructured<'_>) -> Result<Unit> {
+    let mut unit = Unit::random(u)?;
+    unit.options.similar = Similar { policy: Policy::Size, ..Similar::default() };
+    unit.options.target = Target::x86_64();
+    Ok(unit)
+}
+
+/// No more IR is held than the bound says, whatever it is, and none that is not held is requested.
+#[test]
+fn no_more_is_held_than_the_bound() {
+    let (mut full, mut bodies) = (0, 0);
+    random(|u| {
+        let unit = similar_unit(u)?;
+        let (_, all) = Program::streamed(&Parts::from(&unit), usize::MAX);
+        bodies += all.plan.new_bodies().len();
+        let most_bytes = u.int_in_range(0..=20_000)?;
+        // This compares what is held with the bound, and does not have what is not held.
+        let (_, some) = Program::streamed(&Parts::from(&unit), most_bytes);
+        check_streamed(&some);
+        let count = |held: &[bool]| held.iter().filter(|&&held| held).count();
+        full += usize::from(count(&some.held) < count(&all.held));
+        Ok(())
+    });
+    assert!(full > 0 && bodies > 0, "{full} {bodies}");
+}
+
+/// Identical merging does not depend on what is held: functions have the classes that they have without.
+#[test]
+fn classes_do_not_depend_on_what_is_held() {
+    random(|u| {
+        let unit = similar_unit(u)?;
+        let classes = |most_bytes| {
+            let (_, streamed) = Program::streamed(&Parts::from(&unit), most_bytes);
+            let added = streamed.plan.entries().take(unit.functions.len());
+            added.map(|(_, entry)| entry.class()).collect::<Vec<_>>()
+        };
+        let none = classes(0);
+        assert_eq!(none, classes(usize::MAX));
+        assert_eq!(none, classes(u.int_in_range(0..=20_000)?));
+        Ok(())
+    });
+}
+
+/// Three functions that differ in a constant, and a caller of the second one.
+fn similar_and_a_caller() -> Vec<Function> {
+    let steps = "v3 = imul v2, v0 v4 = bxor v3, v2 v5 = imul v4, v3 v6 = ushr v5, v4 v7 = imul v6, v5 v8 = bxor v7, v6
+                 v9 = imul v8, v7 v10 = ushr v9, v8 v11 = imul v10, v9 return v11";
+    let similar = (0..3).map(|index| {
+        let constant = 1000 + index;
+        format!("function u0:{index}(i64) -> i64 {{ block0(v0: i64): v1 = iconst.i64 {constant} v2 = iadd v0, v1 {steps} }}")
+    });
+    let caller = "function u0:3(i64) -> i64 { fn0 = u0:1(i64) -> i64 block0(v0: i64): v1 = call fn0(v0) return v1 }";
+    parse(&format!("{} {caller}", similar.collect::<String>()))
+}
+
+/// Adds functions with these attributes; plans, with IR of those that are held. Also, which are.
+fn hold(functions: &[Function], attributes: &[Attributes]) -> (Plan, Vec<bool>) {
+    let options = Options {
+        similar: Similar { policy: Policy::Size, ..Similar::default() },
+        target: Target::x86_64(),
+        ..Options::default()
+    };
+    let unit = functions
+        .iter()
+        .zip(attributes)
+        .map(|(func, &attributes)| Member { body: func.clone(), attributes });
+    let unit: Vec<Member> = unit.collect();
+    let parts = Parts { functions: &unit, data: &[], options: &options, code_size: Some(100) };
+    let (_, streamed) = Program::streamed(&parts, usize::MAX);
+    check_streamed(&streamed);
+    (streamed.plan, streamed.held)
+}
+
+/// The first function of a shape is compiled, and so are those that must keep their code; the others are held, and
+/// share a body. What compiled code calls keeps its symbol: its calls cannot pass more arguments.
+#[test]
+fn what_compiled_code_calls_becomes_a_thunk() {
+    let functions = similar_and_a_caller();
+    let (plan, held) = hold(&functions, &[free(); 4]);
+    assert_eq!(held, [false, true, true, false]);
+    let names = plan.entries().map(|(_, entry)| entry.disposition().name());
+    assert_eq!(names.collect::<Vec<_>>(), ["keep", "thunk", "redirect", "keep", "keep"]);
+    let alone = Attributes { identical_only: true, ..free() };
+    let (plan, held) = hold(&functions, &[free(), alone, free(), free()]);
+    assert_eq!(held, [false, false, true, false]);
+    assert_eq!(plan.new_bodies().len(), 0);
 }

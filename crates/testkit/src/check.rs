@@ -7,6 +7,7 @@
 //! before.
 
 use crate::mutate::{Field, fields};
+use crate::program::Streamed;
 use crate::support::verify;
 use crate::unit::{Held, Unit};
 use cranelift_codegen::ir::{
@@ -331,12 +332,18 @@ fn check_address(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExt
     assert_eq!(plan.address_target(function), Some(to));
 }
 
-/// Panics unless every function of a unit whose IR was not kept has the code of a function that was compiled and is of
-/// its class.
+/// Panics unless every function of a unit whose functions arrived one at a time has the code of a function that is of
+/// its class, and only held functions, and those that equal one, share parameterised bodies.
 #[track_caller]
-pub fn check_streamed(plan: &Plan, code_of: &[FunctionIndex]) {
+pub fn check_streamed(streamed: &Streamed) {
+    let Streamed { plan, code_of, held } = streamed;
     for (function, &code) in (0..).map(FunctionIndex::from_u32).zip(code_of) {
-        assert_eq!(code_of[code.as_u32() as usize], code, "{code} was not compiled");
+        assert_eq!(code_of[code.as_u32() as usize], code, "{code} has no code");
         assert_eq!(plan.entry(function).class(), plan.entry(code).class(), "{function}");
+    }
+    for set in plan.similar_sets() {
+        for member in &set.members {
+            assert!(held[code_of[member.as_u32() as usize].as_u32() as usize], "{member}");
+        }
     }
 }

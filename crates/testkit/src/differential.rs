@@ -9,10 +9,10 @@
 //! addresses.
 
 use crate::generate::conventions::USUAL_FUEL;
-use crate::program::{Entry, MEMORY_BYTES, Parts, Program};
+use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed};
 use crate::support::Rng;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
-use cranelift_mergefunc::{Disposition, FunctionIndex, Plan};
+use cranelift_mergefunc::{Disposition, Plan};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
@@ -283,15 +283,16 @@ impl Comparison {
         (merged > 0).then(|| Comparison { merged, ..Comparison::of(programs(), seed, effort) })
     }
 
-    /// The unit, and the unit without IR: see [`Program::streamed`]. Also, whose code each function has.
+    /// The unit, and the unit as [`Program::streamed`] makes it.
     pub fn streamed(
         unit: &Parts<'_>,
+        most_bytes: usize,
         seed: u64,
         effort: Effort,
-    ) -> (Comparison, Plan, Vec<FunctionIndex>) {
-        let (streamed, plan, code_of) = Program::streamed(unit);
-        let comparison = Comparison::of([Program::unmerged(unit), streamed], seed, effort);
-        (Comparison { merged: merged_away(&plan), ..comparison }, plan, code_of)
+    ) -> (Comparison, Streamed) {
+        let (program, streamed) = Program::streamed(unit, most_bytes);
+        let comparison = Comparison::of([Program::unmerged(unit), program], seed, effort);
+        (Comparison { merged: merged_away(&streamed.plan), ..comparison }, streamed)
     }
 
     /// Compares two programs of unknown relation: no merged functions are counted.

@@ -194,8 +194,8 @@ let (func, context) = (
         put: Put::Before(r#"let argument = crate::fault_injection::compared(argument);"#),
     },
     Hook {
-        file: "src/streaming.rs",
-        at: &["let [of_a, of_b] = [a, b].map(|function| self.references.of(function.index()));"],
+        file: "src/streaming/mod.rs",
+        at: &["let [of_a, of_b] = [a, b].map(|function| self.references(function));"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedReferences) {
     return self.functions[a.index()].encoding == self.functions[b.index()].encoding;
@@ -203,8 +203,8 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/streaming.rs",
-        at: &["for stream in encoding.key() {"],
+        file: "src/streaming/digest.rs",
+        at: &["packed.clear();"],
         put: Put::Before(
             r#"let mut overlooked = encoding.clone();
 if crate::fault_injection::is(crate::fault_injection::Fault::StreamedConstants) {

@@ -22,7 +22,8 @@
 
 use crate::unit::{self, Member};
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
+    ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, Inst,
+    InstructionData, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
@@ -172,6 +173,37 @@ impl CodeSizes for Held<'_> {
     }
 }
 
+/// The same, without the IR of functions that are not held.
+struct OnlyHeld<'a> {
+    held: &'a [bool],
+    all: Held<'a>,
+}
+
+impl Bodies for OnlyHeld<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        assert!(self.held[function.index()], "{function} is not held");
+        self.all.body(function)
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        self.all.code_sizes()
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.all.fresh_symbol(members)
+    }
+}
+
+/// What is known of a unit whose functions arrived one at a time.
+pub struct Streamed {
+    /// The plan for the unit.
+    pub plan: Plan,
+    /// Whose code each function has: its own, unless it equalled another one when it was added.
+    pub code_of: Vec<FunctionIndex>,
+    /// Which functions were held.
+    pub held: Vec<bool>,
+}
+
 /// What is emitted for a symbol.
 #[derive(Clone, Debug)]
 pub enum Definition {
@@ -255,6 +287,19 @@ impl Program {
     ///
     /// If it is not.
     pub fn merged(unit: &Parts<'_>, plan: &Plan) -> Program {
+        Program::of_outputs(unit, plan, |function| {
+            let mut body = unit.functions[function.index()].body.clone();
+            plan.apply(function, &mut body, unit.options);
+            body
+        })
+    }
+
+    /// The unit after `plan`, where kept functions have the code that `code` makes.
+    fn of_outputs(
+        unit: &Parts<'_>,
+        plan: &Plan,
+        code: impl Fn(FunctionIndex) -> Function,
+    ) -> Program {
         let mut program = Program::default();
         for output in plan.outputs() {
             let function = output.function;
@@ -267,11 +312,12 @@ impl Program {
                     let signature = signature.expect("of the unit, or late");
                     Some(thunk(output.symbol, signature, extra_arguments, to, unit.options))
                 }
-                Emit::Body => {
-                    let own = unit.functions[function.index()].body.clone();
-                    Some(body(unit, plan, function, own))
+                Emit::Body => Some(Definition::Body(Box::new(code(function)))),
+                Emit::NewBody(new) => {
+                    let mut new = new.clone();
+                    plan.apply(function, &mut new, unit.options);
+                    Some(Definition::Body(Box::new(new)))
                 }
-                Emit::NewBody(new) => Some(body(unit, plan, function, new.clone())),
             };
             program.functions.extend(definition.map(|code| (output.symbol.clone(), code)));
             let Some(member) = unit.functions.get(function.index()) else {
@@ -308,15 +354,15 @@ impl Program {
         program
     }
 
-    /// The unit as an embedder emits it that compiles functions as they arrive and keeps no IR: kept functions have
-    /// the code of the function that they equalled when they were added, and references are redirected afterwards.
-    /// Also, whose code each function has: its own, if it was compiled. Data objects are not merged.
+    /// The unit as an embedder emits it that compiles functions as they arrive and holds at most `most_bytes` bytes of
+    /// IR: kept functions have the code of the function that they equalled when they were added; references of compiled
+    /// code are redirected afterwards, and held functions are compiled then. Data objects are not merged.
     ///
     /// # Panics
     ///
-    /// If two parts have one symbol, or a function has no body.
-    pub fn streamed(unit: &Parts<'_>) -> (Program, Plan, Vec<FunctionIndex>) {
-        let mut merger = StreamingMerger::new(*unit.options);
+    /// If two parts have one symbol, a function has no body, or IR that is not held is requested.
+    pub fn streamed(unit: &Parts<'_>, most_bytes: usize) -> (Program, Streamed) {
+        let mut merger = StreamingMerger::holding(*unit.options, most_bytes);
         for reloc in unit.data.iter().flat_map(|member| &member.object.relocations) {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
@@ -329,27 +375,30 @@ impl Program {
                 }
             }
         }
-        let mut code_of: Vec<FunctionIndex> = Vec::new();
+        let (mut code_of, mut held) = (Vec::new(), Vec::new());
         for member in unit.functions {
             let added = merger.add(member.symbol(), &member.body, member.attributes);
-            let (function, known) = added.expect("is added");
-            code_of.push(match known {
-                Known::First | Known::SameEncoding(_) => function,
+            let added = added.expect("is added");
+            code_of.push(match added.known {
+                Known::First | Known::SameEncoding(_) => added.function,
                 Known::Equal(other) => other,
             });
+            held.push(added.held);
+            assert!(merger.held_bytes() <= most_bytes);
         }
-        let plan = merger.plan(Some(&mut Held { parts: *unit, added: 0 }));
-        let mut functions: Vec<Member> = unit.functions.to_vec();
-        for (function, &code) in (0..).map(FunctionIndex::from_u32).zip(&code_of) {
-            if code != function {
-                let name = UserFuncName::User(functions[function.index()].symbol());
-                let mut body = unit.functions[code.index()].body.clone();
-                body.name = name;
-                functions[function.index()].body = body;
+        let plan = merger.plan(&mut OnlyHeld { held: &held, all: unit.held() });
+        let mut program = Program::of_outputs(unit, &plan, |function| {
+            let code = code_of[function.index()].index();
+            let mut body = unit.functions[code].body.clone();
+            body.name = UserFuncName::User(unit.functions[function.index()].symbol());
+            match held[code] {
+                true => {
+                    plan.apply(function, &mut body, unit.options);
+                }
+                false => relocate(&plan, &mut body),
             }
-        }
-        let parts = Parts { functions: &functions, data: &[], ..*unit };
-        let mut program = Program::merged(&parts, &plan);
+            body
+        });
         for DataMember { symbol, attributes, object } in unit.data {
             let mut object = object.clone();
             for reloc in &mut object.relocations {
@@ -358,7 +407,7 @@ impl Program {
             let definition = DataDefinition::Object(object, attributes.alignment);
             program.data.push((symbol.clone(), definition));
         }
-        (program, plan, code_of)
+        (program, Streamed { plan, code_of, held })
     }
 
     /// What is emitted for a symbol, if anything.
@@ -388,9 +437,42 @@ fn entry(member: &Member, symbol: &UserExternalName) -> Entry {
     }
 }
 
-fn body(unit: &Parts<'_>, plan: &Plan, function: FunctionIndex, mut func: Function) -> Definition {
-    plan.apply(function, &mut func, unit.options);
-    Definition::Body(Box::new(func))
+/// Redirects the references of compiled code. Nothing else of it can be changed.
+fn relocate(plan: &Plan, func: &mut Function) {
+    for index in 0..func.dfg.ext_funcs.len() {
+        let func_ref = FuncRef::new(index);
+        let ExtFuncData { name, patchable, .. } = func.dfg.ext_funcs[func_ref].clone();
+        let ExternalName::User(name) = name else {
+            continue;
+        };
+        // Code that patches a call finds it under the symbol that it had.
+        if patchable {
+            continue;
+        }
+        let takes_address = (0..func.dfg.num_insts()).any(|inst| {
+            let data = &func.dfg.insts[Inst::new(inst)];
+            matches!(data, InstructionData::FuncAddr { func_ref: used, .. } if *used == func_ref)
+        });
+        let symbol = func.params.user_named_funcs()[name].clone();
+        let to = match takes_address {
+            true => plan.address_symbol(&symbol),
+            false => plan.call_symbol(&symbol),
+        };
+        let to = func.declare_imported_user_function(to.clone());
+        func.dfg.ext_funcs[func_ref].name = ExternalName::User(to);
+    }
+    for index in 0..func.global_values.len() {
+        let gv = GlobalValue::new(index);
+        if let GlobalValueData::Symbol { name: ExternalName::User(name), .. } =
+            func.global_values[gv]
+        {
+            let symbol = func.params.user_named_funcs()[name].clone();
+            let to = func.declare_imported_user_function(plan.address_symbol(&symbol).clone());
+            if let GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv] {
+                *name = ExternalName::User(to);
+            }
+        }
+    }
 }
 
 /// A jump, or a function that calls where the unit's target has none.

@@ -11,7 +11,7 @@ use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
-use testkit::program::Parts;
+use testkit::program::{Parts, Streamed};
 use testkit::support::{Rng, any_isa};
 use testkit::unit::Unit;
 
@@ -138,7 +138,7 @@ fn random_units_of_canonical_bodies() {
 #[test]
 fn random_units_whose_ir_is_not_kept() {
     let mut tally = Tally::default();
-    let mut not_compiled = 0;
+    let (mut not_compiled, mut new_bodies) = (0, 0);
     let profile = Profile::runnable(MACHINE);
     for seed in 0..runs(RUNS) / 2 {
         let (mut unit, mut runnable) = unit(seed, &profile);
@@ -152,18 +152,23 @@ fn random_units_whose_ir_is_not_kept() {
             unit.functions.reverse();
         }
         let parts = Parts::from(&unit);
-        let (mut comparison, plan, code_of) = Comparison::streamed(&parts, seed, Effort::default());
-        check_streamed(&plan, &code_of);
+        let most_bytes = [0, 20_000, usize::MAX][seed as usize % 3];
+        let (mut comparison, streamed) =
+            Comparison::streamed(&parts, most_bytes, seed, Effort::default());
+        check_streamed(&streamed);
+        let Streamed { plan, code_of, held: _ } = &streamed;
         let others =
             code_of.iter().enumerate().filter(|(own, code)| code.as_u32() as usize != *own);
         not_compiled += others.count();
+        new_bodies += plan.new_bodies().len();
         for invocations in &mut comparison.invocations {
             invocations.retain(|invocation| runnable.contains(&invocation.function));
         }
         run_natively(seed, &comparison, &mut tally);
     }
-    eprintln!("without IR: {tally}; {not_compiled} functions not compiled");
-    assert!(tally.returned > 0 && tally.trapped > 0 && not_compiled > 0, "{tally}");
+    eprintln!("{tally}; {not_compiled} functions not compiled, {new_bodies} parameterised bodies");
+    assert!(tally.returned > 0 && tally.trapped > 0, "{tally}");
+    assert!(not_compiled > 0 && new_bodies > 0);
 }
 
 /// Units that go into one run of the emulator.

@@ -339,7 +339,7 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
     }
     generated.unit.push_with_other_callees(NEAR_MISSES);
     let parts = Parts::from(&generated.unit);
-    runs_differently(fault, || Some(Comparison::streamed(&parts, case, Effort::default()).0))
+    runs_differently(fault, || Some(Comparison::streamed(&parts, usize::MAX, case, Effort::default()).0))
 }
 
 /// Whether a merging module differs from the plain one after random calls.
