@@ -3,8 +3,8 @@
 //! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
 //! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
 //! known, with the memory that is kept of each. The IR of these is dropped when they were added. Runs on the sample
-//! of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest of
-//! `CLIF_MERGE_ROUNDS` (3) rounds counts.
+//! of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. Of
+//! `CLIF_MERGE_ROUNDS` (3) rounds, the one with the median time counts.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
@@ -12,7 +12,7 @@ use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Known, Options, StreamingMerger, Target};
 use peak_alloc::PeakAlloc;
 use std::time::{Duration, Instant};
-use testkit::measure;
+use testkit::measure::{self, Figures};
 use testkit::scale::Family;
 use testkit::support::free;
 
@@ -67,17 +67,28 @@ fn times(
     times
 }
 
-fn fastest(rounds: u32, times: impl Fn() -> Times) -> Times {
-    let all = (0..rounds).map(|_| times());
-    let best = all.min_by_key(|times| times.add).expect("one round at least");
-    assert!(best.add > Duration::ZERO);
-    best
+/// The round whose time is the median.
+fn median(rounds: u32, times: impl Fn() -> Times) -> Times {
+    let mut all: Vec<Times> = (0..rounds).map(|_| times()).collect();
+    all.sort_unstable_by_key(|times| times.add);
+    let median = all[all.len() / 2];
+    assert!(median.add > Duration::ZERO);
+    median
 }
 
-fn print(name: &str, functions: usize, times: &Times) {
+fn print(name: &str, functions: usize, times: &Times, figures: &mut Figures) {
     let Times { add, compile, memory, equal } = *times;
     let each = |time: Duration| time.as_nanos() as f64 / functions as f64 / 1e3;
     let share = 100.0 * add.as_secs_f64() / compile.as_secs_f64();
+    for (column, figure) in [
+        ("add", each(add)),
+        ("compile", each(compile)),
+        ("equal", equal as f64),
+        ("functions", functions as f64),
+        ("kept", memory),
+    ] {
+        figures.set(name, column, figure);
+    }
     let memory = if memory > 0.0 { format!("{memory:.0} bytes kept") } else { String::new() };
     println!(
         "{name:<22} {:>8.2} µs {:>8.1} µs {share:>6.2}% {equal:>8} of {functions:<8} {memory}",
@@ -90,22 +101,23 @@ fn main() {
     let largest = measure::number("CLIF_MERGE_FUNCTIONS", 100_000, 1_000);
     let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
     let isa = measure::target();
+    let mut figures = Figures::new("latency");
     println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();
-        let times = fastest(rounds, || times(std::iter::empty(), functions.iter().cloned(), &*isa));
-        print(&name, functions.len(), &times);
+        let times = median(rounds, || times(std::iter::empty(), functions.iter().cloned(), &*isa));
+        print(&name, functions.len(), &times, &mut figures);
     }
     let mut counts = vec![10, 10_000.min(largest), largest];
     counts.dedup();
     for known in counts {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
-        let times = fastest(rounds, || {
-            times((0..known).map(function), (known..count).map(function), &*isa)
-        });
-        print(&format!("{known} known"), TIMED as usize, &times);
+        let times =
+            median(rounds, || times((0..known).map(function), (known..count).map(function), &*isa));
+        print(&format!("{known} known"), TIMED as usize, &times, &mut figures);
     }
+    figures.write();
 }
