@@ -5,8 +5,8 @@
 //! known, with the memory that is kept of each: in all, and without 32 bytes for each different encoding and four for
 //! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for
 //! which any number of functions may be held; they say how many are, and what the estimated bytes of their IR are. Runs on
-//! the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. The fastest
-//! of `CLIF_MERGE_ROUNDS` (3) rounds counts.
+//! the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. Of
+//! `CLIF_MERGE_ROUNDS` (3) rounds, the one with the median time counts.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, InstructionData};
@@ -14,7 +14,7 @@ use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Added, Known, Options, StreamingMerger, Target};
 use peak_alloc::PeakAlloc;
 use std::time::{Duration, Instant};
-use testkit::measure;
+use testkit::measure::{self, Figures};
 use testkit::scale::Family;
 use testkit::support::free;
 
@@ -90,17 +90,30 @@ fn times(
     times
 }
 
-fn fastest(rounds: u32, times: impl Fn() -> Times) -> Times {
-    let all = (0..rounds).map(|_| times());
-    let best = all.min_by_key(|times| times.add).expect("one round at least");
-    assert!(best.add > Duration::ZERO);
-    best
+/// The round whose time is the median.
+fn median(rounds: u32, times: impl Fn() -> Times) -> Times {
+    let mut all: Vec<Times> = (0..rounds).map(|_| times()).collect();
+    all.sort_unstable_by_key(|times| times.add);
+    let median = all[all.len() / 2];
+    assert!(median.add > Duration::ZERO);
+    median
 }
 
-fn print(name: &str, functions: usize, times: &Times) {
+fn print(name: &str, functions: usize, times: &Times, figures: &mut Figures) {
     let Times { add, compile, memory, beside, equal, held, held_bytes } = *times;
     let each = |time: Duration| time.as_nanos() as f64 / functions as f64 / 1e3;
     let share = 100.0 * add.as_secs_f64() / compile.as_secs_f64();
+    for (column, figure) in [
+        ("add", each(add)),
+        ("compile", each(compile)),
+        ("equal", equal as f64),
+        ("functions", functions as f64),
+        ("kept", memory),
+        ("beside", beside),
+        ("held", held as f64),
+    ] {
+        figures.set(name, column, figure);
+    }
     let mut rest = String::new();
     if memory > 0.0 {
         rest += &format!(" {memory:.0} bytes kept, {beside:.0} beside digests and references");
@@ -119,6 +132,7 @@ fn main() {
     let largest = measure::number("CLIF_MERGE_FUNCTIONS", 100_000, 1_000);
     let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
     let isa = measure::target();
+    let mut figures = Figures::new("latency");
     println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
     let bounds = [("", 0), (", held", usize::MAX)];
     for path in testkit::units::units() {
@@ -126,10 +140,10 @@ fn main() {
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();
         for (suffix, most_bytes) in bounds {
-            let times = fastest(rounds, || {
+            let times = median(rounds, || {
                 times(std::iter::empty(), functions.iter().cloned(), &*isa, most_bytes)
             });
-            print(&format!("{name}{suffix}"), functions.len(), &times);
+            print(&format!("{name}{suffix}"), functions.len(), &times, &mut figures);
         }
     }
     let mut counts = vec![10, 10_000.min(largest), largest];
@@ -138,10 +152,11 @@ fn main() {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
         for (suffix, most_bytes) in bounds {
-            let times = fastest(rounds, || {
+            let times = median(rounds, || {
                 times((0..known).map(function), (known..count).map(function), &*isa, most_bytes)
             });
-            print(&format!("{known} known{suffix}"), TIMED as usize, &times);
+            print(&format!("{known} known{suffix}"), TIMED as usize, &times, &mut figures);
         }
     }
+    figures.write();
 }

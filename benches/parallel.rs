@@ -3,7 +3,7 @@
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it.
 //! All functions local, addresses insignificant. In each round every number of threads has a turn; of all rounds,
-//! the best of each is compared with the best of one thread. *Merged* is the whole: the pass, which plans on one
+//! the median of each is compared with the median of one thread. *Merged* is the whole: the pass, which plans on one
 //! thread, and code generation for what is left. *Code generation* is that of the unit as it is: nothing is merged,
 //! and no size is asked for.
 //!
@@ -25,7 +25,7 @@ use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use testkit::measure;
+use testkit::measure::{self, Figures};
 
 /// The CPU time of this thread.
 fn cpu_time() -> Duration {
@@ -135,6 +135,7 @@ fn main() {
     // For flushes from outside of a pool.
     let outside = rayon::ThreadPoolBuilder::new().num_threads(1).stack_size(64 << 20);
     outside.build_global().expect("nothing used it");
+    let mut figures = Figures::new("parallel");
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
@@ -146,30 +147,35 @@ fn main() {
             headings.collect::<String>()
         );
         for (what, merge) in [("merged", true), ("code generation", false)] {
-            let mut best = vec![Duration::MAX; pools.len()];
+            let mut times = vec![Vec::new(); pools.len()];
             let (mut sequential, mut shared) = (Vec::new(), Vec::new());
             for round in 0..rounds {
                 for turn in 0..pools.len() {
                     let at = (round + turn) % pools.len();
                     let [wall, _] = pools[at].install(|| make(&functions, merge));
-                    best[at] = best[at].min(wall);
+                    times[at].push(wall.as_secs_f64());
                 }
                 let worker = || rayon::broadcast(|_| cpu_time())[0];
                 let before = worker();
                 let [_, cpu] = make(&functions, merge);
-                sequential.push(cpu);
-                shared.push(worker() - before);
+                sequential.push(cpu.as_secs_f64());
+                shared.push((worker() - before).as_secs_f64());
             }
-            let best: Vec<f64> = best.iter().map(Duration::as_secs_f64).collect();
-            let several = best[1..].iter();
+            let times: Vec<f64> = times.into_iter().map(measure::median).collect();
+            let several = times[1..].iter();
             let several =
-                several.map(|time| format!("{time:>10.3} s, {:>5.2} times", best[0] / time));
-            let (sequential, shared) = (median(sequential), median(shared));
+                several.map(|time| format!("{time:>10.3} s, {:>5.2} times", times[0] / time));
+            let (sequential, shared) = (measure::median(sequential), measure::median(shared));
             let share = sequential / (sequential + shared);
             let limit = |processors: f64| 1.0 / (share + (1.0 - share) / processors);
+            let row = format!("{name}, {what}");
+            for (threads, &seconds) in threads.iter().zip(&times) {
+                figures.set(&row, &format!("{threads}"), seconds);
+            }
+            figures.set(&row, "sequential", share);
             println!(
                 "{what:<25}{:>8.3} s{}{:>10.2} %{:>13.2}{:>9.2}",
-                best[0],
+                times[0],
                 several.collect::<String>(),
                 100.0 * share,
                 limit(16.0),
@@ -177,10 +183,5 @@ fn main() {
             );
         }
     }
-}
-
-/// Seconds.
-fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times[times.len() / 2].as_secs_f64()
+    figures.write();
 }

@@ -47,6 +47,8 @@ mod merge_cache;
 mod order;
 #[path = "laws/permutations.rs"]
 mod permutations;
+#[path = "laws/phases.rs"]
+mod phases;
 #[path = "laws/predictions.rs"]
 mod predictions;
 #[path = "laws/refused_plans.rs"]

@@ -1,8 +1,8 @@
 // The figures as a bar chart.
 
+import { box as rect, image, line, text } from "../shared/svg.mjs";
 import { isShown, percent, saved } from "./tables.mjs";
 
-const WIDTH = 800;
 const LEFT = 222;
 const BAR = 12;
 const STEP = 14;
@@ -22,15 +22,7 @@ const LEGEND = { icf: [20, 78], llvm: [180, 78], duplicates: [370, 78], similar:
 
 const TITLE = "Code saved by merging functions, x86-64";
 const STYLE = `
-    text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; fill: #1f2328 }
-    .title { font-size: 17px; font-weight: 600 }
-    .unit { font-weight: 600 }
-    .quiet { fill: #59636e; font-size: 12px }
-    .value { font-size: 12px; font-variant-numeric: tabular-nums }
-    .halo { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round }
     .ours.value { font-weight: 600 }
-    .back { fill: #ffffff }
-    .axis { stroke: #d1d9e0 }
     rect.icf { fill: #818b98 }
     rect.llvm { fill: #8250df }
     rect.duplicates { fill: #80ccff }
@@ -38,11 +30,6 @@ const STYLE = `
     rect.ours { fill: #d15704 }
     .more { opacity: 0.38 }
     @media (prefers-color-scheme: dark) {
-      text { fill: #f0f6fc }
-      .quiet { fill: #9198a1 }
-      .back { fill: #0d1117 }
-      .halo { stroke: #0d1117 }
-      .axis { stroke: #3d444d }
       rect.icf { fill: #8b949e }
       rect.llvm { fill: #a371f7 }
       rect.duplicates { fill: #a5d6ff }
@@ -55,7 +42,6 @@ export function chart({ units: all }) {
   const groups = units.map((unit) => bars(unit));
   const height = TOP + groups.reduce((all, { length }) => all + length * STEP + GROUP, 0) + 26;
   const parts = [
-    `<rect class="back" width="${WIDTH}" height="${height}" rx="6"/>`,
     text(20, 32, TITLE, "title"),
     text(20, 52, "Percent of the machine code of the functions of each program, compiled by Cranelift with and without merging.", "quiet"),
   ];
@@ -67,7 +53,7 @@ export function chart({ units: all }) {
   const bottom = height - 34;
   for (let tick = 0; tick <= 40; tick += 10) {
     const x = LEFT + tick * SCALE;
-    parts.push(`<line class="axis" x1="${x}" y1="${TOP - 8}" x2="${x}" y2="${bottom}"/>`);
+    parts.push(line(x, TOP - 8, x, bottom, "axis"));
     parts.push(text(x, TOP - 13, `${tick}%`, "quiet", "middle"));
   }
   let y = TOP;
@@ -80,15 +66,7 @@ export function chart({ units: all }) {
     y += GROUP;
   });
   parts.push(text(20, height - 12, note(all), "quiet"));
-  const size = `viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}"`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img" aria-labelledby="title description">
-  <title id="title">${TITLE}</title>
-  <desc id="description">${escaped(summary(units))}</desc>
-  <style>${STYLE}
-  </style>
-  ${parts.join("\n  ")}
-</svg>
-`;
+  return image({ title: TITLE, description: summary(units), height, style: STYLE, parts });
 }
 
 /** The bars of a unit; `more` is where the pale part ends. */
@@ -108,8 +86,8 @@ function bars({ module: { x86_64: figures }, whole }) {
 }
 
 function drawn({ key, value, more, absent }, y) {
-  const line = y + BAR - 2;
-  if (absent) return [text(LEFT + 5, line, absent, "quiet halo")];
+  const base = y + BAR - 2;
+  if (absent) return [text(LEFT + 5, base, absent, "quiet halo")];
   const width = (number) => Math.max(0, number ?? 0) * SCALE;
   const [inner, outer] = [width(value), Math.max(width(value), width(more))];
   const parts = [box(LEFT, y, Math.max(inner, value === undefined ? 0 : 1), key)];
@@ -120,19 +98,12 @@ function drawn({ key, value, more, absent }, y) {
     const what = `${percent(more)} ${SERIES[key].more}`;
     figures.push(value === undefined ? what : `(${what})`);
   }
-  parts.push(text(LEFT + outer + 5, line, figures.join(" "), `${key} value halo`));
+  parts.push(text(LEFT + outer + 5, base, figures.join(" "), `${key} value halo`));
   return parts;
 }
 
 function box(x, y, width, name) {
-  return `<rect class="${name}" x="${round(x)}" y="${y}" width="${round(width)}" height="${BAR}"/>`;
-}
-
-function text(x, y, content, name, anchor) {
-  const attributes = [`x="${round(x)}"`, `y="${y}"`];
-  if (name) attributes.unshift(`class="${name}"`);
-  if (anchor) attributes.push(`text-anchor="${anchor}"`);
-  return `<text ${attributes.join(" ")}>${escaped(content)}</text>`;
+  return rect(x, y, width, BAR, name);
 }
 
 /** Which units are measured and not drawn. */
@@ -149,12 +120,4 @@ function summary(units) {
     return `${unit.name}: ${figures.join(", ")}`;
   });
   return `Percent of the code of each unit. ${each.join("; ")}.`;
-}
-
-function round(number) {
-  return Number(number.toFixed(1));
-}
-
-function escaped(content) {
-  return content.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 }

@@ -5,12 +5,15 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { Failure, replaceGenerated } from "../shared/document.mjs";
 import { chart } from "./chart.mjs";
 import { codeBytes, functionCount, splitSections } from "./elf.mjs";
 import { overview, tables } from "./tables.mjs";
 import { SAMPLE, units as known } from "./units.mjs";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
+// What the marks in documents name.
+const COMMAND = "benches/peers/run --update";
 const BINARYEN = "binaryen@132.0.0";
 const TARGETS = ["x86_64", "aarch64"];
 
@@ -57,9 +60,6 @@ const LLVM_VARIANTS = { llvm: "mergefunc", llvmGlobal: "mergefunc,global-merge-f
 
 const LOCAL = ["--linkage", "local", "--addresses", "insignificant"];
 
-/** What is reported in one line, without a trace. */
-class Failure extends Error {}
-
 function main() {
   const { update, render, work, names } = readArguments(process.argv.slice(2));
   fs.mkdirSync(work, { recursive: true });
@@ -75,20 +75,10 @@ function main() {
   fs.writeFileSync(path.join(work, "peers.svg"), picture);
   if (update) {
     fs.writeFileSync(path.join(ROOT, "docs/peers.svg"), picture);
-    replaceGenerated("docs/peers.md", text);
-    replaceGenerated("README.md", `${overview(figures)}\n`);
+    replaceGenerated(path.join(ROOT, "docs/peers.md"), COMMAND, text);
+    replaceGenerated(path.join(ROOT, "README.md"), COMMAND, `${overview(figures)}\n`);
   }
   process.stdout.write(text);
-}
-
-/** Replaces what is between the two marks of a document. */
-function replaceGenerated(document, text) {
-  const page = path.join(ROOT, document);
-  const [begin, end] = ["<!-- begin: benches/peers/run --update -->\n", "<!-- end -->\n"];
-  const [before, rest] = fs.readFileSync(page, "utf8").split(begin);
-  const after = rest?.split(end)[1];
-  if (after === undefined) throw new Failure(`${document} has no marks for figures`);
-  fs.writeFileSync(page, `${before}${begin}\n${text}\n${end}${after}`);
 }
 
 /** Writes the figures of the units of these names, or of all, into a file, where those of other units are kept. */

@@ -1,5 +1,6 @@
 // The figures as Markdown.
 
+import { table, thousands } from "../shared/document.mjs";
 import { SAMPLE } from "./units.mjs";
 
 const TARGETS = { x86_64: "x86-64", aarch64: "aarch64" };
@@ -186,16 +187,4 @@ function encoded(units) {
     ...[wasm.original, wasm.encoded, figures.bytes, figures.encoded].map(thousands),
   ]);
   return table(head, rows);
-}
-
-/** Nothing if there are no rows. */
-function table(head, rows, texts = 1) {
-  if (rows.length === 0) return undefined;
-  const line = (cells) => `| ${cells.join(" | ")} |`;
-  const rule = `|${head.map((_, index) => (index < texts ? "---" : "---:")).join("|")}|`;
-  return [line(head), rule, ...rows.map(line)].join("\n");
-}
-
-function thousands(number) {
-  return number.toLocaleString("en-US");
 }

@@ -1,17 +1,21 @@
 //! `MergingModule<ObjectModule>` compared with a bare `ObjectModule`: time and peak memory of defining a unit
 //! and finishing the object, and the size of its code.
 //!
-//! Runs `clif-merge compile -v` with and without `--no-merge` in turn, a process each, and compares the figures
-//! that it prints: of all rounds, the fastest of each side, in seconds of CPU time, on one thread (of
+//! Runs `clif-merge compile -v` with `--no-merge`, with `--similar off` and as it is by default in turn, a process each,
+//! and compares the figures that it prints: the medians of all rounds, in seconds of CPU time, on one thread (of
 //! wall-clock time, where the system does not report CPU time). Runs on the sample of the repository, or, if
-//! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. All functions local,
-//! addresses insignificant.
+//! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and on a generated unit in which there is nothing
+//! to merge but all has to be looked at: 20,000 functions of equally many instructions, each of another shape. All
+//! functions local, addresses insignificant.
 //!
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_SET` a setting of Cranelift, such as
 //! `enable_verifier=true`.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use testkit::measure::{self, Figures as Found};
+use testkit::scale::Family;
 
 /// What one run printed.
 #[derive(Clone, Copy)]
@@ -30,7 +34,11 @@ fn number_before(text: &str, after: &str) -> Option<f64> {
     before[start..].replace(',', "").parse().ok()
 }
 
-fn run(unit: &Path, merge: bool) -> Figures {
+/// What is compared: the name of the column, and an option.
+const VARIANTS: [(&str, Option<&str>); 3] =
+    [("without", Some("--no-merge")), ("identical", Some("--similar=off")), ("all", None)];
+
+fn run(unit: &Path, option: Option<&str>) -> Figures {
     let mut command = Command::new(env!("CARGO_BIN_EXE_clif-merge"));
     command.args([
         "compile",
@@ -44,9 +52,7 @@ fn run(unit: &Path, merge: bool) -> Figures {
         "-o",
     ]);
     command.arg(if cfg!(windows) { "NUL" } else { "/dev/null" }).arg(unit);
-    if !merge {
-        command.arg("--no-merge");
-    }
+    command.args(option);
     if let Ok(setting) = std::env::var("CLIF_MERGE_SET") {
         command.args(["--set", &setting]);
     }
@@ -64,35 +70,71 @@ fn run(unit: &Path, merge: bool) -> Figures {
     }
 }
 
-fn main() {
-    // `cargo test --benches` runs benches to see that they do.
-    let rounds = match std::env::args().any(|argument| argument == "--bench") {
-        true => std::env::var("CLIF_MERGE_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap()),
-        false => 1,
-    };
-    println!("unit                 without      with     ratio   code saved   peak memory, KiB");
-    for unit in testkit::units::units() {
-        let mut best: [Option<Figures>; 2] = [None, None];
-        for round in 0..rounds {
-            for merge in [round % 2 == 0, round % 2 == 1] {
-                let figures = run(&unit, merge);
-                let best = &mut best[usize::from(merge)];
-                if best.is_none_or(|best| figures.seconds < best.seconds) {
-                    *best = Some(figures);
-                }
-            }
+/// The medians of the rounds of each variant.
+fn medians(unit: &Path, rounds: u32) -> [Figures; VARIANTS.len()] {
+    let mut all = [const { Vec::new() }; VARIANTS.len()];
+    for round in 0..rounds as usize {
+        for turn in 0..VARIANTS.len() {
+            let at = (round + turn) % VARIANTS.len();
+            all[at].push(run(unit, VARIANTS[at].1));
         }
-        let [without, with] = best.map(|figures| figures.expect("at least one round"));
-        let saved = 100.0 * (1.0 - with.code / without.code);
-        println!(
-            "{:<18} {:>8.3} s {:>7.3} s {:>7.3} {:>10.2} % {:>9} → {}",
-            unit.file_stem().unwrap_or_default().to_string_lossy(),
-            without.seconds,
-            with.seconds,
-            with.seconds / without.seconds,
-            saved,
-            without.memory,
-            with.memory,
-        );
     }
+    all.map(|figures: Vec<Figures>| {
+        let median = |of: fn(&Figures) -> f64| measure::median(figures.iter().map(of).collect());
+        Figures {
+            seconds: median(|figures| figures.seconds),
+            memory: median(|figures| figures.memory),
+            code: median(|figures| figures.code),
+        }
+    })
+}
+
+fn report(name: &str, unit: &Path, rounds: u32, found: &mut Found) {
+    let all = medians(unit, rounds);
+    for ((variant, _), figures) in VARIANTS.iter().zip(&all) {
+        found.set(name, &format!("{variant}, seconds"), figures.seconds);
+        found.set(name, &format!("{variant}, KiB"), figures.memory);
+        found.set(name, &format!("{variant}, bytes"), figures.code);
+    }
+    let [without, identical, with] = all;
+    println!(
+        "{name:<18} {:>8.3} s {:>8.3} s {:>6.3} {:>8.3} s {:>6.3} {:>9.2} % {:>9} → {} ({:.3})",
+        without.seconds,
+        identical.seconds,
+        identical.seconds / without.seconds,
+        with.seconds,
+        with.seconds / without.seconds,
+        100.0 * (1.0 - with.code / without.code),
+        without.memory,
+        with.memory,
+        with.memory / without.memory,
+    );
+}
+
+/// Writes functions of which none are similar, as a text.
+fn nothing_similar(count: u32) -> tempfile::NamedTempFile {
+    let suffix = tempfile::Builder::new().suffix(".clif").tempfile();
+    let mut file = suffix.expect("a temporary file");
+    let mut text = std::io::BufWriter::new(file.as_file_mut());
+    for index in 0..count {
+        writeln!(text, "{}", Family::Shapes.function(index, count)).expect("is written");
+    }
+    text.flush().expect("is written");
+    drop(text);
+    file
+}
+
+fn main() {
+    let rounds = measure::number("CLIF_MERGE_ROUNDS", 5, 1);
+    let mut found = Found::new("module");
+    println!(
+        "unit                 without  identical  ratio        all  ratio code saved   peak memory, KiB"
+    );
+    for unit in testkit::units::units() {
+        let name = unit.file_stem().unwrap_or_default().to_string_lossy();
+        report(&name, &unit, rounds, &mut found);
+    }
+    let generated = nothing_similar(if measure::measures() { 20_000 } else { 200 });
+    report("nothing-similar", generated.path(), rounds, &mut found);
+    found.write();
 }

@@ -1,5 +1,9 @@
 //! What the tests of this crate look into, and plans that they edit. It is not for others, and may change in any version.
 
+mod phases;
+
+pub use phases::{WalkAlone, phases};
+
 pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
 pub use crate::size::{

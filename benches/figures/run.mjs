@@ -1,0 +1,99 @@
+// Runs the benches; `run` says how it is used.
+
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { Failure, replaceGenerated } from "../shared/document.mjs";
+import { chart } from "./chart.mjs";
+import { tables } from "./tables.mjs";
+
+const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
+// What the marks in documents name, and before which table.
+const COMMAND = "benches/figures/run --update";
+
+/** Arguments of `cargo bench`. */
+const BENCHES = {
+  phases: ["--bench", "phases"],
+  module: ["-p", "clif-merge", "--bench", "module"],
+  scale: ["--bench", "scale"],
+  latency: ["--bench", "latency"],
+  parallel: ["--features", "object,parallel", "--bench", "parallel"],
+};
+/** The document of each table. */
+const DOCUMENTS = {
+  phases: "docs/performance.md",
+  floor: "docs/performance.md",
+  module: "README.md",
+  scale: "docs/performance.md",
+  latency: "docs/performance.md",
+  parallel: "docs/performance.md",
+};
+
+function main() {
+  const { update, render, work, names } = readArguments(process.argv.slice(2));
+  fs.mkdirSync(work, { recursive: true });
+  if (!render) measure(names, work);
+  const figures = {};
+  for (const bench of Object.keys(BENCHES)) {
+    const file = path.join(work, `${bench}.json`);
+    if (fs.existsSync(file)) figures[bench] = JSON.parse(fs.readFileSync(file, "utf8"));
+  }
+  const found = Object.keys(figures);
+  if (found.length === 0) throw new Failure(`there are no figures in ${work} yet: run without --render`);
+  if (update && found.length < Object.keys(BENCHES).length) throw new Failure("--update takes figures of all benches");
+
+  const made = tables(figures);
+  const picture = chart(figures);
+  const text = Object.values(made).join("\n\n");
+  fs.writeFileSync(path.join(work, "figures.md"), `${text}\n`);
+  fs.writeFileSync(path.join(work, "performance.svg"), picture);
+  if (update) {
+    fs.writeFileSync(path.join(ROOT, "docs/performance.svg"), picture);
+    for (const [name, document] of Object.entries(DOCUMENTS)) {
+      replaceGenerated(path.join(ROOT, document), `${COMMAND}: ${name}`, `${made[name]}\n`);
+    }
+  }
+  process.stdout.write(`${text}\n`);
+}
+
+function measure(names, work) {
+  const env = { CLIF_MERGE_FUNCTIONS: "1000000", ...process.env, CLIF_MERGE_FIGURES: work };
+  if (env.CLIF_MERGE_UNITS) env.CLIF_MERGE_UNITS = path.resolve(env.CLIF_MERGE_UNITS);
+  for (const name of names) {
+    console.error(`figures: ${name}`);
+    // What is built for one is the same for all.
+    const options = { env, cwd: ROOT, stdio: ["ignore", process.stderr, "inherit"] };
+    try {
+      execFileSync("cargo", ["bench", "--quiet", "--locked", ...BENCHES[name]], options);
+    } catch {
+      throw new Failure(`cargo bench ${BENCHES[name].join(" ")} failed`);
+    }
+  }
+}
+
+function readArguments(all) {
+  const names = [];
+  let [update, render] = [false, false];
+  let work = path.join(ROOT, "target/figures");
+  for (let at = 0; at < all.length; at++) {
+    if (all[at] === "--update") update = true;
+    else if (all[at] === "--render") render = true;
+    else if (all[at] === "--dir" && at + 1 < all.length) work = path.resolve(all[++at]);
+    else if (Object.hasOwn(BENCHES, all[at])) names.push(all[at]);
+    else {
+      console.error(`usage: benches/figures/run [--update] [--render] [--dir DIR] [BENCH…]
+benches: ${Object.keys(BENCHES).join(", ")}`);
+      process.exit(2);
+    }
+  }
+  return { update, render, work, names: names.length > 0 ? names : Object.keys(BENCHES) };
+}
+
+try {
+  main();
+} catch (error) {
+  if (!(error instanceof Failure)) throw error;
+  console.error(`error: ${error.message}`);
+  process.exit(1);
+}
