@@ -64,7 +64,13 @@ pub(crate) fn table_bytes(func: &Function) -> usize {
 
 /// The function that an instruction calls directly.
 pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
-    match func.dfg.insts[inst] {
+    called_by(&func.dfg.insts[inst])
+}
+
+/// The same of what an instruction is.
+#[inline]
+pub(crate) fn called_by(data: &InstructionData) -> Option<FuncRef> {
+    match *data {
         InstructionData::Call { opcode: _, args: _, func_ref }
         | InstructionData::TryCall { opcode: _, args: _, func_ref, exception: _ } => Some(func_ref),
         _ => None,

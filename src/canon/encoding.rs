@@ -78,6 +78,40 @@ impl Encoding {
         self.shape.extend_from_slice(&word.to_le_bytes());
     }
 
+    /// Writes a record to the shape.
+    #[inline(always)]
+    pub(crate) fn shape_record(&mut self, record: Record) {
+        let Record { bytes, len } = record;
+        let end = self.shape.len() + len as usize;
+        // As many bytes for every record: one check of the capacity and one store, whatever its length.
+        self.shape.extend_from_slice(&bytes.to_le_bytes());
+        self.shape.truncate(end);
+    }
+
+    /// Writes a record and numbers behind it to the shape. A small number takes 2 bytes, any other one 6, which begin
+    /// with [`WIDE`].
+    #[inline(always)]
+    pub(crate) fn shape_numbers<const N: usize>(&mut self, record: Record, numbers: [u32; N]) {
+        if numbers.iter().fold(0, |all, number| all | number) <= SMALL {
+            self.shape_record(
+                numbers.iter().fold(record, |record, &number| record.half(number as u16)),
+            );
+        } else {
+            self.wide_numbers(record, &numbers);
+        }
+    }
+
+    #[cold]
+    fn wide_numbers(&mut self, record: Record, numbers: &[u32]) {
+        self.shape_record(record);
+        for &number in numbers {
+            self.shape_record(match number {
+                0..=SMALL => Record::EMPTY.half(number as u16),
+                _ => Record::EMPTY.half(WIDE).word(number),
+            });
+        }
+    }
+
     pub(crate) fn constant_i32(&mut self, value: i32) {
         self.constants.extend_from_slice(&value.to_le_bytes());
     }
@@ -100,6 +134,45 @@ impl Encoding {
                 self.references.extend_from_slice(&index.to_le_bytes());
             }
         }
+    }
+}
+
+/// The largest number that takes 2 bytes of the shape. Of those beyond it, which are no beginnings of numbers, the
+/// walk uses some to distinguish what is no number.
+pub(crate) const SMALL: u32 = 0x7fff;
+
+/// Four bytes of a number follow.
+const WIDE: u16 = 0xffff;
+
+/// Up to 16 bytes that are written to the shape together, such as all of an ordinary instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    bytes: u128,
+    len: u32,
+}
+
+impl Record {
+    pub const EMPTY: Record = Record { bytes: 0, len: 0 };
+
+    #[inline(always)]
+    fn with(self, bytes: u128, len: u32) -> Record {
+        debug_assert!(self.len + len <= 16, "too much for one record");
+        Record { bytes: self.bytes | bytes << (8 * self.len), len: self.len + len }
+    }
+
+    #[inline(always)]
+    pub fn byte(self, byte: u8) -> Record {
+        self.with(byte.into(), 1)
+    }
+
+    #[inline(always)]
+    pub fn half(self, half: u16) -> Record {
+        self.with(half.into(), 2)
+    }
+
+    #[inline(always)]
+    pub fn word(self, word: u32) -> Record {
+        self.with(word.into(), 4)
     }
 }
 

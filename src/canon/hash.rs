@@ -1,16 +1,15 @@
 //! The structural hash of an encoding: 128 bits, the same on every platform and in every run.
 //!
-//! **Byte order, specified**: XXH3-128 with seed 0 over the shape stream, the constants stream and
-//! the references stream, each preceded by its length in bytes as 8 little-endian bytes. A
-//! reference to a function of the unit contributes only that it is one, so equal functions have
-//! equal hashes whatever their callees are called.
+//! **Byte order, specified**: XXH3-128 with seed 0 over three hashes of 16 little-endian bytes each: the XXH3-128 with
+//! seed 0 of the shape stream, that of the constants stream, and that of the references stream. A reference to a function
+//! of the unit contributes only that it is one, so equal functions have equal hashes whatever their callees are called.
 //!
 //! The hash decides nothing but the bucket. It is stable for one version of this crate and of Cranelift (opcode
 //! numbers are Cranelift's); `tests/laws.rs` pins digests. It is not cryptographic: an author of functions can make
 //! hashes collide, which costs comparisons, O(log k) for each of k functions of a bucket.
 
 use crate::canon::Encoding;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// A 128-bit structural hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,17 +29,17 @@ pub(crate) struct PartHashes {
     pub content: u32,
 }
 
-/// All hashes of an encoding: those of its parts are digests of the beginnings of the same bytes. Linear in its size.
+/// All hashes of an encoding. Each stream is hashed once, in one piece, which takes less than half as long as to feed a
+/// hasher with one after the other. Linear in its size.
 pub(crate) fn hashes(encoding: &Encoding) -> (PartHashes, StructuralHash) {
-    let mut hasher = Xxh3::new();
-    let mut update = |stream: &[u8]| {
-        hasher.update(&(stream.len() as u64).to_le_bytes());
-        hasher.update(stream);
-        hasher.digest() as u32
-    };
-    let [shape, constants, references] = encoding.key();
-    let (shape, content, _) = (update(shape), update(constants), update(references));
-    (PartHashes { shape, content }, StructuralHash(hasher.digest128()))
+    let hashes = encoding.key().map(xxh3_128);
+    let mut bytes = [0; 3 * 16];
+    for (bytes, hash) in bytes.chunks_exact_mut(16).zip(hashes) {
+        bytes.copy_from_slice(&hash.to_le_bytes());
+    }
+    let [shape, ..] = hashes;
+    let parts = PartHashes { shape: shape as u32, content: xxh3_64(&bytes[..2 * 16]) as u32 };
+    (parts, StructuralHash(xxh3_128(&bytes)))
 }
 
 /// A BLAKE3 digest of an encoding: 256 bits, which are trusted without comparing.

@@ -1,10 +1,12 @@
 //! One instruction: the exhaustive match over `InstructionData`.
 //!
 //! Each arm names every field of its format. It writes value operands and table entries to the
-//! shape, immediates that could become parameters to the constants, symbols to the references.
+//! shape, immediates that could become parameters to the constants, symbols to the references. In the shape, the opcode
+//! comes first, then the type of the first result, then the fields of fixed length, then numbers.
 
 use super::normalise::{is_commutative, only_destination};
-use super::{Malformed, Operand, Place, Walk};
+use super::{Malformed, Operand, Place, Record, Walk, type_number};
+use crate::ir::called_by;
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -13,6 +15,7 @@ use cranelift_codegen::ir::{
 };
 
 impl Walk<'_> {
+    #[inline(always)]
     pub(super) fn instruction(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;
         let data = &func.dfg.insts[inst];
@@ -21,186 +24,196 @@ impl Walk<'_> {
             // Generates no code, carries no data.
             return Ok(());
         }
-        self.extra_arguments(inst)?;
+        let is_call = opcode.is_call();
+        if is_call && let Some(callee) = called_by(data) {
+            self.extra_arguments(inst, callee)?;
+        }
         self.mark(Place::Inst(inst));
         self.out.instructions += 1;
-        if let Some(way) = self.only_way(data) {
-            // The other block is not a successor: no control flow reaches it from here.
-            self.word(Opcode::Jump as u32);
-            self.block_call(way)?;
-            return self.metadata(inst);
-        }
 
         // The types of results are not part of `InstructionData`: `iconst.i32 1` and
         // `iconst.i64 1` have equal data.
         let results = func.dfg.inst_results(inst);
         let result = results.first().map(|&result| func.dfg.value_type(result));
-        let first = result.map_or(0, |ty| ty.index() as u32);
-        self.word(opcode as u32 | first << 16);
-        // The number of results follows from the opcode, or from a call's signature.
-        for &result in results.iter().skip(1) {
-            self.ty(func.dfg.value_type(result));
-        }
-        self.format(result, data)?;
-        if opcode.is_call() {
+        let first = result.map_or(0, type_number);
+        let record = Record::EMPTY.byte(opcode as u8).half(first);
+        self.format(record, result, data)?;
+        if is_call {
             self.stack_map(inst)?;
         }
-        for &result in results {
-            self.define(result);
+        if let [first, others @ ..] = results {
+            self.define(*first);
+            // The number of results follows from the opcode, or from a call's signature.
+            for &result in others {
+                self.ty(func.dfg.value_type(result));
+                self.define(result);
+            }
         }
-        self.metadata(inst)
+        if self.has_metadata { self.metadata(inst) } else { Ok(()) }
     }
 
     /// The target of a branch on a condition that follows from constants.
-    fn only_way<'d>(&self, data: &'d InstructionData) -> Option<&'d BlockCall> {
+    fn only_way<'d>(&mut self, data: &'d InstructionData) -> Option<&'d BlockCall> {
+        let func = self.func;
         let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
         // A value that has a number was walked, and so were the operands behind it.
         let walked = |condition: Value| self.number(condition).is_ok();
-        if as_written { None } else { only_destination(&self.func.dfg, data, walked) }
+        if as_written { None } else { only_destination(&func.dfg, data, walked) }
     }
 
-    /// The one match over the fields of all instructions: writes them to the streams, and notes what a value could
-    /// replace.
-    fn format(&mut self, result: Option<Type>, data: &InstructionData) -> Result<(), Malformed> {
+    /// The one match over the fields of all instructions: writes them to the streams, behind a record of opcode and
+    /// type, and notes what a value could replace.
+    #[inline(always)]
+    fn format(
+        &mut self,
+        record: Record,
+        result: Option<Type>,
+        data: &InstructionData,
+    ) -> Result<(), Malformed> {
         let func = self.func;
         let pool = &func.dfg.value_lists;
         match data {
             InstructionData::AtomicCas { opcode: _, args, flags } => {
-                self.operands(args)?;
-                self.access(*flags)
+                let access = self.access(*flags)?;
+                self.operands(record.half(access), args)
             }
             InstructionData::AtomicRmw { opcode: _, args, flags, op } => {
-                self.operands(args)?;
-                self.word(atomic_rmw_op(*op));
-                self.access(*flags)
+                let access = self.access(*flags)?;
+                self.operands(record.byte(atomic_rmw_op(*op)).half(access), args)
             }
-            InstructionData::Binary { opcode, args } => self.ordered_operands(*opcode, args),
+            InstructionData::Binary { opcode, args } => {
+                self.ordered_operands(record, *opcode, args)
+            }
             InstructionData::BinaryImm8 { opcode: _, arg, imm } => {
-                self.operand(*arg)?;
-                self.word(u32::from(*imm));
-                Ok(())
+                self.operands(record.byte(*imm), &[*arg])
             }
             InstructionData::BranchTable { opcode: _, arg, table } => {
-                self.operand(*arg)?;
+                self.operands(record, &[*arg])?;
                 let table = func.dfg.jump_tables.get(*table).ok_or(Malformed)?;
                 self.length(table.all_branches().len())?;
                 for call in table.all_branches() {
-                    self.block_call(call)?;
+                    self.block_call(Record::EMPTY, call)?;
                 }
                 Ok(())
             }
             InstructionData::Brif { opcode: _, arg, blocks } => {
-                self.operand(*arg)?;
+                if let Some(way) = self.only_way(data) {
+                    // The other block is not a successor: no control flow reaches it from here.
+                    return self.block_call(Record::EMPTY.byte(Opcode::Jump as u8).half(0), way);
+                }
+                self.operands(record, &[*arg])?;
                 for call in blocks {
-                    self.block_call(call)?;
+                    self.block_call(Record::EMPTY, call)?;
                 }
                 Ok(())
             }
             InstructionData::Call { opcode: _, args, func_ref } => {
                 self.holds(Operand::Callee(*func_ref));
-                self.callee(*func_ref, true)?;
+                self.callee(record, *func_ref, true)?;
                 self.call_operands(args.as_slice(pool))
             }
             InstructionData::CallIndirect { opcode: _, args, sig_ref } => {
-                self.signature(*sig_ref)?;
-                self.operand_list(args.as_slice(pool))
+                self.signature(record, *sig_ref)?;
+                self.operand_list(Record::EMPTY, args.as_slice(pool))
             }
             InstructionData::CondTrap { opcode: _, arg, code } => {
-                self.operand(*arg)?;
-                self.word(u32::from(code.as_raw().get()));
-                Ok(())
+                self.operands(record.byte(code.as_raw().get()), &[*arg])
             }
             InstructionData::DynamicStackAddr { opcode: _, dynamic_stack_slot } => {
                 if !func.dynamic_stack_slots.is_valid(*dynamic_stack_slot) {
                     return Err(Malformed);
                 }
                 // All dynamic slots are in the header in this order: the index is the content.
-                self.word(dynamic_stack_slot.as_u32());
+                self.put_numbers(record, [dynamic_stack_slot.as_u32()]);
                 Ok(())
             }
             InstructionData::ExceptionHandlerAddress { opcode: _, block, imm } => {
                 // Not a successor, but the block counts: its address is taken.
                 let number = self.address_of(*block)?;
-                self.word(number);
+                self.put_numbers(record, [number]);
                 self.long(imm.bits() as u64);
                 Ok(())
             }
             InstructionData::FloatCompare { opcode: _, args, cond } => {
-                self.word(float_cc(*cond));
-                self.operands(args)
+                self.operands(record.byte(float_cc(*cond)), args)
             }
             InstructionData::FuncAddr { opcode: _, func_ref } => {
                 self.holds(Operand::Function(*func_ref));
-                self.callee(*func_ref, false)
+                self.callee(record, *func_ref, false)
             }
             InstructionData::IntAddTrap { opcode, args, code } => {
-                self.ordered_operands(*opcode, args)?;
-                self.word(u32::from(code.as_raw().get()));
-                Ok(())
+                self.ordered_operands(record.byte(code.as_raw().get()), *opcode, args)
             }
             InstructionData::IntCompare { opcode: _, args, cond } => {
-                self.word(int_cc(*cond));
-                self.operands(args)
+                self.operands(record.byte(int_cc(*cond)), args)
             }
-            InstructionData::Jump { opcode: _, destination } => self.block_call(destination),
+            InstructionData::Jump { opcode: _, destination } => {
+                self.block_call(record, destination)
+            }
             InstructionData::Load { opcode: _, arg, flags, offset } => {
-                self.operand(*arg)?;
+                let access = self.access(*flags)?;
+                self.operands(record.half(access), &[*arg])?;
                 self.offset(|| Some(func.dfg.value_type(*arg)), i32::from(*offset));
-                self.access(*flags)
+                Ok(())
             }
             InstructionData::LoadNoOffset { opcode: _, arg, flags } => {
-                self.operand(*arg)?;
-                self.access(*flags)
+                let access = self.access(*flags)?;
+                self.operands(record.half(access), &[*arg])
             }
-            InstructionData::MultiAry { opcode: _, args } => self.operand_list(args.as_slice(pool)),
-            InstructionData::NullAry { opcode: _ } => Ok(()),
+            InstructionData::MultiAry { opcode: _, args } => {
+                self.operand_list(record, args.as_slice(pool))
+            }
+            InstructionData::NullAry { opcode: _ } => {
+                self.put(record);
+                Ok(())
+            }
             InstructionData::Shuffle { opcode: _, args, imm } => {
-                self.operands(args)?;
+                self.operands(record, args)?;
                 let mask: &ConstantData = func.dfg.immediates.get(*imm).ok_or(Malformed)?;
                 self.length(mask.len())?;
                 self.out.shape.extend_from_slice(mask.as_slice());
                 Ok(())
             }
             InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
-                self.stack_slot(*stack_slot)?;
+                self.stack_slot(record, *stack_slot)?;
                 self.offset(|| result, i32::from(*offset));
                 Ok(())
             }
             InstructionData::Store { opcode: _, args, flags, offset } => {
-                self.operands(args)?;
+                let access = self.access(*flags)?;
+                self.operands(record.half(access), args)?;
                 self.offset(|| Some(func.dfg.value_type(args[1])), i32::from(*offset));
-                self.access(*flags)
-            }
-            InstructionData::StoreNoOffset { opcode: _, args, flags } => {
-                self.operands(args)?;
-                self.access(*flags)
-            }
-            InstructionData::Ternary { opcode: _, args } => self.operands(args),
-            InstructionData::TernaryImm8 { opcode: _, args, imm } => {
-                self.operands(args)?;
-                self.word(u32::from(*imm));
                 Ok(())
             }
+            InstructionData::StoreNoOffset { opcode: _, args, flags } => {
+                let access = self.access(*flags)?;
+                self.operands(record.half(access), args)
+            }
+            InstructionData::Ternary { opcode: _, args } => self.operands(record, args),
+            InstructionData::TernaryImm8 { opcode: _, args, imm } => {
+                self.operands(record.byte(*imm), args)
+            }
             InstructionData::Trap { opcode: _, code } => {
-                self.word(u32::from(code.as_raw().get()));
+                self.put(record.byte(code.as_raw().get()));
                 Ok(())
             }
             InstructionData::TryCall { opcode: _, args, func_ref, exception } => {
                 self.holds(Operand::Callee(*func_ref));
-                self.callee(*func_ref, true)?;
+                self.callee(record, *func_ref, true)?;
                 self.call_operands(args.as_slice(pool))?;
                 self.exception_table(*exception, Some(*func_ref))
             }
             InstructionData::TryCallIndirect { opcode: _, args, exception } => {
-                self.operand_list(args.as_slice(pool))?;
+                self.operand_list(record, args.as_slice(pool))?;
                 self.exception_table(*exception, None)
             }
-            InstructionData::Unary { opcode: _, arg } => self.operand(*arg),
+            InstructionData::Unary { opcode: _, arg } => self.operands(record, &[*arg]),
             InstructionData::UnaryConst { opcode: _, constant_handle } => {
                 // `ConstantPool::get` panics where there is none.
                 self.scratch.constants.binary_search(constant_handle).map_err(|_| Malformed)?;
                 let data = func.dfg.constants.get(*constant_handle);
-                self.length(data.len())?;
+                let length = u32::try_from(data.len()).map_err(|_| Malformed)?;
+                self.put_numbers(record, [length]);
                 // The verifier demands that the pool's bytes are as many as the value's.
                 let result = result.filter(|ty| ty.bytes() as usize == data.len());
                 self.constant(result, data.as_slice());
@@ -210,21 +223,26 @@ impl Walk<'_> {
                 if *opcode == Opcode::SymbolValue {
                     self.holds(Operand::Symbol(*global_value));
                 }
+                self.put(record);
                 self.global_value(*global_value)
             }
             InstructionData::UnaryIeee16 { opcode: _, imm } => {
+                self.put(record);
                 self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryIeee32 { opcode: _, imm } => {
+                self.put(record);
                 self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryIeee64 { opcode: _, imm } => {
+                self.put(record);
                 self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
             InstructionData::UnaryImm { opcode: _, imm } => {
+                self.put(record);
                 self.constant(result, &imm.bits().to_le_bytes());
                 Ok(())
             }
@@ -232,11 +250,16 @@ impl Walk<'_> {
     }
 
     /// Writes the bytes of a constant, which are those of the result, or of a wider integer.
+    #[inline]
     fn constant(&mut self, result: Option<Type>, bytes: &[u8]) {
         self.out.constants.extend_from_slice(bytes);
-        if !self.scratch.record {
-            return;
+        if self.scratch.record {
+            self.holds_constant(result, bytes);
         }
+    }
+
+    #[cold]
+    fn holds_constant(&mut self, result: Option<Type>, bytes: &[u8]) {
         let mut bits = [0; 16];
         if let (Some(ty), Some(low)) = (result, bits.get_mut(..bytes.len())) {
             low.copy_from_slice(bytes);
@@ -245,6 +268,7 @@ impl Walk<'_> {
     }
 
     /// Writes an offset that is added to an address of this type.
+    #[inline]
     fn offset(&mut self, ty: impl FnOnce() -> Option<Type>, bytes: i32) {
         self.out.constant_i32(bytes);
         if self.scratch.record
@@ -255,23 +279,26 @@ impl Walk<'_> {
     }
 
     /// The operands of a binary operation, in a normal order if they can change places.
-    fn ordered_operands(&mut self, opcode: Opcode, args: &[Value; 2]) -> Result<(), Malformed> {
-        let mut numbers = [self.number(args[0])?, self.number(args[1])?];
-        if self.context.policy.operand_order == Compare::Ignore && is_commutative(opcode) {
-            numbers.sort_unstable();
-        }
-        for number in numbers {
-            self.word(number);
-        }
+    #[inline(always)]
+    fn ordered_operands(
+        &mut self,
+        record: Record,
+        opcode: Opcode,
+        args: &[Value; 2],
+    ) -> Result<(), Malformed> {
+        let (a, b) = (self.number(args[0])?, self.number(args[1])?);
+        let exchange =
+            a > b && self.context.policy.operand_order == Compare::Ignore && is_commutative(opcode);
+        self.put_numbers(record, if exchange { [b, a] } else { [a, b] });
         Ok(())
     }
 
-    fn stack_slot(&mut self, slot: StackSlot) -> Result<(), Malformed> {
+    fn stack_slot(&mut self, record: Record, slot: StackSlot) -> Result<(), Malformed> {
         if !self.func.sized_stack_slots.is_valid(slot) {
             return Err(Malformed);
         }
         // All slots are in the header in this order: the index is the content.
-        self.word(slot.as_u32());
+        self.put_numbers(record, [slot.as_u32()]);
         Ok(())
     }
 
@@ -280,14 +307,13 @@ impl Walk<'_> {
         self.length(entries.len())?;
         for entry in entries {
             let UserStackMapEntry { ty, slot, offset } = entry;
-            self.ty(*ty);
-            self.stack_slot(*slot)?;
-            self.word(*offset);
+            self.stack_slot(Record::EMPTY.half(type_number(*ty)).word(*offset), *slot)?;
         }
         Ok(())
     }
 
     /// Properties of an instruction that are compared only if the policy says so.
+    #[cold]
     fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;
         let policy = &self.context.policy;
@@ -300,12 +326,10 @@ impl Walk<'_> {
             for tag in tags {
                 match tag {
                     DebugTag::User(tag) => {
-                        self.word(0);
-                        self.word(*tag);
+                        self.put(Record::EMPTY.byte(0).word(*tag));
                     }
                     DebugTag::StackSlot(slot) => {
-                        self.word(1);
-                        self.stack_slot(*slot)?;
+                        self.stack_slot(Record::EMPTY.byte(1), *slot)?;
                     }
                 }
             }
@@ -314,7 +338,7 @@ impl Walk<'_> {
     }
 }
 
-fn atomic_rmw_op(op: AtomicRmwOp) -> u32 {
+fn atomic_rmw_op(op: AtomicRmwOp) -> u8 {
     match op {
         AtomicRmwOp::Add => 0,
         AtomicRmwOp::Sub => 1,
@@ -330,7 +354,7 @@ fn atomic_rmw_op(op: AtomicRmwOp) -> u32 {
     }
 }
 
-fn int_cc(cond: IntCC) -> u32 {
+fn int_cc(cond: IntCC) -> u8 {
     match cond {
         IntCC::Equal => 0,
         IntCC::NotEqual => 1,
@@ -345,7 +369,7 @@ fn int_cc(cond: IntCC) -> u32 {
     }
 }
 
-fn float_cc(cond: FloatCC) -> u32 {
+fn float_cc(cond: FloatCC) -> u8 {
     match cond {
         FloatCC::Ordered => 0,
         FloatCC::Unordered => 1,

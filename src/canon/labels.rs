@@ -3,7 +3,7 @@
 //! They are written after everything else: a value can have its labels from one that is defined
 //! later, which has no number before.
 
-use super::{Malformed, Place, Walk};
+use super::{Malformed, Place, Record, Walk};
 use alloc::collections::BTreeMap;
 use cranelift_codegen::ir::{Value, ValueLabelAssignments, ValueLabelStart};
 use cranelift_entity::EntityRef;
@@ -42,11 +42,11 @@ impl Walk<'_> {
         for _ in 0..=labels.len() {
             match labels.get(&value) {
                 None => {
-                    self.word(0);
+                    self.byte(0);
                     return Ok(());
                 }
                 Some(ValueLabelAssignments::Starts(starts)) => {
-                    self.word(1);
+                    self.byte(1);
                     self.length(starts.len())?;
                     for start in starts {
                         let ValueLabelStart { from, label } = start;
@@ -58,9 +58,8 @@ impl Walk<'_> {
                 Some(ValueLabelAssignments::Alias { from, value: other }) => {
                     value = self.original(*other)?;
                     let number = self.scratch.values[value.index()];
-                    self.word(2);
-                    self.word(from.expand(base).bits());
-                    self.word(number);
+                    let record = Record::EMPTY.byte(2).word(from.expand(base).bits());
+                    self.put_numbers(record, [number]);
                     if number != 0 {
                         // Its labels are written at its own place.
                         return Ok(());

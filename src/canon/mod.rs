@@ -10,8 +10,12 @@
 //! * every other table entry (constants, masks, jump and exception tables, memory flags, global
 //!   values, symbols) is written by content wherever it is used.
 //!
-//! Streams are self-delimiting: each opcode fixes what follows it, and every list is preceded by
-//! its length. So two functions have equal streams only if they are the same walk.
+//! Streams are self-delimiting: each opcode, with the signature of a call, fixes what follows it, every list is preceded
+//! by its length, and the first two bytes of a number say how long it is. So two functions have equal streams only if
+//! they are the same walk.
+//!
+//! Numbers are those of values, blocks, slots and signatures, and lengths. Nearly all of them are small and take two
+//! bytes: what is hashed, compared and kept is half as long as with four.
 //!
 //! Every `InstructionData` variant and every struct is matched by field without `..`: a field that
 //! a new Cranelift adds is a compile error here. Where a field is left out on purpose, the pattern
@@ -33,6 +37,7 @@ mod redirected;
 mod tables;
 
 pub use encoding::Encoding;
+use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub(crate) use facts::{Fact, Region, facts_allow, meet};
 pub(crate) use hash::{Digest, PartHashes, digest, hashes};
@@ -49,10 +54,17 @@ use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Constant, DynamicStackSlotData, DynamicTypeData, FuncRef, Function,
     GlobalValue, Inst, StackSlotData, StackSlotKind, Type, Value, types,
 };
-use cranelift_entity::{EntityRef, EntitySet};
+use cranelift_entity::EntityRef;
 
 /// Begins every shape stream. Changes with the output of the walk.
-const ENCODING_VERSION: u32 = 3;
+const ENCODING_VERSION: u32 = 4;
+
+/// Begins a block: no opcode. So it ends the block before, whose last instruction may be any one in unverified IR.
+const BLOCK: u8 = 0;
+
+/// An argument of a block is a number, or one of these and an index: no beginnings of numbers.
+const TRY_CALL_RETURN: u16 = 0xfffe;
+const TRY_CALL_EXCEPTION: u16 = 0xfffd;
 
 /// The function cannot be encoded, because the verifier would refuse it (or there is no body).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,13 +129,11 @@ pub(crate) struct Scratch {
     /// 1 + the number of a value, by its index; 0 for one not yet defined.
     values: Vec<u32>,
     value_count: u32,
-    /// The same for blocks; 0 for one not yet mentioned.
-    blocks: Vec<u32>,
+    /// By the index of a block.
+    blocks: Vec<Mentioned>,
     block_count: u32,
     /// Blocks to be walked, in this order; those that were walked remain.
     queue: Vec<Block>,
-    /// The blocks of `queue`.
-    queued: EntitySet<Block>,
     /// Blocks whose address is taken, in the order of these mentions.
     addressed: Vec<Block>,
     /// The constants that exist, ascending: the pool is a map with gaps.
@@ -135,6 +145,8 @@ pub(crate) struct Scratch {
     /// 1 + the number of an alias region, by its index.
     regions: Vec<u32>,
     region_count: u32,
+    /// What is written of accesses with these memory flags, by their index.
+    accesses: Vec<Option<tables::Access>>,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
     symbols: Vec<Option<redirected::Known>>,
     /// The numbers of the extra arguments that the call at hand passes.
@@ -149,6 +161,15 @@ pub(crate) struct Scratch {
     pub arguments: Vec<ExtraArgument>,
 }
 
+/// What is known of a block.
+#[derive(Clone, Copy, Default)]
+struct Mentioned {
+    /// 1 + its number; 0 if it was not mentioned yet.
+    number: u32,
+    /// Whether it is in the queue.
+    queued: bool,
+}
+
 impl Scratch {
     /// The number of blocks that the last walk came to.
     pub fn blocks(&self) -> u32 {
@@ -161,9 +182,9 @@ impl Scratch {
     }
 }
 
-fn reset(numbers: &mut Vec<u32>, len: usize) {
-    numbers.clear();
-    numbers.resize(len, 0);
+fn reset<T: Clone + Default>(known: &mut Vec<T>, len: usize) {
+    known.clear();
+    known.resize(len, T::default());
 }
 
 /// Writes the encoding of `func` into `out`, which is cleared first.
@@ -188,20 +209,22 @@ pub(crate) fn encode(
     reset(&mut scratch.signatures, func.dfg.signatures.len());
     reset(&mut scratch.regions, func.dfg.alias_regions.len());
     scratch.queue.clear();
-    scratch.queued.clear();
     scratch.addressed.clear();
     scratch.constants.clear();
     scratch.constants.extend(func.dfg.constants.iter().map(|(&constant, _)| constant));
+    scratch.accesses.clear();
     scratch.distinct_signatures.clear();
     scratch.value_count = 0;
     scratch.block_count = 0;
     scratch.signature_count = 0;
     scratch.region_count = 0;
-    scratch.symbols.clear();
-    scratch.symbols.resize(func.params.user_named_funcs().len(), None);
+    reset(&mut scratch.symbols, func.params.user_named_funcs().len());
+    scratch.passed.clear();
     scratch.extended.clear();
 
-    let mut walk = Walk { func, context, scratch, out, dead: false };
+    let ComparePolicy { source_locations, debug_tags, .. } = context.policy;
+    let has_metadata = [source_locations, debug_tags].contains(&Compare::Compare);
+    let mut walk = Walk { func, context, scratch, out, dead: false, has_metadata };
     walk.header()?;
     walk.blocks()?;
     if context.policy.value_labels == Compare::Compare {
@@ -217,48 +240,73 @@ struct Walk<'a> {
     out: &'a mut Encoding,
     /// Whether no control flow reaches the blocks that are walked now.
     dead: bool,
+    /// Whether the policy compares properties of instructions that are no behaviour.
+    has_metadata: bool,
 }
 
 impl Walk<'_> {
+    #[inline]
     fn mark(&mut self, place: Place) {
         if self.scratch.record {
-            let Encoding { shape, constants, references, callees, facts, instructions: _ } =
-                &*self.out;
-            self.scratch.marks.push(Mark {
-                place,
-                operand: None,
-                shape: shape.len(),
-                constants: constants.len(),
-                references: references.len(),
-                callees: callees.len(),
-                facts: facts.len(),
-            });
+            self.new_mark(place);
         }
     }
 
+    #[cold]
+    fn new_mark(&mut self, place: Place) {
+        let Encoding { shape, constants, references, callees, facts, instructions: _ } = &*self.out;
+        self.scratch.marks.push(Mark {
+            place,
+            operand: None,
+            shape: shape.len(),
+            constants: constants.len(),
+            references: references.len(),
+            callees: callees.len(),
+            facts: facts.len(),
+        });
+    }
+
     /// Notes what the instruction at hand holds.
+    #[inline]
     fn holds(&mut self, operand: Operand) {
         if let Some(mark) = self.scratch.marks.last_mut() {
             mark.operand = Some(operand);
         }
     }
 
-    fn word(&mut self, word: u32) {
-        self.out.shape_word(word);
+    #[inline(always)]
+    fn put(&mut self, record: Record) {
+        self.out.shape_record(record);
     }
 
-    fn length(&mut self, length: usize) -> Result<(), Malformed> {
-        self.word(u32::try_from(length).map_err(|_| Malformed)?);
-        Ok(())
+    /// Writes a record, and numbers behind it.
+    #[inline(always)]
+    fn put_numbers<const N: usize>(&mut self, record: Record, numbers: [u32; N]) {
+        self.out.shape_numbers(record, numbers);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.put(Record::EMPTY.byte(byte));
+    }
+
+    fn word(&mut self, word: u32) {
+        self.put(Record::EMPTY.word(word));
     }
 
     fn long(&mut self, long: u64) {
         self.out.shape.extend_from_slice(&long.to_le_bytes());
     }
 
+    #[inline]
+    fn length(&mut self, length: usize) -> Result<(), Malformed> {
+        let length = u32::try_from(length).map_err(|_| Malformed)?;
+        self.put_numbers(Record::EMPTY, [length]);
+        Ok(())
+    }
+
+    #[inline]
     fn ty(&mut self, ty: Type) {
-        // `Type::index` is the type's number, the same on every host.
-        self.word(ty.index() as u32);
+        self.put(Record::EMPTY.half(type_number(ty)));
     }
 
     fn header(&mut self) -> Result<(), Malformed> {
@@ -280,7 +328,7 @@ impl Walk<'_> {
         self.word(ENCODING_VERSION | policy.bits() << 16);
         self.long(self.context.key);
         if policy.value_labels == Compare::Compare {
-            self.word(u32::from(dfg.values_labels.is_some()));
+            self.byte(u8::from(dfg.values_labels.is_some()));
         }
 
         self.mark(Place::Signature);
@@ -291,12 +339,12 @@ impl Walk<'_> {
         self.length(sized_stack_slots.len())?;
         for slot in sized_stack_slots.values() {
             let StackSlotData { kind, size, align_shift, key } = slot;
-            let alignment = self.context.target.slot_alignment.trailing_zeros();
-            let alignment = u32::from(*align_shift).max(alignment);
-            self.word(stack_slot_kind(*kind) | alignment << 8);
-            self.word(*size);
+            let alignment = self.context.target.slot_alignment.trailing_zeros() as u8;
+            let alignment = (*align_shift).max(alignment);
+            let kind = Record::EMPTY.byte(stack_slot_kind(*kind)).byte(alignment);
+            self.put(kind.word(*size));
             if policy.stack_slot_keys == Compare::Compare {
-                self.word(u32::from(key.is_some()));
+                self.byte(u8::from(key.is_some()));
                 self.long(key.map_or(0, |key| key.bits()));
             }
         }
@@ -307,13 +355,13 @@ impl Walk<'_> {
             let DynamicStackSlotData { kind, dyn_ty } = slot;
             let dynamic_type = dfg.dynamic_types.get(*dyn_ty).ok_or(Malformed)?;
             let DynamicTypeData { base_vector_ty, dynamic_scale } = dynamic_type;
-            self.word(stack_slot_kind(*kind));
+            self.byte(stack_slot_kind(*kind));
             self.ty(*base_vector_ty);
             self.global_value(*dynamic_scale)?;
         }
 
         self.mark(Place::StackLimit);
-        self.word(u32::from(stack_limit.is_some()));
+        self.byte(u8::from(stack_limit.is_some()));
         if let Some(limit) = *stack_limit {
             self.global_value(limit)?;
         }
@@ -344,22 +392,25 @@ impl Walk<'_> {
     }
 
     /// The number of a block, given when it is first mentioned.
-    fn mention(&mut self, block: Block) -> Result<u32, Malformed> {
-        let number = self.scratch.blocks.get_mut(block.index()).ok_or(Malformed)?;
-        if *number == 0 {
+    #[inline]
+    fn mention(&mut self, block: Block) -> Result<&mut Mentioned, Malformed> {
+        let Scratch { blocks, block_count, .. } = &mut *self.scratch;
+        let mentioned = blocks.get_mut(block.index()).ok_or(Malformed)?;
+        if mentioned.number == 0 {
             if !self.func.layout.is_block_inserted(block) {
                 return Err(Malformed);
             }
-            self.scratch.block_count += 1;
-            *number = self.scratch.block_count;
+            *block_count += 1;
+            mentioned.number = *block_count;
         }
-        Ok(*number)
+        Ok(mentioned)
     }
 
     /// The number of a block that control flow may reach next.
     fn reach(&mut self, block: Block) -> Result<u32, Malformed> {
-        let number = self.mention(block)?;
-        if self.scratch.queued.insert(block) {
+        let Mentioned { number, queued } = self.mention(block)?;
+        let number = *number;
+        if !core::mem::replace(queued, true) {
             self.scratch.queue.push(block);
         }
         Ok(number)
@@ -367,12 +418,13 @@ impl Walk<'_> {
 
     /// The number of a block whose address is taken.
     fn address_of(&mut self, block: Block) -> Result<u32, Malformed> {
-        let number = self.mention(block)?;
+        let number = self.mention(block)?.number;
         self.scratch.addressed.push(block);
         Ok(number)
     }
 
     /// Numbers a value where it is defined.
+    #[inline]
     fn define(&mut self, value: Value) {
         self.scratch.value_count += 1;
         self.scratch.values[value.index()] = self.scratch.value_count;
@@ -389,49 +441,68 @@ impl Walk<'_> {
     }
 
     /// The number of a value that was defined before, aliases resolved.
-    fn number(&self, value: Value) -> Result<u32, Malformed> {
+    #[inline(always)]
+    fn number(&mut self, value: Value) -> Result<u32, Malformed> {
         match self.scratch.values.get(value.index()) {
-            None | Some(0) => match self.scratch.values[self.original(value)?.index()] {
-                // The verifier accepts unreachable code that uses values that no instruction computes.
-                0 if !self.dead => Err(Malformed),
-                number => Ok(number),
-            },
+            None | Some(0) => self.number_of_original(value),
             Some(&number) => Ok(number),
         }
     }
 
-    fn operand(&mut self, value: Value) -> Result<(), Malformed> {
-        let number = self.number(value)?;
-        self.word(number);
+    #[inline(never)]
+    fn number_of_original(&mut self, value: Value) -> Result<u32, Malformed> {
+        let number = self.scratch.values[self.original(value)?.index()];
+        // The verifier accepts unreachable code that uses values that no instruction computes.
+        if number == 0 && !self.dead {
+            return Err(Malformed);
+        }
+        // An alias is resolved once: the number of its original does not change any more, unless it is 0.
+        self.scratch.values[value.index()] = number;
+        Ok(number)
+    }
+
+    /// Writes a record, and the numbers of operands behind it.
+    #[inline(always)]
+    fn operands<const N: usize>(
+        &mut self,
+        record: Record,
+        values: &[Value; N],
+    ) -> Result<(), Malformed> {
+        let mut numbers = [0; N];
+        for at in 0..N {
+            numbers[at] = self.number(values[at])?;
+        }
+        self.put_numbers(record, numbers);
         Ok(())
     }
 
-    fn operands(&mut self, values: &[Value]) -> Result<(), Malformed> {
+    /// The same for a list of operands.
+    fn operand_list(&mut self, record: Record, values: &[Value]) -> Result<(), Malformed> {
+        let length = u32::try_from(values.len()).map_err(|_| Malformed)?;
+        self.put_numbers(record, [length]);
         for &value in values {
-            self.operand(value)?;
+            self.operands(Record::EMPTY, &[value])?;
         }
         Ok(())
     }
 
-    fn operand_list(&mut self, values: &[Value]) -> Result<(), Malformed> {
-        self.length(values.len())?;
-        self.operands(values)
-    }
-
-    fn block_call(&mut self, call: &BlockCall) -> Result<(), Malformed> {
+    /// Writes a record, and a block and its arguments behind it.
+    fn block_call(&mut self, record: Record, call: &BlockCall) -> Result<(), Malformed> {
         let pool = &self.func.dfg.value_lists;
         let number = self.reach(call.block(pool))?;
-        self.word(number);
         let args = call.args(pool);
-        self.length(args.len())?;
+        let length = u32::try_from(args.len()).map_err(|_| Malformed)?;
+        self.put_numbers(record, [number, length]);
         for arg in args {
-            let (kind, number) = match arg {
-                BlockArg::Value(value) => (0, self.number(value)?),
-                BlockArg::TryCallRet(index) => (1, index),
-                BlockArg::TryCallExn(index) => (2, index),
-            };
-            self.word(kind);
-            self.word(number);
+            match arg {
+                BlockArg::Value(value) => self.operands(Record::EMPTY, &[value])?,
+                BlockArg::TryCallRet(index) => {
+                    self.put(Record::EMPTY.half(TRY_CALL_RETURN).word(index));
+                }
+                BlockArg::TryCallExn(index) => {
+                    self.put(Record::EMPTY.half(TRY_CALL_EXCEPTION).word(index));
+                }
+            }
         }
         Ok(())
     }
@@ -441,21 +512,28 @@ impl Walk<'_> {
         self.mark(Place::Block(block));
         self.out.facts.push(Fact::Block { cold: func.layout.is_cold(block) });
         let params = func.dfg.block_params(block);
-        // Ends the block before, whose last instruction may have any opcode in unverified IR.
-        self.word(u32::MAX);
-        self.length(params.len())?;
+        let length = u32::try_from(params.len()).map_err(|_| Malformed)?;
+        self.put_numbers(Record::EMPTY.byte(BLOCK), [length]);
         for &param in params {
             self.ty(func.dfg.value_type(param));
             self.define(param);
         }
-        for inst in func.layout.block_insts(block) {
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
             self.instruction(inst)?;
+            next = func.layout.next_inst(inst);
         }
         Ok(())
     }
 }
 
-fn stack_slot_kind(kind: StackSlotKind) -> u32 {
+/// The type's number, the same on every host.
+#[inline]
+fn type_number(ty: Type) -> u16 {
+    ty.index() as u16
+}
+
+fn stack_slot_kind(kind: StackSlotKind) -> u8 {
     match kind {
         StackSlotKind::ExplicitSlot => 0,
         StackSlotKind::ExplicitDynamicSlot => 1,

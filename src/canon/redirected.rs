@@ -5,15 +5,14 @@
 //! the plan is applied to it.
 
 use super::tables::Use;
-use super::{Malformed, Operand, Place, Walk};
+use super::{Malformed, Operand, Place, Record, Scratch, Walk, type_number};
 use crate::extra_argument::{ExtraArgument, extended_signature};
-use crate::ir::called;
 use crate::options::Compare;
-use crate::unit::{Redirected, Resolved};
+use crate::unit::{Redirected, ResolveSymbol, Resolved};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Inst, Opcode, UserExternalName, UserExternalNameRef, Value,
+    ExternalName, FuncRef, Function, Inst, Opcode, UserExternalName, UserExternalNameRef, Value,
 };
 use cranelift_entity::EntityRef;
 
@@ -34,36 +33,43 @@ pub(super) struct KnownTargets {
     address: Option<Resolved>,
 }
 
-impl Walk<'_> {
-    fn known(&mut self, name: UserExternalNameRef) -> Result<&Known, Malformed> {
-        let known = self.scratch.symbols.get_mut(name.index()).ok_or(Malformed)?;
-        if known.is_none() {
-            let written = &self.func.params.user_named_funcs()[name];
-            let symbols = self.context.symbols;
-            let as_written = symbols.resolve(written);
-            let redirected = symbols.redirect(written);
-            let to = |symbol: &UserExternalName| symbols.resolve(symbol);
-            *known = Some(match &redirected {
-                Redirected { call: None, address: None } => Known::AsWritten(as_written),
-                Redirected { call, address } => Known::Redirected(Box::new(KnownTargets {
-                    as_written,
-                    call: call.as_ref().and_then(|call| to(&call.symbol)),
-                    address: address.as_ref().and_then(to),
-                    redirected,
-                })),
-            });
+/// What references to a symbol lead to: found out at the first one.
+#[inline]
+fn known<'a>(
+    func: &Function,
+    symbols: &dyn ResolveSymbol,
+    scratch: &'a mut Scratch,
+    name: UserExternalNameRef,
+) -> Result<&'a Known, Malformed> {
+    let known = scratch.symbols.get_mut(name.index()).ok_or(Malformed)?;
+    Ok(known.get_or_insert_with(|| {
+        let written = &func.params.user_named_funcs()[name];
+        let as_written = symbols.resolve(written);
+        let redirected = symbols.redirect(written);
+        let to = |symbol: &UserExternalName| symbols.resolve(symbol);
+        match &redirected {
+            Redirected { call: None, address: None } => Known::AsWritten(as_written),
+            Redirected { call, address } => Known::Redirected(Box::new(KnownTargets {
+                as_written,
+                call: call.as_ref().and_then(|call| to(&call.symbol)),
+                address: address.as_ref().and_then(to),
+                redirected,
+            })),
         }
-        known.as_ref().ok_or(Malformed)
-    }
+    }))
+}
 
+impl Walk<'_> {
     /// A use of a symbol of the function.
     pub(super) fn symbol(
         &mut self,
         name: UserExternalNameRef,
         usage: Use,
     ) -> Result<(), Malformed> {
-        let written = &self.func.params.user_named_funcs().get(name).ok_or(Malformed)?.clone();
-        let (to, resolved) = match self.known(name)? {
+        let func = self.func;
+        let written = func.params.user_named_funcs().get(name).ok_or(Malformed)?;
+        let Walk { context, scratch, out, .. } = self;
+        let (to, resolved) = match known(func, context.symbols, scratch, name)? {
             Known::AsWritten(resolved) => (written, *resolved),
             Known::Redirected(targets) => {
                 let KnownTargets { as_written, redirected, call, address } = &**targets;
@@ -82,8 +88,7 @@ impl Walk<'_> {
             Use::Address | Use::PatchableAddress => resolved.address,
             Use::Inside => resolved.inside,
         });
-        let to = to.clone();
-        self.out.reference(&to, node);
+        out.reference(to, node);
         Ok(())
     }
 
@@ -97,7 +102,7 @@ impl Walk<'_> {
         if callee.patchable {
             return Ok(None);
         }
-        Ok(match self.known(name)? {
+        Ok(match known(func, self.context.symbols, self.scratch, name)? {
             Known::AsWritten(_) => None,
             Known::Redirected(targets) => {
                 let arguments = targets.redirected.call.as_ref().map(|call| &call.arguments);
@@ -106,17 +111,23 @@ impl Walk<'_> {
         })
     }
 
-    /// If an instruction is a call that passes extra arguments, writes what computes them, and keeps their numbers for
-    /// the call, which comes next.
-    pub(super) fn extra_arguments(&mut self, inst: Inst) -> Result<(), Malformed> {
+    /// If a call passes extra arguments, writes what computes them, and keeps their numbers for the call, which comes
+    /// next.
+    pub(super) fn extra_arguments(&mut self, inst: Inst, callee: FuncRef) -> Result<(), Malformed> {
         self.scratch.passed.clear();
-        let Some(callee) = called(self.func, inst) else {
-            return Ok(());
-        };
-        let Some(arguments) = self.arguments(callee)? else {
-            return Ok(());
-        };
-        for argument in &arguments[..] {
+        match self.arguments(callee)? {
+            None => Ok(()),
+            Some(arguments) => self.passed_arguments(inst, &arguments),
+        }
+    }
+
+    #[cold]
+    fn passed_arguments(
+        &mut self,
+        inst: Inst,
+        arguments: &[ExtraArgument],
+    ) -> Result<(), Malformed> {
+        for argument in arguments {
             let symbols = self.context.symbols;
             let argument = argument.redirected(&|symbol| symbols.redirect(symbol).address);
             self.extra_argument(inst, argument)?;
@@ -137,16 +148,19 @@ impl Walk<'_> {
             ExtraArgument::Function { .. } => Opcode::FuncAddr,
             ExtraArgument::Address { .. } => Opcode::SymbolValue,
         };
-        self.word(opcode as u32 | (argument.ty().index() as u32) << 16);
+        let record = Record::EMPTY.byte(opcode as u8).half(type_number(argument.ty()));
         match &argument {
-            ExtraArgument::Constant { ty: _, bits } => self.out.constant_i64(*bits as i64),
+            ExtraArgument::Constant { ty: _, bits } => {
+                self.put(record);
+                self.out.constant_i64(*bits as i64);
+            }
             ExtraArgument::Function { ty: _, symbol, signature, colocated: _ } => {
-                self.foreign_signature(signature)?;
                 // It is not patchable.
-                self.word(0);
+                self.foreign_signature(record.byte(0), signature)?;
                 self.address(symbol, Use::Address);
             }
             ExtraArgument::Address { ty: _, symbol, offset, colocated: _ } => {
+                self.put(record);
                 self.symbol_kind(false);
                 self.out.constant_i64(*offset);
                 self.address(symbol, Use::of_address(*offset));
@@ -179,19 +193,23 @@ impl Walk<'_> {
         self.out.reference(symbol, node);
     }
 
-    /// The signature of a call that passes extra arguments, which come next: its number, and its contents where it is
-    /// new.
-    pub(super) fn extended_signature(&mut self, callee: FuncRef) -> Result<(), Malformed> {
+    /// A record, and the signature of a call that passes extra arguments behind it: its number, and its contents where it
+    /// is new.
+    pub(super) fn extended_signature(
+        &mut self,
+        record: Record,
+        callee: FuncRef,
+    ) -> Result<(), Malformed> {
         let known = self.scratch.extended.iter().find(|(known, _)| *known == callee);
         if let Some(&(_, number)) = known {
-            self.word(number);
+            self.put_numbers(record, [number]);
             return Ok(());
         }
         let func = self.func;
         let signature = func.dfg.ext_funcs.get(callee).ok_or(Malformed)?.signature;
         let signature = func.dfg.signatures.get(signature).ok_or(Malformed)?;
         let arguments = self.arguments(callee)?.unwrap_or_default();
-        let number = self.foreign_signature(&extended_signature(signature, &arguments))?;
+        let number = self.foreign_signature(record, &extended_signature(signature, &arguments))?;
         self.scratch.extended.push((callee, number));
         Ok(())
     }
@@ -199,9 +217,11 @@ impl Walk<'_> {
     /// The operands of a call, extra arguments included.
     pub(super) fn call_operands(&mut self, values: &[Value]) -> Result<(), Malformed> {
         self.length(values.len() + self.scratch.passed.len())?;
-        self.operands(values)?;
+        for &value in values {
+            self.operands(Record::EMPTY, &[value])?;
+        }
         for at in 0..self.scratch.passed.len() {
-            self.word(self.scratch.passed[at]);
+            self.put_numbers(Record::EMPTY, [self.scratch.passed[at]]);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! Signatures are written in full at their first use and by number afterwards; everything else at
 //! each use. No index into a table ever reaches a stream.
 
-use super::{Malformed, Walk};
+use super::{Malformed, Record, Walk, type_number};
 use crate::canon::{Fact, KNOWN_SYMBOL, LIBCALL, Region, TEST_CASE};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
@@ -90,6 +90,14 @@ impl Default for Distinct {
     }
 }
 
+/// What is written of the memory flags of an access.
+#[derive(Clone, Copy)]
+pub(super) struct Access {
+    /// To the shape.
+    behaviour: u16,
+    fact: Fact,
+}
+
 /// How a symbol is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -113,68 +121,84 @@ impl Use {
 impl Walk<'_> {
     pub(super) fn signature_content(&mut self, signature: &Signature) -> Result<(), Malformed> {
         let Signature { params, returns, call_conv } = signature;
-        self.word(call_conv_number(*call_conv));
+        self.byte(call_conv_number(*call_conv));
         for list in [params, returns] {
             self.length(list.len())?;
             for param in list {
                 let AbiParam { value_type, purpose, extension } = param;
                 let (purpose, size) = match purpose {
-                    ArgumentPurpose::Normal => (0, 0),
-                    ArgumentPurpose::StructArgument(size) => (1, *size),
-                    ArgumentPurpose::StructReturn => (2, 0),
-                    ArgumentPurpose::VMContext => (3, 0),
+                    ArgumentPurpose::Normal => (0, None),
+                    ArgumentPurpose::StructArgument(size) => (1, Some(*size)),
+                    ArgumentPurpose::StructReturn => (2, None),
+                    ArgumentPurpose::VMContext => (3, None),
                 };
                 let extension = match extension {
                     ArgumentExtension::None => 0,
                     ArgumentExtension::Uext => 1,
                     ArgumentExtension::Sext => 2,
                 };
-                let kind = value_type.index() as u32 | purpose << 16 | extension << 24;
-                self.long(u64::from(kind) | u64::from(size) << 32);
+                let record = Record::EMPTY.half(type_number(*value_type));
+                let record = record.byte(purpose | extension << 4);
+                self.put(size.map_or(record, |size| record.word(size)));
             }
         }
         Ok(())
     }
 
-    /// A signature of a callee: its number, and its contents where it is new.
-    pub(super) fn signature(&mut self, sig: SigRef) -> Result<(), Malformed> {
-        let known = *self.scratch.signatures.get(sig.index()).ok_or(Malformed)?;
-        if known != 0 {
-            self.word(known);
-            return Ok(());
+    /// A record, and a signature of a callee behind it: its number, and its contents where it is new.
+    #[inline]
+    pub(super) fn signature(&mut self, record: Record, sig: SigRef) -> Result<(), Malformed> {
+        match *self.scratch.signatures.get(sig.index()).ok_or(Malformed)? {
+            0 => self.first_use_of(record, sig),
+            known => {
+                self.put_numbers(record, [known]);
+                Ok(())
+            }
         }
+    }
+
+    fn first_use_of(&mut self, record: Record, sig: SigRef) -> Result<(), Malformed> {
         // A front end may declare the same signature at every call.
         let signatures = &self.func.dfg.signatures;
         let signature = &signatures[sig];
         let equal = self.scratch.distinct_signatures.number(signature, signatures);
         let number = match equal {
             Some(number) => {
-                self.word(number);
+                self.put_numbers(record, [number]);
                 number
             }
-            None => self.new_signature(Numbered::Own(sig), signature)?,
+            None => self.new_signature(record, Numbered::Own(sig), signature)?,
         };
         self.scratch.signatures[sig.index()] = number;
         Ok(())
     }
 
     /// A signature that is in no table of the function: the same. Returns its number.
-    pub(super) fn foreign_signature(&mut self, signature: &Signature) -> Result<u32, Malformed> {
+    pub(super) fn foreign_signature(
+        &mut self,
+        record: Record,
+        signature: &Signature,
+    ) -> Result<u32, Malformed> {
         let own = &self.func.dfg.signatures;
         match self.scratch.distinct_signatures.number(signature, own) {
             Some(number) => {
-                self.word(number);
+                self.put_numbers(record, [number]);
                 Ok(number)
             }
-            None => self.new_signature(Numbered::Foreign(signature.clone()), signature),
+            None => self.new_signature(record, Numbered::Foreign(signature.clone()), signature),
         }
     }
 
-    fn new_signature(&mut self, new: Numbered, signature: &Signature) -> Result<u32, Malformed> {
+    fn new_signature(
+        &mut self,
+        record: Record,
+        new: Numbered,
+        signature: &Signature,
+    ) -> Result<u32, Malformed> {
         self.scratch.signature_count += 1;
         let number = self.scratch.signature_count;
         self.scratch.distinct_signatures.push(new, number, &self.func.dfg.signatures);
-        self.word(number);
+        self.put_numbers(record, [number]);
         self.signature_content(signature)?;
         Ok(number)
     }
@@ -185,7 +209,7 @@ impl Walk<'_> {
         for _ in 0..self.func.global_values.len() {
             match self.func.global_values.get(gv).ok_or(Malformed)? {
                 GlobalValueData::VMContext => {
-                    self.word(0);
+                    self.byte(0);
                     return Ok(());
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
@@ -193,17 +217,15 @@ impl Walk<'_> {
                     // Such loads exist in `stack_limit` only, so all of their facts are compared: nothing is gained
                     // by weakening them.
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
-                    let flags = self.trap_and_endianness(data) | u32::from(fact_bits(data)) << 16;
-                    let kind = 1 | u32::from(region.is_some()) << 8;
-                    self.long(u64::from(kind) | (i32::from(*offset) as u32 as u64) << 32);
-                    self.long(u64::from(flags) | (global_type.index() as u64) << 32);
-                    self.word(region.unwrap_or(0));
+                    let record = Record::EMPTY.byte(1).half(self.trap_and_endianness(data));
+                    let record = record.byte(fact_bits(data)).half(type_number(*global_type));
+                    let record = record.word(i32::from(*offset) as u32);
+                    self.put(record.byte(u8::from(region.is_some())).word(region.unwrap_or(0)));
                     gv = *base;
                 }
                 GlobalValueData::IAddImm { base, offset, global_type } => {
-                    self.word(2);
+                    self.put(Record::EMPTY.byte(2).half(type_number(*global_type)));
                     self.long(offset.bits() as u64);
-                    self.ty(*global_type);
                     gv = *base;
                 }
                 GlobalValueData::Symbol { name, offset, colocated: _, tls } => {
@@ -213,8 +235,7 @@ impl Walk<'_> {
                     return self.reference(name, Use::of_address(offset.bits()));
                 }
                 GlobalValueData::DynScaleTargetConst { vector_type } => {
-                    self.word(4);
-                    self.ty(*vector_type);
+                    self.put(Record::EMPTY.byte(4).half(type_number(*vector_type)));
                     return Ok(());
                 }
             }
@@ -224,7 +245,7 @@ impl Walk<'_> {
 
     /// A symbol as the base of an address.
     pub(super) fn symbol_kind(&mut self, tls: bool) {
-        self.word(3 | u32::from(tls) << 8);
+        self.put(Record::EMPTY.byte(3).byte(u8::from(tls)));
     }
 
     fn region_user_id(&self, region: AliasRegion) -> Result<u32, Malformed> {
@@ -243,9 +264,9 @@ impl Walk<'_> {
     }
 
     /// The part of memory flags that is behaviour, in the low 10 bits.
-    fn trap_and_endianness(&self, data: MemFlagsData) -> u32 {
+    fn trap_and_endianness(&self, data: MemFlagsData) -> u16 {
         // 0 is no trap code; it equals no trap code.
-        let trap = data.trap_code().map_or(0, |code| u32::from(code.as_raw().get()));
+        let trap = data.trap_code().map_or(0, |code| u16::from(code.as_raw().get()));
         let endianness = match (data.explicit_endianness(), self.context.target.endianness) {
             (Some(endianness), _) | (None, Some(endianness)) => match endianness {
                 Endianness::Little => 1,
@@ -256,11 +277,19 @@ impl Walk<'_> {
         trap | endianness << 8
     }
 
-    /// The memory flags of an access: behaviour to the shape, facts to the facts.
-    pub(super) fn access(&mut self, flags: MemFlags) -> Result<(), Malformed> {
+    /// The memory flags of an access: notes their facts, and returns what of them is behaviour, for the shape.
+    #[inline]
+    pub(super) fn access(&mut self, flags: MemFlags) -> Result<u16, Malformed> {
+        let Access { behaviour, fact } = match self.scratch.accesses.get(flags.index()) {
+            Some(Some(known)) => *known,
+            Some(None) | None => self.first_access(flags)?,
+        };
+        self.out.facts.push(fact);
+        Ok(behaviour)
+    }
+
+    fn first_access(&mut self, flags: MemFlags) -> Result<Access, Malformed> {
         let data = self.mem_flags(flags)?;
-        let behaviour = self.trap_and_endianness(data);
-        self.word(behaviour);
         let region = match data.alias_region() {
             None => None,
             Some(region) => {
@@ -273,8 +302,14 @@ impl Walk<'_> {
                 Some(Region { number: *number, user_id })
             }
         };
-        self.out.facts.push(Fact::Access { flags: fact_bits(data), region });
-        Ok(())
+        let fact = Fact::Access { flags: fact_bits(data), region };
+        let access = Access { behaviour: self.trap_and_endianness(data), fact };
+        let accesses = &mut self.scratch.accesses;
+        if accesses.len() <= flags.index() {
+            accesses.resize(flags.index() + 1, None);
+        }
+        accesses[flags.index()] = Some(access);
+        Ok(access)
     }
 
     /// A use of a symbol.
@@ -302,17 +337,22 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A function used by name.
-    pub(super) fn callee(&mut self, func_ref: FuncRef, call: bool) -> Result<(), Malformed> {
+    /// A record, and a function used by name behind it.
+    pub(super) fn callee(
+        &mut self,
+        record: Record,
+        func_ref: FuncRef,
+        call: bool,
+    ) -> Result<(), Malformed> {
         let func = self.func;
         let ExtFuncData { name, signature, colocated: _, patchable } =
             func.dfg.ext_funcs.get(func_ref).ok_or(Malformed)?;
         // `colocated` is a fact about the symbol, the same for all code that names it.
+        let record = record.byte(u8::from(*patchable));
         match call && self.passes_extra_arguments() {
-            true => self.extended_signature(func_ref)?,
-            false => self.signature(*signature)?,
+            true => self.extended_signature(record, func_ref)?,
+            false => self.signature(record, *signature)?,
         }
-        self.word(u32::from(*patchable));
         let usage = match (call, patchable) {
             (false, false) => Use::Address,
             (false, true) => Use::PatchableAddress,
@@ -331,25 +371,21 @@ impl Walk<'_> {
         let func = self.func;
         let table = func.dfg.exception_tables.get(table).ok_or(Malformed)?;
         match callee.filter(|_| self.passes_extra_arguments()) {
-            Some(callee) => self.extended_signature(callee)?,
-            None => self.signature(table.signature())?,
+            Some(callee) => self.extended_signature(Record::EMPTY, callee)?,
+            None => self.signature(Record::EMPTY, table.signature())?,
         }
-        self.block_call(table.normal_return())?;
+        self.block_call(Record::EMPTY, table.normal_return())?;
         self.length(table.items().count())?;
         for item in table.items() {
             match item {
                 ExceptionTableItem::Tag(tag, call) => {
-                    self.word(0);
-                    self.word(tag.as_u32());
-                    self.block_call(&call)?;
+                    self.block_call(Record::EMPTY.byte(0).word(tag.as_u32()), &call)?;
                 }
                 ExceptionTableItem::Default(call) => {
-                    self.word(1);
-                    self.block_call(&call)?;
+                    self.block_call(Record::EMPTY.byte(1), &call)?;
                 }
                 ExceptionTableItem::Context(value) => {
-                    self.word(2);
-                    self.operand(value)?;
+                    self.operands(Record::EMPTY.byte(2), &[value])?;
                 }
             }
         }
@@ -365,7 +401,7 @@ fn fact_bits(data: MemFlagsData) -> u8 {
         | bit(data.can_move(), Fact::CAN_MOVE)
 }
 
-fn call_conv_number(call_conv: CallConv) -> u32 {
+fn call_conv_number(call_conv: CallConv) -> u8 {
     match call_conv {
         CallConv::Fast => 0,
         CallConv::Tail => 1,

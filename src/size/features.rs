@@ -9,11 +9,12 @@ use super::registers::{Location, Registers};
 use super::thunk;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    Block, BlockArg, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature,
-    StackSlot, Type, Value, ValueDef, types,
+    Block, BlockArg, ExceptionTableItem, Function, GlobalValueData, Inst, InstructionData, Opcode,
+    Signature, StackSlot, Type, Value, ValueDef, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
+use cranelift_entity::packed_option::PackedOption;
 
 /// How many stack slots are read at most to know how far away one is.
 const MAX_SLOTS: usize = 64;
@@ -24,14 +25,45 @@ const MAX_KNOWN: usize = 16;
 /// What is known of each value of a function. Kept from function to function for its memory.
 #[derive(Default)]
 pub struct Scratch {
-    /// How often a value is used.
-    uses: Vec<u32>,
-    /// The position of the last use, in the order of the layout.
-    last: Vec<u32>,
-    /// How many calls there are before its definition.
-    calls_before: Vec<u32>,
+    /// By the index of a value.
+    values: Vec<Known>,
     /// By instruction.
     is_needed: Vec<bool>,
+    /// The sizes in bytes of the first stack slots together, by their number.
+    slots: Vec<u64>,
+    /// How many instructions there are in the layout.
+    instructions: u32,
+}
+
+/// What is known of a value. Of an alias, only the original.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The value that it is an alias of, or itself; none if it is not used.
+    original: PackedOption<Value>,
+    /// How often it is used.
+    uses: u32,
+    /// The last instruction that uses it, counted from the end of the layout, from 1.
+    last: u32,
+    /// How many calls there are before its definition.
+    calls_before: u32,
+    held: Held,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Held {
+    /// In an integer register, or spilled.
+    #[default]
+    Integer,
+    /// In a register for floating-point numbers or vectors, or spilled.
+    Float,
+    /// In the code: an integer constant is computed where it is used, and takes no register for long.
+    Constant(ConstantKind),
+    /// The same for the address of a stack slot.
+    Slot {
+        /// Whether it is 128 bytes or more from the beginning of the frame.
+        far: bool,
+    },
 }
 
 /// Hands out the features of a function, each with how often it has it. The same feature may come several times.
@@ -51,9 +83,9 @@ pub fn features(
     let mut scan = Scan {
         func,
         registers,
+        position: scratch.instructions + 1,
         scratch,
         count,
-        position: 0,
         calls: 0,
         live: 0,
         live_floats: 0,
@@ -67,43 +99,13 @@ pub fn features(
     scan.function();
 }
 
-/// Whether code computes a value where it is used, so that it takes no register for long.
-fn is_at_its_use(func: &Function, value: Value) -> bool {
-    constant_of(func, value).is_some() || slot(func, value).is_some()
-}
-
-/// The distance of a stack slot from the beginning of the frame, in bytes, if a value is its address. Roughly: where
-/// there are many slots, the first ones count.
-fn slot(func: &Function, value: Value) -> Option<u64> {
-    let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
-        return None;
-    };
-    let InstructionData::StackAddr { opcode: _, stack_slot, offset } = func.dfg.insts[inst] else {
-        return None;
-    };
-    let before = func.sized_stack_slots.iter();
-    let before = before.take_while(|(slot, _)| *slot != stack_slot).take(MAX_SLOTS);
-    let before: u64 = before.map(|(_, slot)| u64::from(slot.size)).sum();
-    Some(before.saturating_add_signed(i32::from(offset).into()))
-}
-
-/// The type and the bits of a value, if it is an integer constant.
-fn constant_of(func: &Function, value: Value) -> Option<(Type, i64)> {
-    let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
-        return None;
-    };
-    match func.dfg.insts[inst] {
-        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-            Some((func.dfg.value_type(value), imm.bits()))
-        }
-        _ => None,
-    }
-}
-
 /// The instruction that defines a value, if the value has only one use.
 fn only_for(func: &Function, scratch: &Scratch, value: Value) -> Option<Inst> {
+    if scratch.values[value.index()].uses != 1 {
+        return None;
+    }
     match func.dfg.value_def(value) {
-        ValueDef::Result(inst, _) if scratch.uses[value.index()] == 1 => Some(inst),
+        ValueDef::Result(inst, _) => Some(inst),
         _ => None,
     }
 }
@@ -132,42 +134,106 @@ fn has_effect(data: &InstructionData) -> bool {
 
 impl Scratch {
     fn clear(&mut self, func: &Function) {
-        let values = func.dfg.num_values();
-        for by_value in [&mut self.uses, &mut self.last, &mut self.calls_before] {
-            by_value.clear();
-            by_value.resize(values, 0);
-        }
+        self.values.clear();
+        self.values.resize(func.dfg.num_values(), Known::default());
         self.is_needed.clear();
         self.is_needed.resize(func.dfg.num_insts(), false);
+        self.slots.clear();
+        let sizes = func.sized_stack_slots.values().take(MAX_SLOTS);
+        self.slots.extend(sizes.scan(0, |before, slot| {
+            *before += u64::from(slot.size);
+            Some(*before)
+        }));
+        self.instructions = 0;
     }
 
-    /// Finds what is needed, from the end: uses follow definitions in most layouts. Positions count from the end.
+    /// Finds what is needed, from the end: uses follow definitions in most layouts.
     fn find_uses(&mut self, func: &Function) {
         let dfg = &func.dfg;
-        let mut position = 0;
         let mut blocks = func.layout.last_block();
         while let Some(block) = blocks {
             blocks = func.layout.prev_block(block);
-            for inst in func.layout.block_insts(block).rev() {
-                position += 1;
-                let used = dfg.inst_results(inst).iter().any(|value| self.uses[value.index()] > 0);
-                if !used && !has_effect(&dfg.insts[inst]) {
+            let mut insts = func.layout.last_inst(block);
+            while let Some(inst) = insts {
+                insts = func.layout.prev_inst(inst);
+                self.instructions += 1;
+                let data = &dfg.insts[inst];
+                let results = dfg.inst_results(inst);
+                let used = results.iter().any(|value| self.values[value.index()].uses > 0);
+                if !used && !has_effect(data) {
                     continue;
                 }
                 self.is_needed[inst.index()] = true;
-                for value in dfg.inst_values(inst) {
-                    let value = dfg.resolve_aliases(value).index();
-                    self.uses[value] += 1;
-                    if self.last[value] == 0 {
-                        self.last[value] = position;
+                for &value in dfg.inst_args(inst) {
+                    self.found_use(func, value);
+                }
+                for call in data.branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
+                    for value in call.args(&dfg.value_lists).filter_map(|arg| arg.as_value()) {
+                        self.found_use(func, value);
+                    }
+                }
+                if let Some(table) = data.exception_table() {
+                    for item in dfg.exception_tables[table].items() {
+                        if let ExceptionTableItem::Context(value) = item {
+                            self.found_use(func, value);
+                        }
                     }
                 }
             }
         }
-        // Now from the beginning.
-        for last in &mut self.last {
-            *last = if *last == 0 { 0 } else { position + 1 - *last };
+    }
+
+    /// Notes that the instruction at hand uses a value.
+    #[inline]
+    fn found_use(&mut self, func: &Function, value: Value) {
+        let original = match self.values[value.index()].original.expand() {
+            Some(original) => original,
+            None => self.first_use(func, value),
+        };
+        self.values[original.index()].uses += 1;
+    }
+
+    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or itself.
+    fn first_use(&mut self, func: &Function, value: Value) -> Value {
+        let original = func.dfg.resolve_aliases(value);
+        self.values[value.index()].original = original.into();
+        if self.values[original.index()].uses == 0 {
+            self.values[original.index()] = Known {
+                original: original.into(),
+                uses: 0,
+                last: self.instructions,
+                calls_before: 0,
+                held: self.held(func, original),
+            };
         }
+        original
+    }
+
+    fn held(&self, func: &Function, value: Value) -> Held {
+        let ty = func.dfg.value_type(value);
+        if !ty.is_int() {
+            return Held::Float;
+        }
+        let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
+            return Held::Integer;
+        };
+        match func.dfg.insts[inst] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+                Held::Constant(ConstantKind::of(ty, imm.bits()))
+            }
+            InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
+                // Roughly: where there are many slots, the first ones count.
+                let before = stack_slot.index().min(self.slots.len()).checked_sub(1);
+                let before = before.map_or(0, |last| self.slots[last]);
+                Held::Slot { far: before.saturating_add_signed(i32::from(offset).into()) > 127 }
+            }
+            _ => Held::Integer,
+        }
+    }
+
+    /// The value that a used one is an alias of, or itself.
+    fn original(&self, value: Value) -> Value {
+        self.values[value.index()].original.expand().unwrap_or(value)
     }
 }
 
@@ -183,7 +249,7 @@ struct Scan<'a, C> {
     registers: &'a Registers,
     scratch: &'a mut Scratch,
     count: &'a mut C,
-    /// Of this instruction in the layout.
+    /// Of this instruction, counted from the end of the layout, from 1.
     position: u32,
     /// How many calls there were so far.
     calls: u32,
@@ -225,7 +291,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             }
             let next = func.layout.next_block(block);
             for inst in func.layout.block_insts(block) {
-                self.position += 1;
+                self.position -= 1;
                 if self.scratch.is_needed[inst.index()] {
                     self.instruction(inst, next);
                 }
@@ -242,7 +308,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         };
         for (param, &value) in func.signature.params.iter().zip(func.dfg.block_params(entry)) {
             let location = taken.place(param);
-            if self.scratch.uses[value.index()] > 0 {
+            if self.scratch.values[value.index()].uses > 0 {
                 let quantity = match location {
                     Location::Register(_) => Quantity::Parameter,
                     Location::Stack(_) => Quantity::StackParameter,
@@ -276,77 +342,75 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.add(uses, self.uses_after_calls);
     }
 
-    fn is_float(&self, value: Value) -> bool {
-        !self.func.dfg.value_type(value).is_int()
-    }
-
     fn define(&mut self, value: Value) {
-        if self.scratch.uses[value.index()] == 0 || is_at_its_use(self.func, value) {
+        let known = &mut self.scratch.values[value.index()];
+        if known.uses == 0 {
             return;
         }
-        self.scratch.calls_before[value.index()] = self.calls;
-        if self.is_float(value) {
-            self.live_floats += 1;
-        } else {
-            self.live += 1;
-            self.most_live = self.most_live.max(self.live);
-            if self.live > self.registers.integers {
-                self.add(Quantity::CrowdedDefinition, 1);
+        match known.held {
+            Held::Constant(_) | Held::Slot { .. } => {}
+            Held::Float => {
+                known.calls_before = self.calls;
+                self.live_floats += 1;
+            }
+            Held::Integer => {
+                known.calls_before = self.calls;
+                self.live += 1;
+                self.most_live = self.most_live.max(self.live);
+                if self.live > self.registers.integers {
+                    self.add(Quantity::CrowdedDefinition, 1);
+                }
             }
         }
     }
 
-    /// A use of a value that is no constant.
-    fn uses(&mut self, value: Value) {
-        if let Some(distance) = slot(self.func, value) {
-            self.slot(distance, Quantity::SlotAddress);
-            return;
-        }
-        let float = self.is_float(value);
-        let crowded = match float {
-            true => self.live_floats > self.registers.floats,
-            false => self.live > self.registers.integers,
-        };
-        if crowded {
-            let quantity = if float { Quantity::CrowdedFloatUse } else { Quantity::CrowdedUse };
-            self.add(quantity, 1);
-        }
-        if self.calls > self.scratch.calls_before[value.index()] {
-            if float {
-                self.add(Quantity::FloatAcrossCall, 1);
-            } else {
-                self.uses_after_calls += 1;
+    /// A use of a value. Of a constant, `of` says what for.
+    fn uses(&mut self, value: Value, of: ConstantUse) {
+        let Known { last, calls_before, held, .. } = self.scratch.values[value.index()];
+        let across = self.calls > calls_before;
+        // No other operand of this instruction ends it again.
+        let ends = last == self.position;
+        match held {
+            Held::Constant(kind) => (self.count)(Feature::Constant(of, kind), 1),
+            Held::Slot { far } => self.slot(far, Quantity::SlotAddress),
+            Held::Float => {
+                if self.live_floats > self.registers.floats {
+                    self.add(Quantity::CrowdedFloatUse, 1);
+                }
+                if across {
+                    self.add(Quantity::FloatAcrossCall, 1);
+                }
+                if ends {
+                    self.scratch.values[value.index()].last = 0;
+                    self.live_floats = self.live_floats.saturating_sub(1);
+                }
+            }
+            Held::Integer => {
+                if self.live > self.registers.integers {
+                    self.add(Quantity::CrowdedUse, 1);
+                }
+                self.uses_after_calls += u32::from(across);
+                if ends {
+                    self.scratch.values[value.index()].last = 0;
+                    self.live = self.live.saturating_sub(1);
+                    self.across_calls += u32::from(across);
+                }
             }
         }
-        if self.scratch.last[value.index()] == self.position {
-            // No other operand of this instruction ends it again.
-            self.scratch.last[value.index()] = 0;
-            let across = self.calls > self.scratch.calls_before[value.index()];
-            if float {
-                self.live_floats = self.live_floats.saturating_sub(1);
-            } else {
-                self.live = self.live.saturating_sub(1);
-                self.across_calls += u32::from(across);
-            }
-        }
-    }
-
-    fn constant(&mut self, value: Value, of: ConstantUse) -> bool {
-        let Some((ty, bits)) = constant_of(self.func, value) else {
-            return false;
-        };
-        (self.count)(Feature::Constant(of, ConstantKind::of(ty, bits)), 1);
-        true
     }
 
     /// A use of the address of a stack slot: for a load, a store, or in a register.
-    fn slot(&mut self, distance: u64, of: Quantity) {
+    fn slot(&mut self, far: bool, of: Quantity) {
         self.add(of, 1);
-        self.add(Quantity::FarSlot, u32::from(distance > 127));
+        self.add(Quantity::FarSlot, u32::from(far));
+    }
+
+    fn is_constant(&self, value: Value) -> bool {
+        matches!(self.scratch.values[value.index()].held, Held::Constant(_))
     }
 
     fn lives_on(&self, value: Value) -> bool {
-        self.scratch.last[value.index()] != self.position
+        self.scratch.values[value.index()].last != self.position
     }
 
     fn instruction(&mut self, inst: Inst, next: Option<Block>) {
@@ -396,38 +460,43 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             matches!(data, InstructionData::Binary { .. } | InstructionData::IntCompare { .. });
         let condition =
             opcode.is_branch() || matches!(opcode, Opcode::Select | Opcode::Trapz | Opcode::Trapnz);
+        let (stores, returns) = (opcode.can_store(), opcode.is_return());
+        let accesses = data.memflags().is_some();
         for (at, &value) in func.dfg.inst_args(inst).iter().enumerate() {
-            let value = func.dfg.resolve_aliases(value);
+            let value = self.scratch.original(value);
             let of = match at {
                 1 if binary => ConstantUse::Operand,
-                0 if opcode.can_store() => ConstantUse::Stored,
-                _ if opcode.is_return() => ConstantUse::Returned,
+                0 if stores => ConstantUse::Stored,
+                _ if returns => ConstantUse::Returned,
                 _ => ConstantUse::Other,
             };
-            if self.constant(value, of) {
-                continue;
+            match self.scratch.values[value.index()].held {
+                Held::Constant(kind) => {
+                    (self.count)(Feature::Constant(of, kind), 1);
+                    continue;
+                }
+                Held::Slot { far } => {
+                    let is_address = at == 1;
+                    self.slot(
+                        far,
+                        match data {
+                            InstructionData::Load { .. } => Quantity::SlotLoad,
+                            InstructionData::Store { .. } if is_address => Quantity::SlotStore,
+                            _ => Quantity::SlotAddress,
+                        },
+                    );
+                    continue;
+                }
+                Held::Integer | Held::Float => {}
             }
-            if let Some(distance) = slot(func, value) {
-                let is_address = at == 1;
-                self.slot(
-                    distance,
-                    match data {
-                        InstructionData::Load { .. } => Quantity::SlotLoad,
-                        InstructionData::Store { .. } if is_address => Quantity::SlotStore,
-                        _ => Quantity::SlotAddress,
-                    },
-                );
-                continue;
-            }
-            let alone = only_for(func, self.scratch, value).map(|inst| &func.dfg.insts[inst]);
-            match alone {
+            let can_fuse = binary || accesses || condition && at == 0;
+            let alone = can_fuse.then(|| only_for(func, self.scratch, value)).flatten();
+            match alone.map(|inst| &func.dfg.insts[inst]) {
                 Some(InstructionData::IntCompare { .. }) if condition && at == 0 => {
                     self.add(Quantity::FusedCompare, 1);
                 }
                 Some(InstructionData::Load { .. }) if binary => self.add(Quantity::FusedLoad, 1),
-                Some(InstructionData::Binary { opcode: Opcode::Iadd, .. })
-                    if data.memflags().is_some() =>
-                {
+                Some(InstructionData::Binary { opcode: Opcode::Iadd, .. }) if accesses => {
                     self.add(Quantity::FusedAddress, 1);
                 }
                 _ => {}
@@ -442,7 +511,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             if at == 0 && binary && self.lives_on(value) {
                 self.add(Quantity::LivingOperand, 1);
             }
-            self.uses(value);
+            self.uses(value, of);
         }
     }
 
@@ -451,26 +520,24 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         let func = self.func;
         let mut taken = self.registers.taken(signature.call_conv);
         for (at, &value) in func.dfg.inst_args(inst).iter().enumerate() {
-            let value = func.dfg.resolve_aliases(value);
+            let value = self.scratch.original(value);
             let param = at.checked_sub(skipped).and_then(|at| signature.params.get(at));
             let Some(param) = param else {
-                if !self.constant(value, ConstantUse::Other) {
-                    self.uses(value);
-                }
+                self.uses(value, ConstantUse::Other);
                 continue;
             };
             let (quantity, of) = match taken.place(param) {
                 Location::Register(_) => (Quantity::Argument, ConstantUse::Argument),
                 Location::Stack(_) => (Quantity::StackArgument, ConstantUse::StackArgument),
             };
-            if !self.constant(value, of) {
+            if !self.is_constant(value) {
                 self.add(quantity, 1);
-                self.uses(value);
             }
+            self.uses(value, of);
         }
         self.has_area |= taken.words > 0;
         let results = func.dfg.inst_results(inst);
-        let used = results.iter().filter(|value| self.scratch.uses[value.index()] > 0);
+        let used = results.iter().filter(|value| self.scratch.values[value.index()].uses > 0);
         let used = used.count() as u32;
         self.add(Quantity::Result, used);
         self.add(Quantity::StackResult, (results.len() as u32).saturating_sub(2));
@@ -487,16 +554,15 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
                 let BlockArg::Value(value) = argument else {
                     continue;
                 };
-                let value = dfg.resolve_aliases(value);
-                if self.constant(value, ConstantUse::Block) {
-                    continue;
-                }
+                let value = self.scratch.original(value);
                 let quantity = match self.lives_on(value) {
                     true => Quantity::BlockArgument,
                     false => Quantity::LastBlockArgument,
                 };
-                self.add(quantity, 1);
-                self.uses(value);
+                if !self.is_constant(value) {
+                    self.add(quantity, 1);
+                }
+                self.uses(value, ConstantUse::Block);
             }
         }
         let follows = |destination: &cranelift_codegen::ir::BlockCall| {
@@ -524,7 +590,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
                 return;
             }
         };
-        let address = func.dfg.resolve_aliases(address);
+        let address = self.scratch.original(address);
         let place = match func.dfg.value_def(address) {
             ValueDef::Result(at, _) => match func.dfg.insts[at] {
                 InstructionData::StackAddr { opcode: _, stack_slot, offset } => {

@@ -92,7 +92,7 @@ changed"#,
     },
     Hook {
         file: "src/canon/inst.rs",
-        at: &["self.word(opcode as u32 | first << 16);"],
+        at: &["let record = Record::EMPTY.byte(opcode as u8).half(first);"],
         put: Put::Before(
             r#"let first = if crate::fault_injection::is(crate::fault_injection::Fault::ResultType) { 0 } else { first };"#,
         ),
@@ -181,7 +181,7 @@ let (func, context) = (
     },
     Hook {
         file: "src/canon/hash.rs",
-        at: &["let mut hasher = Xxh3::new();"],
+        at: &["let hashes = encoding.key().map(xxh3_128);"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::ConstantHash) {
     return (PartHashes::default(), StructuralHash(0));
