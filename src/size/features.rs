@@ -417,10 +417,12 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         let dfg = &self.func.dfg;
         let data = &dfg.insts[inst];
         let opcode = data.opcode();
-        if !matches!(opcode, Opcode::Iconst | Opcode::StackAddr) {
-            let class = Class::of(dfg.ctrl_typevar(inst));
-            (self.count)(Feature::Instruction(opcode, class), 1);
+        if matches!(opcode, Opcode::Iconst | Opcode::StackAddr) {
+            // Counts where it is used.
+            return self.results(inst);
         }
+        let ty = dfg.ctrl_typevar(inst);
+        (self.count)(Feature::Instruction(opcode, Class::of(ty)), 1);
         match data {
             InstructionData::Call { func_ref, .. } | InstructionData::TryCall { func_ref, .. } => {
                 let callee = &dfg.ext_funcs[*func_ref];
@@ -440,13 +442,19 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             }
             _ => self.operands(inst, data),
         }
-        self.branch(inst, next);
+        if opcode.is_branch() {
+            self.branch(data, next);
+        }
         self.address(data);
-        self.memory(inst, data);
+        self.memory(data, ty);
         if opcode.is_call() && !opcode.is_return() {
             self.calls += 1;
             self.most_across_calls = self.most_across_calls.max(self.live);
         }
+        self.results(inst);
+    }
+
+    fn results(&mut self, inst: Inst) {
         for &result in self.func.dfg.inst_results(inst) {
             self.define(result);
         }
@@ -544,10 +552,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
     }
 
     /// The blocks that an instruction branches to, and their arguments.
-    fn branch(&mut self, inst: Inst, next: Option<Block>) {
-        let func = self.func;
-        let dfg = &func.dfg;
-        let data = &dfg.insts[inst];
+    fn branch(&mut self, data: &InstructionData, next: Option<Block>) {
+        let dfg = &self.func.dfg;
         let destinations = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
         for destination in destinations {
             for argument in destination.args(&dfg.value_lists) {
@@ -576,8 +582,9 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
     }
 
-    /// Loads of what an access before them in the same block left in a register: the optimiser removes them.
-    fn memory(&mut self, inst: Inst, data: &InstructionData) {
+    /// Loads of what an access before them in the same block left in a register: the optimiser removes them. `ty` is
+    /// the type of an access.
+    fn memory(&mut self, data: &InstructionData, ty: Type) {
         let func = self.func;
         let (load, address, offset) = match *data {
             InstructionData::Load { arg, offset, .. } => (true, arg, offset),
@@ -601,7 +608,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             _ => (Base::Value(address), 0),
         };
         let offset = place.1.wrapping_add(offset.into());
-        let known = (place.0, offset, func.dfg.ctrl_typevar(inst));
+        let known = (place.0, offset, ty);
         if load && self.known.contains(&known) {
             self.add(Quantity::KnownLoad, 1);
             return;
