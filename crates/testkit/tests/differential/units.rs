@@ -151,11 +151,11 @@ fn random_units_whose_ir_is_not_kept() {
         if seed % 2 == 0 {
             unit.functions.reverse();
         }
-        let parts = Parts::from(&unit);
         let most_bytes = [0, 100_000, usize::MAX][seed as usize % 3];
         if most_bytes > 0 {
             unit.options.similar = Similar { policy: Policy::Size, ..unit.options.similar };
         }
+        let parts = Parts::from(&unit);
         let (mut comparison, streamed) =
             Comparison::streamed(&parts, most_bytes, seed, Effort::default());
         check_streamed(&streamed);
