@@ -62,7 +62,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); digests use the vector instructions that there are | `std` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |

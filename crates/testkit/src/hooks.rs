@@ -203,6 +203,15 @@ let (func, context) = (
         ),
     },
     Hook {
+        file: "src/streaming/mod.rs",
+        at: &["for reference in self.references(function) {"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedCallees) {
+    continue;
+}"#,
+        ),
+    },
+    Hook {
         file: "src/streaming/digest.rs",
         at: &["packed.clear();"],
         put: Put::Before(

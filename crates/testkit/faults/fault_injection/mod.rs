@@ -279,6 +279,8 @@ faults! {
     StreamedReferences = "streamed-references",
     /// The constants of functions that arrive one at a time are not compared.
     StreamedConstants = "streamed-constants",
+    /// What compiled code calls may lose its symbol to a body that takes extra arguments.
+    StreamedCallees = "streamed-callees",
 
     // What is not a fault.
     /// All functions have one hash, which costs time only.

@@ -120,6 +120,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (AddedBodyUnnamed, &[Linked]),
     (StreamedReferences, &[Streaming]),
     (StreamedConstants, &[Streaming]),
+    (StreamedCallees, &[Streaming]),
     (ConstantHash, &[]),
 ];
 

@@ -26,7 +26,7 @@ use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding,
-    ExtraArgument, Linkage, Merger, Options, Plan, Prove, Target, cranelift_codegen, prove,
+    ExtraArgument, Linkage, Merger, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen, prove,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::host;
@@ -338,6 +338,8 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
         return false;
     }
     generated.unit.push_with_other_callees(NEAR_MISSES);
+    let options = &mut generated.unit.options;
+    options.similar = Similar { policy: Policy::Size, ..options.similar };
     let parts = Parts::from(&generated.unit);
     runs_differently(fault, || Some(Comparison::streamed(&parts, usize::MAX, case, Effort::default()).0))
 }
