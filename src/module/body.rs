@@ -62,6 +62,19 @@ pub(super) enum Code {
     Dropped,
 }
 
+impl Code {
+    /// The IR of a body that nobody compiled.
+    pub fn ir(self) -> Box<Function> {
+        match self {
+            Code::Ir(func) => func,
+            #[cfg(feature = "parallel")]
+            Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => {
+                unreachable!("only bodies are compiled, once")
+            }
+        }
+    }
+}
+
 /// Symbols to which a body refers and that are not defined yet.
 #[derive(Default)]
 pub(super) struct Observed {

@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, Signature, UserExternalName};
+use cranelift_codegen::ir::{Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
@@ -58,27 +58,13 @@ enum Work {
     /// A function that is kept.
     Body(Body),
     /// A function that was merged away.
-    Merged(Merged),
+    Merged(Body),
     /// A body that the plan adds.
     Added(Body),
 }
 
-/// What is left of a function that was merged away.
-struct Merged {
-    index: FunctionIndex,
-    signature: Signature,
-    /// If the embedder gets its code although it is not emitted.
-    wanted: Option<(Box<Function>, ControlPlane)>,
-}
-
 impl Item {
-    /// Drops the bodies of functions that were merged away, unless their code is `wanted`.
-    fn new(
-        plan: &Plan,
-        (function, definition): (FuncId, Definition),
-        next: &mut usize,
-        wanted: bool,
-    ) -> Item {
+    fn new(plan: &Plan, function: FuncId, definition: Definition, next: &mut usize) -> Item {
         let work = match definition {
             Definition::Bytes { alignment, bytes, relocs } => {
                 Work::Bytes { alignment, bytes, relocs }
@@ -86,20 +72,17 @@ impl Item {
             Definition::Body { func, want_disasm, control_plane } => {
                 let index = FunctionIndex::new(*next);
                 *next += 1;
+                let body = Body {
+                    index,
+                    code: Code::Ir(func),
+                    want_disasm,
+                    control_plane,
+                    #[cfg(feature = "parallel")]
+                    candidate: None,
+                };
                 match plan.output(index).emit {
-                    Emit::Body | Emit::NewBody(_) => Work::Body(Body {
-                        index,
-                        code: Code::Ir(func),
-                        want_disasm,
-                        control_plane,
-                        #[cfg(feature = "parallel")]
-                        candidate: None,
-                    }),
-                    Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing => {
-                        let signature = func.signature.clone();
-                        let wanted = wanted.then_some((func, control_plane));
-                        Work::Merged(Merged { index, signature, wanted })
-                    }
+                    Emit::Body | Emit::NewBody(_) => Work::Body(body),
+                    Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing => Work::Merged(body),
                 }
             }
         };
@@ -146,15 +129,13 @@ impl<M: Module> MergingModule<M> {
         }
         let mut next = 0;
         let definitions = core::mem::take(&mut pending.functions).into_iter();
-        let wanted = context.is_some();
-        // All now: what bodies took that are not needed any more is free when the others are compiled.
-        let given: Vec<Item> =
-            definitions.map(|definition| Item::new(plan, definition, &mut next, wanted)).collect();
+        let given = definitions
+            .map(|(function, definition)| Item::new(plan, function, definition, &mut next));
         let id = |new: &NewBody| self.view().id_of(plan.entry(new.function()).symbol());
         let ids: Vec<FuncId> = plan.new_bodies().iter().map(id).collect();
         let added = plan.new_bodies().iter().zip(ids);
         let added = added.map(|(new, function)| Item::added(new, function, &mut candidates));
-        let mut items = given.into_iter().chain(added);
+        let mut items = given.chain(added);
         #[cfg_attr(
             not(feature = "parallel"),
             expect(clippy::while_let_on_iterator, reason = "a chunk takes further items")
@@ -196,9 +177,9 @@ impl<M: Module> MergingModule<M> {
                 self.stats.functions += 1;
                 self.emit_body(plan, function, body, flush, context)
             }
-            Work::Merged(merged) => {
+            Work::Merged(body) => {
                 self.stats.functions += 1;
-                self.emit_merged(plan, function, merged, context)
+                self.emit_merged(plan, function, body, context)
             }
             Work::Added(body) => {
                 self.emit_body(plan, function, body, flush, None)?;
@@ -212,14 +193,16 @@ impl<M: Module> MergingModule<M> {
         &mut self,
         plan: &Plan,
         function: FuncId,
-        merged: Merged,
+        body: Body,
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let Merged { index, signature, wanted } = merged;
-        let output = plan.output(index);
-        if let Some((context, (func, mut control_plane))) = context.zip(wanted) {
+        let output = plan.output(body.index);
+        let func = body.code.ir();
+        let signature = func.signature.clone();
+        if let Some(context) = context {
             // The embedder asked for the code at once and gets it, although it is not emitted.
             context.func = *func;
+            let mut control_plane = body.control_plane;
             context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
         }
         match output.emit {
