@@ -7,6 +7,7 @@ use cranelift_mergefunc::{
     ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
+use testkit::support::parse_one;
 use testkit::unit::{Held, Unit};
 
 /// A function that `apply` would not change is said to need none, but for few; and what is said to need none is not
@@ -237,7 +238,23 @@ fn members_and_candidates_are_those_of_the_new_body() {
         }
     }
 
-    let functions = Family::Chains.unit(400);
+    // Five shapes of six functions each, which differ in a constant.
+    let function = |own: u32| {
+        let (shape, steps) = (own % 5, 12 + own % 5);
+        let step = |at: u32| format!("    v{at} = imul v{}, v{shape}\n", at - 1);
+        let steps: String = (7..7 + steps).map(step).collect();
+        parse_one(&format!(
+            "function u0:{own}(i64, i64, i64, i64, i64) -> i64 {{
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
+    v5 = iconst.i64 {}
+    v6 = iadd v0, v5
+{steps}    return v{}
+}}",
+            own * 1000,
+            6 + 12 + own % 5
+        ))
+    };
+    let functions: Vec<Function> = (0..30).map(function).collect();
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
     let mut merger = Merger::new(Options { similar, ..Options::default() });
     for func in &functions {
@@ -246,7 +263,7 @@ fn members_and_candidates_are_those_of_the_new_body() {
     let (members, candidates) = Default::default();
     let mut bodies = Asked { functions, members, candidates, batches: 0 };
     let plan = merger.plan(&mut bodies);
-    assert!(plan.new_bodies().len() > 4, "{}", plan.new_bodies().len());
+    assert!(plan.new_bodies().len() == 5, "{}", plan.new_bodies().len());
     let mut compiled = 0;
     for new in plan.new_bodies() {
         let symbol = plan.entry(new.function()).symbol();

@@ -270,7 +270,9 @@ block0(v0: {first}, v1: {second}):
 }}",
                 own - 3
             ));
-            Member { attributes: free(), body }
+            // They do not share a body themselves.
+            let attributes = Attributes { identical_only: true, ..free() };
+            Member { attributes, body }
         };
         let mut functions: Vec<Member> =
             (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
