@@ -48,7 +48,7 @@ pub(super) const MAX_SIZE_ERROR: i64 = 4;
 pub(super) const DEMANDED_SHARE: i64 = 8;
 
 /// The most cases of one callee dispatch. The dispatch is a chain of comparisons, which costs time as well.
-pub(super) const MAX_DISPATCH_CASES: usize = 8;
+pub(super) const MAX_DISPATCH_CASES: usize = 16;
 
 /// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
 /// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.

@@ -183,12 +183,17 @@ impl Search<'_> {
                 cells.push(dense);
             }
             let cases = is_callee && must_dispatch;
+            let most = match is_callee && self.options.similar.callees == Callees::None {
+                true => 1,
+                false if cases => cost::MAX_DISPATCH_CASES,
+                false => usize::MAX,
+            };
             columns.push(Column {
                 cells,
                 cost,
                 overhead: if is_callee { cost::CALLEE_PARAMETER } else { cost::PARAMETER },
                 case: if cases { cost::CASE * parameter.columns.len() as i64 } else { 0 },
-                forbidden: is_callee && self.options.similar.callees == Callees::None,
+                most,
             });
         }
         let jump =
