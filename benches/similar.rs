@@ -14,6 +14,9 @@
 #[path = "similar/compiled.rs"]
 mod compiled;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "similar/dispatch.rs"]
+mod dispatch;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "similar/measure.rs"]
 mod measure;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -19,6 +19,8 @@ mod classes;
 mod data;
 #[path = "laws/differences.rs"]
 mod differences;
+#[path = "laws/dispatch.rs"]
+mod dispatch;
 #[path = "laws/eliminated.rs"]
 mod eliminated;
 #[path = "laws/embedder.rs"]

@@ -105,7 +105,8 @@ impl Compiled {
     }
 }
 
-fn jit() -> JITModule {
+/// A module for native code of this machine, with settings as Wasmtime's.
+pub fn jit() -> JITModule {
     let mut flags = settings::builder();
     // Wasmtime's settings, as far as they matter here.
     for (name, value) in [

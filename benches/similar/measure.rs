@@ -1,6 +1,7 @@
 //! Rounds, and the tables that are printed.
 
 use crate::compiled::{Compiled, Variant};
+use crate::dispatch;
 use crate::world::{Image, Memory, Program, World};
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen;
@@ -57,6 +58,7 @@ pub fn all() {
             rows.iter().map(|row| row.ratio(variant)).fold(0.0, f64::max)
         });
     }
+    dispatch::all(rounds);
 }
 
 /// Prints one ratio for each variant.
@@ -162,7 +164,7 @@ fn run(world: &mut World<'_>, entry: *const u8, n: u32) -> (f64, u64) {
 
 /// The CPU time of this thread, in seconds: other threads do not count.
 #[expect(unsafe_code, reason = "the standard library does not report it")]
-fn thread_seconds() -> f64 {
+pub fn thread_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes to the pointer that it gets.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

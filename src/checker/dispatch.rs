@@ -1,8 +1,9 @@
 //! Callee dispatch in the kept code.
 //!
-//! Where the original has one direct call, the kept code may branch on known values, make the call in a block of
-//! its own, and continue in another block, with the results. In a claim it is known which way the branch goes, so
-//! the kept code is walked alone along it, as if all were one block. No other control flow may reach these blocks.
+//! Where the original has one direct call, the kept code may branch on known values, any number of times, make the
+//! call in a block of its own, and continue in another block, with the results. In a claim it is known which way each
+//! branch goes, so the kept code is walked alone along it, as if all were one block. No other control flow may reach
+//! these blocks. Nothing is assumed of the shape of the branches: a chain, a tree, or anything else of comparisons.
 
 use super::Claim;
 use super::simulation::{Simulation, require};

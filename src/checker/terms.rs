@@ -100,7 +100,7 @@ impl ExtraTerm {
     pub(super) fn term(&self, ty: Type) -> Option<Term> {
         let (ExtraTerm::Bits(number, ..) | ExtraTerm::Symbol(number, ..)) = self;
         (ty.index() as u16 == *number).then(|| match self {
-            ExtraTerm::Bits(_, bits) => Term::Bits(ty, u128::from(*bits)),
+            ExtraTerm::Bits(_, bits) => Term::Bits(ty, u128::from(masked(ty, *bits))),
             ExtraTerm::Symbol(_, (namespace, index), offset) => {
                 let symbol = UserExternalName::new(*namespace, *index);
                 Term::Behind(ty, Base::Symbol(symbol), *offset)
@@ -210,9 +210,14 @@ impl Terms {
             I::Binary { opcode: Opcode::Iadd, args } if ty.is_int() && ty.bits() <= 64 => {
                 self.sum(func, *args, ty)
             }
-            I::IntCompare { opcode: _, cond: IntCC::Equal, args } if ty == types::I8 => {
+            I::IntCompare {
+                opcode: _,
+                cond: cond @ (IntCC::Equal | IntCC::UnsignedLessThan),
+                args,
+            } if ty == types::I8 => {
                 let [(_, a), (_, b)] = [self.bits(func, args[0])?, self.bits(func, args[1])?];
-                Some(Term::Bits(ty, u128::from(a == b)))
+                let holds = if *cond == IntCC::Equal { a == b } else { a < b };
+                Some(Term::Bits(ty, u128::from(holds)))
             }
             I::Binary { opcode: Opcode::Iconcat, args } => {
                 let [(low_ty, low), (_, high)] =

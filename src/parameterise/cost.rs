@@ -47,8 +47,10 @@ pub(super) const MAX_SIZE_ERROR: i64 = 4;
 /// one in this many.
 pub(super) const DEMANDED_SHARE: i64 = 8;
 
-/// The most cases of one callee dispatch. The dispatch is a chain of comparisons, which costs time as well.
-pub(super) const MAX_DISPATCH_CASES: usize = 8;
+/// The most cases of one callee dispatch: four comparisons, one after the other, before each call. An assumption, checked by
+/// `cargo bench --features jit --bench similar`, which compares calls by a binary search, a chain, a jump table and an
+/// address that is passed.
+pub(super) const MAX_DISPATCH_CASES: usize = 16;
 
 /// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
 /// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.

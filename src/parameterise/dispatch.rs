@@ -1,11 +1,12 @@
 //! Callee dispatch: one of several direct calls, selected by a case number.
 //!
-//! Where similar functions call different callees, their parameterised body can receive a case number and compare
-//! it: one direct call for each callee, in a chain of branches, which all continue at the same place. This module
-//! decides nothing: the caller gives the callees and their case numbers.
+//! Where similar functions call different callees, their parameterised body can receive a case number and find the
+//! direct call of its callee by binary search: in a balanced tree of comparisons, whose leaves are the calls. All of
+//! them continue at the same place. This module decides nothing: the caller gives the callees and their case numbers.
 
 use crate::extra_argument::push_arguments;
 use crate::ir::{called, user_name};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -24,7 +25,8 @@ pub(crate) struct Case {
 }
 
 /// Replaces a direct call of `func` by a dispatch among these cases, by the number `by`. The first case is the
-/// present callee. Linear in the number of cases and of the instructions behind the call in its block.
+/// present callee; the numbers of the cases are different. O(n log n) in the number of cases, and linear in the
+/// instructions behind the call in its block.
 pub(super) fn insert_dispatch(func: &mut Function, call: Inst, by: Value, cases: &[Case]) {
     let location = func.srcloc(call);
     let block = func.layout.inst_block(call).expect("in the layout");
@@ -39,43 +41,53 @@ pub(super) fn insert_dispatch(func: &mut Function, call: Inst, by: Value, cases:
     }
     func.layout.remove_inst(call);
     let mut last = block;
-    let mut insert = |func: &mut Function, call: Inst| {
-        let own_block = func.dfg.make_block();
-        func.layout.insert_block_after(own_block, last);
-        last = own_block;
-        func.layout.append_inst(call, own_block);
+    let mut leaves: Vec<(u64, Block)> = Vec::with_capacity(cases.len());
+    for (case, &call) in cases.iter().zip(&calls) {
+        let leaf = func.dfg.make_block();
+        func.layout.insert_block_after(leaf, last);
+        last = leaf;
+        func.layout.append_inst(call, leaf);
         func.set_srcloc(call, location);
         if let Some(behind) = behind {
             let results: Vec<BlockArg> =
                 func.dfg.inst_results(call).iter().map(|&result| result.into()).collect();
-            let mut cursor = FuncCursor::new(func).at_bottom(own_block).with_srcloc(location);
+            let mut cursor = FuncCursor::new(func).at_bottom(leaf).with_srcloc(location);
             cursor.ins().jump(behind, &results);
         }
-        own_block
-    };
-    let mut otherwise = insert(func, calls[0]);
-    // From the last to the first, so that the block to go to when the number does not match is known.
-    for case in (1..cases.len()).rev() {
-        let then = insert(func, calls[case]);
-        let at = match case {
-            1 => block,
+        leaves.push((case.bits, leaf));
+    }
+    leaves.sort_unstable_by_key(|&(bits, _)| bits);
+    insert_search(func, block, by, &leaves);
+}
+
+/// Ends `block` by a binary search for the number `by`, which is that of one of the leaves. They are sorted.
+fn insert_search(func: &mut Function, block: Block, by: Value, leaves: &[(u64, Block)]) {
+    let location = func.srcloc(func.layout.first_inst(leaves[0].1).expect("the call"));
+    let ty = func.dfg.value_type(by);
+    let mut last = block;
+    let mut queue = VecDeque::from([(block, leaves)]);
+    while let Some((at, leaves)) = queue.pop_front() {
+        let (low, high) = leaves.split_at(leaves.len() / 2);
+        let [below, above] = [low, high].map(|half| match half {
+            &[(_, leaf)] => leaf,
             _ => {
-                let at = func.dfg.make_block();
-                func.layout.insert_block_after(at, block);
-                at
+                let inner = func.dfg.make_block();
+                func.layout.insert_block_after(inner, last);
+                last = inner;
+                queue.push_back((inner, half));
+                inner
             }
-        };
+        });
         let mut cursor = FuncCursor::new(func).at_bottom(at).with_srcloc(location);
-        let ty = cursor.func.dfg.value_type(by);
-        let condition = match cases {
-            [Case { bits: 0, .. }, Case { bits: 1, .. }] => by,
-            _ => {
-                let number = cursor.ins().iconst(ty, cases[case].bits as i64);
-                cursor.ins().icmp(IntCC::Equal, by, number)
-            }
-        };
-        cursor.ins().brif(condition, then, &[], otherwise, &[]);
-        otherwise = at;
+        if let [(0, _)] = low {
+            // Everything but zero is above: no comparison is needed.
+            cursor.ins().brif(by, above, &[], below, &[]);
+        } else {
+            let bound = high[0].0;
+            let first_above = cursor.ins().iconst(ty, bound as i64);
+            let is_below = cursor.ins().icmp(IntCC::UnsignedLessThan, by, first_above);
+            cursor.ins().brif(is_below, below, &[], above, &[]);
+        }
     }
 }
 

@@ -330,12 +330,17 @@ impl Work<'_, '_> {
                 cells.push(dense);
             }
             let cases = is_callee && must_dispatch;
+            let most = match is_callee && options.similar.callees == Callees::None {
+                true => 1,
+                false if cases => cost::MAX_DISPATCH_CASES,
+                false => usize::MAX,
+            };
             columns.push(Column {
                 cells,
                 cost,
                 overhead: if is_callee { cost::CALLEE_PARAMETER } else { cost::PARAMETER },
                 case: if cases { cost::CASE * parameter.columns.len() as i64 } else { 0 },
-                forbidden: is_callee && options.similar.callees == Callees::None,
+                most,
             });
         }
         let jump = options.target.jump_thunk.map_or(cost::CALL_THUNK, |jump| jump.size().into());

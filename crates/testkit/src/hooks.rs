@@ -340,6 +340,11 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/parameterise/dispatch.rs",
+        at: &["let first_above = cursor.ins().iconst(ty, bound as i64);"],
+        put: Put::Before(r#"let bound = crate::fault_injection::bound(bound);"#),
+    },
+    Hook {
+        file: "src/parameterise/dispatch.rs",
         at: &["for entry in entries.unwrap_or_default() {"],
         put: Put::Before(r#"let entries = crate::fault_injection::stack_map(entries);"#),
     },

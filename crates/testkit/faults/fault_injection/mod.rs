@@ -226,6 +226,8 @@ faults! {
     ParameterForgotten = "parameter-forgotten",
     /// A callee dispatch exchanges two of its cases.
     CasesExchanged = "cases-exchanged",
+    /// The search of a callee dispatch takes the last case below a bound for one above it.
+    SearchBound = "search-bound",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
     /// The parameterised body has the facts of the first function.
@@ -388,6 +390,11 @@ pub(crate) fn passed_on(func: &Function, call: Inst, values: &[Value]) -> Vec<Va
         values.swap(count - 1, count - 2);
     }
     values
+}
+
+/// The first case number above, in the search of a callee dispatch.
+pub(crate) fn bound(bound: u64) -> u64 {
+    bound - u64::from(is(Fault::SearchBound))
 }
 
 /// The stack map of a call in a callee dispatch.

@@ -95,6 +95,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (PassedNothing, &[Checker, Laws]),
     (ParameterForgotten, &[Checker, Differential]),
     (CasesExchanged, &[Checker, Differential]),
+    (SearchBound, &[Checker, Differential]),
     (SelfCallForgotten, &[Checker]),
     (FactsOfTheFirst, &[Checker]),
     (PassedAddressEliminated, &[Checker, Laws]),
