@@ -206,3 +206,50 @@ impl Ord for Encoding {
         self.key().cmp(&other.key())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of which a shape consists.
+    fn read(mut shape: &[u8]) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while let Some((&half, rest)) = shape.split_first_chunk() {
+            let half = u16::from_le_bytes(half);
+            let (number, rest) = match half {
+                WIDE => {
+                    let (&word, rest) = rest.split_first_chunk().expect("four bytes follow");
+                    (u32::from_le_bytes(word), rest)
+                }
+                _ => (half.into(), rest),
+            };
+            assert_eq!(number > SMALL, half == WIDE, "one form of each number");
+            numbers.push(number);
+            shape = rest;
+        }
+        assert!(shape.is_empty());
+        numbers
+    }
+
+    #[test]
+    fn numbers_say_how_long_they_are() {
+        let numbers = [0, 1, SMALL - 1, SMALL, SMALL + 1, 0xfffe, 0xffff, 0x1_0000, u32::MAX];
+        for a in numbers {
+            for b in numbers {
+                let mut encoding = Encoding::default();
+                encoding.shape_numbers(Record::EMPTY, [a, b]);
+                encoding.shape_numbers(Record::EMPTY.half(3), [b]);
+                assert_eq!(read(&encoding.shape), [a, b, 3, b]);
+            }
+        }
+    }
+
+    #[test]
+    fn records_take_as_many_bytes_as_they_have() {
+        let mut encoding = Encoding::default();
+        encoding.shape_record(Record::EMPTY.byte(1).half(0x0302).word(0x0706_0504));
+        encoding.shape_record(Record::EMPTY);
+        encoding.shape_record(Record::EMPTY.byte(8));
+        assert_eq!(encoding.shape, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -116,17 +116,17 @@ fn the_size_of_an_encoding_is_that_of_its_streams() {
         "    v2 = load.i64 notrap v0\n",
     ]
     .map(|lines| (lines, size(lines) - base));
-    // Opcode, operand, code; opcode and eight bytes.
-    assert_eq!((trap.1, constant.1), (12, 12));
+    // Opcode and type, code, operand; opcode and type, and eight bytes.
+    assert_eq!((trap.1, constant.1), (3 + 1 + 2, 3 + 8));
     // Two names of nine bytes; a signature is written once, and then its number.
-    assert!(call.1 >= 2 * (9 + 3 * 4), "{}", call.1);
-    // Opcode, operand, behaviour, offset; and the facts, with a region if there is one.
-    assert!(load.1 > 4 * 4 + 8, "{}", load.1);
+    assert!(call.1 >= 2 * (9 + 3 + 1 + 3 * 2), "{}", call.1);
+    // Opcode and type, behaviour, operand, offset; and the facts, with a region if there is one.
+    assert!(load.1 > 3 + 2 + 2 + 4 + 8, "{}", load.1);
     let all = [trap, constant, call, load];
     let lines: String = all.iter().map(|&(lines, _)| lines).collect();
     assert_eq!(size(&lines), base + all.iter().map(|&(_, bytes)| bytes).sum::<usize>());
     // Version, key, signature, three counts, a block with a parameter, and `return`; and the fact.
-    assert!((60..120).contains(&base), "{base}");
+    assert!((40..80).contains(&base), "{base}");
 }
 
 #[test]
