@@ -53,6 +53,9 @@ fn round(functions: &[Function], options: &Options<'_>) -> [(f64, f64); 3] {
     [run(count, || measure::visit(functions)), planned(Similar::OFF), planned(balanced)]
 }
 
+/// A figure of one round.
+type Of<'a> = &'a dyn Fn(&[(f64, f64); 3]) -> f64;
+
 fn main() {
     let largest = measure::number("CLIF_MERGE_FUNCTIONS", 100_000, 1_000);
     let rounds = measure::number("CLIF_MERGE_ROUNDS", 3, 1);
@@ -70,9 +73,7 @@ fn main() {
             let all: Vec<[(f64, f64); 3]> =
                 (0..rounds).map(|_| round(&functions, &options)).collect();
             drop(functions);
-            let median = |of: &dyn Fn(&[(f64, f64); 3]) -> f64| {
-                measure::median(all.iter().map(of).collect())
-            };
+            let median = |of: Of<'_>| measure::median(all.iter().map(of).collect());
             let times = [0, 1, 2].map(|at| median(&|round| round[at].0));
             let bytes = [1, 2].map(|at| median(&|round| round[at].1));
             let row = format!("{name} {count}");

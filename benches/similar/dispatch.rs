@@ -292,7 +292,7 @@ fn search(text: &mut String, start: usize, end: usize) {
 /// A function that runs the loop with one callee.
 fn entry_text(way: Way, callees: usize, own: usize) -> String {
     let (ty, value) = match way {
-        Way::Address => ("i64", format!("func_addr.i64 fn1")),
+        Way::Address => ("i64", "func_addr.i64 fn1".to_owned()),
         _ => ("i32", format!("iconst.i32 {own}")),
     };
     format!(

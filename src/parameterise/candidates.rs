@@ -205,6 +205,9 @@ impl Outlines {
 /// How many functions are read together.
 const FUNCTIONS: usize = 64;
 
+/// Functions that were walked, and their contents.
+type Walked = Vec<(FunctionIndex, Content)>;
+
 struct Walk<'a> {
     plan: &'a Plan,
     options: &'a Options<'a>,
@@ -258,11 +261,11 @@ impl Walk<'_> {
         bodies: &mut dyn Bodies,
     ) -> Vec<(FunctionIndex, Content)> {
         let Walk { plan, options, pool, hashes } = self;
-        let mut chunks: Vec<(&[FunctionIndex], Vec<(FunctionIndex, Content)>)> =
+        let mut chunks: Vec<(&[FunctionIndex], Walked)> =
             functions.chunks(FUNCTIONS).map(|chunk| (chunk, Vec::new())).collect();
         let work = |bodies: &mut dyn Bodies, memory: &mut (Scratch, Encoding), chunk: &mut _| {
             let (scratch, encoding) = memory;
-            let (functions, contents): &mut (&[FunctionIndex], Vec<_>) = chunk;
+            let (functions, contents): &mut (&[FunctionIndex], Walked) = chunk;
             for &function in *functions {
                 let body = not_redirected(plan, bodies, function, options);
                 let symbols = Redirecting { plan, symbols: &NoUnit };

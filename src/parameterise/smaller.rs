@@ -62,13 +62,16 @@ pub(super) fn is_surely_smaller(
     all_known && grown < -cost::CALL_ERROR * count.isqrt() as i64
 }
 
+/// Takes functions as two plans leave them.
+type Batch<'a> = dyn FnMut(Vec<[Left; 2]>, &mut dyn Bodies) + 'a;
+
 /// Hands out what two plans leave of the functions that they leave different, a batch at a time.
 fn for_changed(
     before: &Plan,
     plan: &Plan,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
-    batch: &mut dyn FnMut(Vec<[Left; 2]>, &mut dyn Bodies),
+    batch: &mut Batch<'_>,
 ) {
     let mut changed: Vec<[Left; 2]> = Vec::new();
     let entries = plan.entries().len().max(before.entries().len());
