@@ -84,8 +84,8 @@ pub struct Added {
 /// for func in functions {
 ///     let symbol = func.name.get_user().unwrap().clone();
 ///     let attributes = Attributes { linkage: Linkage::Local, ..Attributes::default() };
-///     let known = merger.add(symbol, &func, attributes).unwrap();
-///     match known {
+///     let added = merger.add(symbol, &func, attributes).unwrap();
+///     match added.known {
 ///         Known::Equal(_) => {}
 ///         Known::First | Known::SameEncoding(_) => to_compile.push(func),
 ///     }
