@@ -199,17 +199,27 @@ impl<'a> Merger<'a> {
     ///
     /// See [`Merger::plan`].
     pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
+        self.plan_phases(bodies, &mut |_| {})
+    }
+
+    /// The same. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
+    pub(crate) fn plan_phases(
+        self,
+        bodies: &mut dyn Bodies,
+        end: &mut dyn FnMut(&'static str),
+    ) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
         let mut predicted = None;
         let bodies = match options.predicts() {
             Some(model) => predicted.insert(Predicted::new(bodies, model)),
             None => bodies,
         };
-        let (mut plan, known, mut record) = identical(summaries, cache, None, bodies, &options);
+        let (mut plan, known, mut record) =
+            identical(summaries, cache, None, bodies, &options, end);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
-        let mut plan = similar(plan, &known, before, bodies, &options);
+        let mut plan = similar(plan, &known, before, bodies, &options, end);
         add_late_thunks(&mut plan);
         plan.record_members();
         plan.drop_changed_candidates(&options);
@@ -248,6 +258,7 @@ fn identical(
     applied: Option<&Plan>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
+    end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Known, Option<Record>) {
     let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
     let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
@@ -265,12 +276,15 @@ fn identical(
     // Memory, before the next phases take some.
     unit.drop_buckets();
     bucketed.partition.push_alone(external.nodes.len());
+    end("bucket");
     stats.refine_classes_before = bucketed.partition.len();
     refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
     stats.refine_classes_after = bucketed.partition.len();
+    end("refine");
     let earlier = cache.map(|cache| Earlier { cache, external: &external });
     let input = Input { options, observed: &observed, bucketed: &bucketed, earlier };
     let (plan, record) = decide(input, unit, beyond, bodies, stats);
+    end("decide");
     (plan, Known { observed, encodings: bucketed.into() }, record)
 }
 
@@ -281,6 +295,7 @@ fn similar(
     earlier: Option<&MergeCache>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
+    end: &mut dyn FnMut(&'static str),
 ) -> Plan {
     let Known { observed, encodings } = known;
     let mut attempts = Attempts::new(options, &plan);
@@ -288,6 +303,7 @@ fn similar(
         let options = &attempts.options(attempt);
         let mut found =
             parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, attempt);
+        end("search");
         let mut second = SecondPass::new(options, encodings);
         while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {
             let (again, ..) = identical(
@@ -296,10 +312,12 @@ fn similar(
                 Some(&plan),
                 &mut second.bodies(&plan, bodies),
                 second.options(),
+                &mut |_| {},
             );
             second.merge(&again, &found, &mut plan, bodies);
         }
         attempts.consider(&mut plan, found, bodies);
+        end("second pass");
     }
     attempts.finish(plan)
 }

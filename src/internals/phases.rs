@@ -1,18 +1,12 @@
-//! The phases of [`Merger::plan`](crate::Merger::plan) one by one, for benches: the driver of `pass` with a call between
-//! two phases, and the walk alone.
+//! The phases of [`Merger::plan`](crate::Merger::plan) one by one, for benches, and the walk alone.
 //!
-//! It knows no earlier units. A law compares its plans with those of the driver.
+//! It knows no earlier units.
 
-use crate::apply::Redirecting;
 use crate::canon::{Context, Encoding, Scratch, encode, hashes};
-use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
-use crate::decide::{Input, decide};
-use crate::incremental::UnitSymbols;
 use crate::options::Options;
-use crate::parameterise::{self, Attempts, SecondPass};
+use crate::pass::Merger;
 use crate::plan::Plan;
-use crate::size::Predicted;
-use crate::unit::{AddError, Attributes, Bodies, NoUnit, Observed, ResolveSymbol};
+use crate::unit::{AddError, Attributes, Bodies, NoUnit};
 use cranelift_codegen::ir::{Function, UserExternalName};
 
 /// The walk, with memory that is used again, as the pass uses it.
@@ -47,69 +41,11 @@ pub fn phases<'a>(
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
 ) -> Result<Plan, AddError> {
-    let mut summaries = Summaries::default();
-    summaries.unit.reserve(functions.len());
+    let mut merger = Merger::new(*options);
+    merger.reserve(functions.len());
     for (symbol, func, attributes) in functions {
-        summaries.add(symbol, func, attributes, &NoUnit, None, options)?;
+        merger.add(symbol, func, attributes)?;
     }
     end("add");
-    let mut predicted = None;
-    let bodies = match options.predicts() {
-        Some(model) => predicted.insert(Predicted::new(bodies, model)),
-        None => bodies,
-    };
-    let names = ["bucket", "refine", "decide"];
-    let (mut plan, observed, encodings) = identical(summaries, None, bodies, options, names, end);
-    let mut attempts = Attempts::new(options, &plan);
-    while let Some(attempt) = attempts.next(&mut plan) {
-        let options = &attempts.options(attempt);
-        let mut found =
-            parameterise::search(&mut plan, &observed, &encodings, None, bodies, options, attempt);
-        end("search");
-        let mut second = SecondPass::new(options, &encodings);
-        while let Some(summaries) = second.summaries(&mut found, &plan, &observed, bodies) {
-            let names = ["second pass"; 3];
-            let mut rewritten = second.bodies(&plan, bodies);
-            let applied = Some(&plan);
-            let (again, ..) =
-                identical(summaries, applied, &mut rewritten, second.options(), names, end);
-            second.merge(&again, &found, &mut plan, bodies);
-        }
-        attempts.consider(&mut plan, found, bodies);
-        end("second pass");
-    }
-    let mut plan = attempts.finish(plan);
-    plan.record_members();
-    Ok(plan)
-}
-
-/// Identical merging, in three phases of these names.
-fn identical(
-    mut summaries: Summaries,
-    applied: Option<&Plan>,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-    [bucketing, refining, deciding]: [&'static str; 3],
-    end: &mut dyn FnMut(&'static str),
-) -> (Plan, Observed, Encodings) {
-    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
-    let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
-    summaries.complete(bodies, symbols, options);
-    let Summaries { mut unit, observed, mut stats, .. } = summaries;
-    let symbols = UnitSymbols::new(&unit);
-    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &symbols });
-    let references = redirecting.as_ref().map_or(&symbols as &(dyn ResolveSymbol + Sync), |to| to);
-    let mut bucketed = bucket(&unit, references, Walk::Shared, options, bodies, &mut stats);
-    let (external, beyond) = symbols.finish();
-    unit.drop_buckets();
-    bucketed.partition.push_alone(external.nodes.len());
-    end(bucketing);
-    stats.refine_classes_before = bucketed.partition.len();
-    refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
-    stats.refine_classes_after = bucketed.partition.len();
-    end(refining);
-    let input = Input { options, observed: &observed, bucketed: &bucketed, earlier: None };
-    let (plan, _) = decide(input, unit, beyond, bodies, stats);
-    end(deciding);
-    (plan, observed, bucketed.into())
+    Ok(merger.plan_phases(bodies, end).0)
 }

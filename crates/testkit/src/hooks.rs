@@ -404,7 +404,8 @@ let encoding = &overlooked;"#,
     Hook {
         file: "src/pass.rs",
         at: &[
-            "let (mut plan, known, mut record) = identical(summaries, cache, None, bodies, &options);",
+            "let (mut plan, known, mut record) =",
+            "identical(summaries, cache, None, bodies, &options, end);",
         ],
         put: Put::Before(
             r#"let right = options;
@@ -432,7 +433,7 @@ let options = crate::fault_injection::unsupported(options);"#,
         file: "src/pass.rs",
         at: &["let remember = match (cache, before) {"],
         put: Put::Before(
-            r#"let mut plan = crate::fault_injection::planned(plan);
+            r#"let plan = crate::fault_injection::planned(plan);
 let options = right;"#,
         ),
     },
