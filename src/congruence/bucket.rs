@@ -256,15 +256,15 @@ pub(crate) fn bucket(
     order.sort_unstable_by_key(key);
     let walker = Walker { unit, symbols, numbering, options };
     let mut classes = Classes::new(order.len(), all);
-    let mut pool: Pool<Memory> = Pool::default();
+    let pool: Pool<Memory> = Pool::default();
     let piece = if are_several(bodies) { PIECE } else { usize::MAX };
     if all {
-        classes.large(&walker, &order, piece, &mut pool, bodies);
+        classes.large(&walker, &order, piece, &pool, bodies);
     } else {
         let mut small: Vec<Task<'_>> = Vec::new();
         for members in order.chunk_by(|&a, &b| bucket(a) == bucket(b)) {
             if members.len() > piece {
-                classes.large(&walker, members, piece, &mut pool, bodies);
+                classes.large(&walker, members, piece, &pool, bodies);
             } else if members.len() > 1 {
                 match small.last_mut() {
                     Some(task) if task.items < ITEMS => task.add(members),
@@ -278,7 +278,7 @@ pub(crate) fn bucket(
         }
         // So many that the results of all of them need not be in memory at the same time.
         for tasks in small.chunks_mut(PIECE / ITEMS) {
-            for_each(bodies, &mut pool, tasks, |bodies, memory, task| {
+            for_each(bodies, &pool, tasks, |bodies, memory, task| {
                 for members in &task.buckets {
                     task.found.bucket(members, &walker, bodies, memory);
                 }
@@ -500,7 +500,7 @@ impl Classes {
         walker: &Walker<'_>,
         members: &[Node],
         piece: usize,
-        pool: &mut Pool<Memory>,
+        pool: &Pool<Memory>,
         bodies: &mut dyn Bodies,
     ) {
         let all = self.all;

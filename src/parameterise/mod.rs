@@ -238,8 +238,8 @@ struct Shape<'s> {
     addressed: Vec<UserExternalName>,
 }
 
-/// How many functions are in hand at the same time: the tables of as many are in memory. The result does not depend
-/// on it.
+/// How many functions are in hand at the same time, up to the size of the last shape: the tables of as many are in
+/// memory.
 const IN_HAND: usize = 1 << 14;
 
 /// How many sizes are asked for at the same time.
@@ -316,7 +316,7 @@ impl Search<'_> {
                 keeps_candidates: self.keeps_candidates,
                 measured: self.measured,
             };
-            for_each(self.bodies, &mut self.pool, judged, |bodies, memory, judged| {
+            for_each(self.bodies, &self.pool, judged, |bodies, memory, judged| {
                 if !judged.is_done() {
                     judge.judge(judged, bodies, memory);
                 }
@@ -375,8 +375,8 @@ impl Search<'_> {
             let (needs, candidates): (Vec<For>, Vec<Candidate>) =
                 wanted.by_ref().take(BATCH).unzip();
             let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
-            let sizes = sizes.unwrap_or_else(|| alloc::vec![None; candidates.len()]);
-            debug_assert_eq!(sizes.len(), candidates.len(), "one size for each");
+            // A size that is missing is not asked for again.
+            let sizes = sizes.into_iter().flatten().chain(core::iter::repeat(None));
             for ((needs, Candidate { func, token }), size) in
                 needs.into_iter().zip(candidates).zip(sizes)
             {

@@ -102,8 +102,9 @@ pub trait CodeSizes {
     /// unit never grows, as long as all sizes are known and those of the code that is emitted.
     fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32>;
 
-    /// The sizes of several candidates, in their order. They do not depend on each other, so they can be compiled on
-    /// the embedder's own threads. Default: one after the other.
+    /// The sizes of several candidates, one for each, in their order; those that are missing at the end count as not
+    /// known. They do not depend on each other, so they can be compiled on the embedder's own threads. Default: one after
+    /// the other.
     fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
         candidates.iter().map(|candidate| self.of_candidate(candidate)).collect()
     }

@@ -3,8 +3,8 @@
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Candidate, CandidateToken, CodeSizes, Disposition,
-    ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, ExtraArgument,
+    FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
 use testkit::support::parse_one;
@@ -131,114 +131,91 @@ fn attributes_can_be_set_late() {
     });
 }
 
+/// An embedder of whom sizes are asked: what was asked for, in order.
+#[derive(Default)]
+struct Asked {
+    functions: Vec<Function>,
+    members: Vec<Vec<FunctionIndex>>,
+    candidates: Vec<Candidate>,
+    batches: usize,
+    /// How many sizes it knows of each batch.
+    most: usize,
+}
+
+/// The name of candidates, which probes call.
+const PROBE_CALLEE: UserExternalName = UserExternalName { namespace: 7, index: 7 };
+
+impl Asked {
+    /// Plans these functions for size.
+    fn plan(functions: Vec<Function>, most: usize) -> (Plan, Asked) {
+        let similar = Similar { policy: Policy::Size, ..Similar::default() };
+        let mut merger = Merger::new(Options { similar, ..Options::default() });
+        for func in &functions {
+            merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
+        }
+        let mut asked = Asked { functions, most, ..Asked::default() };
+        (merger.plan(&mut asked), asked)
+    }
+}
+
+impl Bodies for Asked {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.as_u32() as usize]
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+        Some(self)
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.members.push(members.to_vec());
+        Some(UserExternalName::new(9, self.members.len() as u32 - 1))
+    }
+
+    fn probe_callee(&mut self) -> UserExternalName {
+        PROBE_CALLEE
+    }
+}
+
+impl CodeSizes for Asked {
+    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
+        Some(64)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        Some(16)
+    }
+
+    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+        self.candidates.push(candidate.clone());
+        Some(8 * candidate.func.dfg.num_insts() as u32)
+    }
+
+    fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
+        self.batches += usize::from(candidates.len() > 1);
+        let known = candidates.iter().take(self.most);
+        known.map(|candidate| self.of_candidate(candidate)).collect()
+    }
+}
+
 /// Probes call the function that the embedder names, and no candidate that is asked for names another one that the
 /// unit does not have.
 #[test]
 fn probes_call_what_the_embedder_names() {
-    struct Named {
-        functions: Vec<Function>,
-        fresh: u32,
-        probes: usize,
-    }
-
-    impl Bodies for Named {
-        fn body(&mut self, function: FunctionIndex) -> &Function {
-            &self.functions[function.as_u32() as usize]
-        }
-
-        fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-            Some(self)
-        }
-
-        fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
-            self.fresh += 1;
-            Some(UserExternalName::new(9, self.fresh))
-        }
-
-        fn probe_callee(&mut self) -> UserExternalName {
-            UserExternalName::new(7, 7)
-        }
-    }
-
-    impl CodeSizes for Named {
-        fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-            Some(64)
-        }
-
-        fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-            Some(16)
-        }
-
-        fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-            let candidate = &candidate.func;
-            for symbol in candidate.params.user_named_funcs().values() {
-                assert!(symbol.namespace == 0 || *symbol == UserExternalName::new(7, 7));
-                self.probes += usize::from(symbol.namespace == 7);
-            }
-            Some(8 * candidate.dfg.num_insts() as u32)
-        }
-    }
-
-    let functions = Family::Constants.unit(8);
-    let similar = Similar { policy: Policy::Size, ..Similar::default() };
-    let mut merger = Merger::new(Options { similar, ..Options::default() });
-    for func in &functions {
-        merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
-    }
-    let mut bodies = Named { functions, fresh: 0, probes: 0 };
-    let plan = merger.plan(&mut bodies);
+    let (plan, asked) = Asked::plan(Family::Constants.unit(8), usize::MAX);
     assert_eq!(plan.new_bodies().len(), 1);
-    assert!(bodies.probes > 0);
+    let mut probes = 0;
+    for candidate in &asked.candidates {
+        for symbol in candidate.func.params.user_named_funcs().values() {
+            assert!(symbol.namespace == 0 || *symbol == PROBE_CALLEE);
+            probes += usize::from(symbol.namespace == 7);
+        }
+    }
+    assert!(probes > 0);
 }
 
-/// The symbol of a new body is asked for with functions that it replaces, and a body that is emitted as a candidate was
-/// compiled is that candidate.
-#[test]
-fn members_and_candidates_are_those_of_the_new_body() {
-    struct Asked {
-        functions: Vec<Function>,
-        members: Vec<Vec<FunctionIndex>>,
-        candidates: Vec<(CandidateToken, Function)>,
-        batches: usize,
-    }
-
-    impl Bodies for Asked {
-        fn body(&mut self, function: FunctionIndex) -> &Function {
-            &self.functions[function.as_u32() as usize]
-        }
-
-        fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-            Some(self)
-        }
-
-        fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
-            self.members.push(members.to_vec());
-            Some(UserExternalName::new(9, self.members.len() as u32 - 1))
-        }
-    }
-
-    impl CodeSizes for Asked {
-        fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-            Some(64)
-        }
-
-        fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-            Some(16)
-        }
-
-        fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-            let kept = candidate.token.map(|token| (token, candidate.func.clone()));
-            self.candidates.extend(kept);
-            Some(8 * candidate.func.dfg.num_insts() as u32)
-        }
-
-        fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
-            self.batches += usize::from(candidates.len() > 1);
-            candidates.iter().map(|candidate| self.of_candidate(candidate)).collect()
-        }
-    }
-
-    // Five shapes of six functions each, which differ in a constant.
+/// Five shapes of six functions each, which differ in a constant.
+fn five_shapes() -> Vec<Function> {
     let function = |own: u32| {
         let (shape, steps) = (own % 5, 12 + own % 5);
         let step = |at: u32| format!("    v{at} = imul v{}, v{shape}\n", at - 1);
@@ -254,31 +231,39 @@ block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
             6 + 12 + own % 5
         ))
     };
-    let functions: Vec<Function> = (0..30).map(function).collect();
-    let similar = Similar { policy: Policy::Size, ..Similar::default() };
-    let mut merger = Merger::new(Options { similar, ..Options::default() });
-    for func in &functions {
-        merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
-    }
-    let (members, candidates) = Default::default();
-    let mut bodies = Asked { functions, members, candidates, batches: 0 };
-    let plan = merger.plan(&mut bodies);
+    (0..30).map(function).collect()
+}
+
+/// The symbol of a new body is asked for with functions that it replaces, and a body that is emitted as a candidate was
+/// compiled is that candidate.
+#[test]
+fn members_and_candidates_are_those_of_the_new_body() {
+    let (plan, asked) = Asked::plan(five_shapes(), usize::MAX);
     assert!(plan.new_bodies().len() == 5, "{}", plan.new_bodies().len());
     let mut compiled = 0;
     for new in plan.new_bodies() {
         let symbol = plan.entry(new.function()).symbol();
-        let said = &bodies.members[symbol.index as usize];
+        let said = &asked.members[symbol.index as usize];
         assert!(said.len() > 1 && said.is_sorted());
         assert!(said.iter().all(|member| new.members().contains(member)));
         if let Some(token) = new.candidate() {
-            let mut same = bodies.candidates.iter().filter(|(own, _)| *own == token);
-            let (_, func) = same.next().expect("its size was asked for");
+            let mut same =
+                asked.candidates.iter().filter(|candidate| candidate.token == Some(token));
+            let mut func = same.next().expect("its size was asked for").func.clone();
             assert!(same.next().is_none(), "one candidate of a token");
-            let mut func = func.clone();
             func.name = new.body().name.clone();
             assert_eq!(func, *new.body());
             compiled += 1;
         }
     }
-    assert!(compiled > 0 && bodies.batches > 0, "{compiled} bodies, {} batches", bodies.batches);
+    assert!(compiled > 0 && asked.batches > 0, "{compiled} bodies, {} batches", asked.batches);
+}
+
+/// An embedder that hands out fewer sizes than it is asked for is not asked for ever: these are not known.
+#[test]
+fn sizes_that_are_missing_are_not_known() {
+    for most in 0..3 {
+        let (plan, _) = Asked::plan(five_shapes(), most);
+        assert!(plan.new_bodies().len() <= 5);
+    }
 }
