@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { readArguments, runCommand } from "../shared/command.mjs";
 import { Failure, replaceGenerated } from "../shared/document.mjs";
 import { chart } from "./chart.mjs";
 import { tables } from "./tables.mjs";
@@ -31,9 +32,14 @@ const DOCUMENTS = {
 };
 
 function main() {
-  const { update, render, work, names } = readArguments(process.argv.slice(2));
+  const { update, render, work, names } = readArguments({
+    command: "benches/figures/run",
+    kind: ["bench", "benches"],
+    known: Object.keys(BENCHES),
+    work: path.join(ROOT, "target/figures"),
+  });
   fs.mkdirSync(work, { recursive: true });
-  if (!render) measure(names, work);
+  if (!render) measure(names.length > 0 ? names : Object.keys(BENCHES), work);
   const figures = {};
   for (const bench of Object.keys(BENCHES)) {
     const file = path.join(work, `${bench}.json`);
@@ -72,28 +78,4 @@ function measure(names, work) {
   }
 }
 
-function readArguments(all) {
-  const names = [];
-  let [update, render] = [false, false];
-  let work = path.join(ROOT, "target/figures");
-  for (let at = 0; at < all.length; at++) {
-    if (all[at] === "--update") update = true;
-    else if (all[at] === "--render") render = true;
-    else if (all[at] === "--dir" && at + 1 < all.length) work = path.resolve(all[++at]);
-    else if (Object.hasOwn(BENCHES, all[at])) names.push(all[at]);
-    else {
-      console.error(`usage: benches/figures/run [--update] [--render] [--dir DIR] [BENCH…]
-benches: ${Object.keys(BENCHES).join(", ")}`);
-      process.exit(2);
-    }
-  }
-  return { update, render, work, names: names.length > 0 ? names : Object.keys(BENCHES) };
-}
-
-try {
-  main();
-} catch (error) {
-  if (!(error instanceof Failure)) throw error;
-  console.error(`error: ${error.message}`);
-  process.exit(1);
-}
+runCommand(main);

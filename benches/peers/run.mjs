@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { readArguments, runCommand } from "../shared/command.mjs";
 import { Failure, replaceGenerated } from "../shared/document.mjs";
 import { chart } from "./chart.mjs";
 import { codeBytes, functionCount, splitSections } from "./elf.mjs";
@@ -61,7 +62,12 @@ const LLVM_VARIANTS = { llvm: "mergefunc", llvmGlobal: "mergefunc,global-merge-f
 const LOCAL = ["--linkage", "local", "--addresses", "insignificant"];
 
 function main() {
-  const { update, render, work, names } = readArguments(process.argv.slice(2));
+  const { update, render, work, names } = readArguments({
+    command: "benches/peers/run",
+    kind: ["unit", "units"],
+    known: known.map(({ name }) => name),
+    work: path.join(ROOT, "target/peers"),
+  });
   fs.mkdirSync(work, { recursive: true });
   const file = path.join(work, "figures.json");
   if (!render) measureAll(names, work, file);
@@ -96,24 +102,6 @@ function measureAll(names, work, file) {
     const measured = known.map(({ name }) => results.get(name)).filter(Boolean);
     fs.writeFileSync(file, `${JSON.stringify({ versions, units: measured }, null, 1)}\n`);
   }
-}
-
-function readArguments(all) {
-  const names = [];
-  let [update, render] = [false, false];
-  let work = path.join(ROOT, "target/peers");
-  for (let at = 0; at < all.length; at++) {
-    if (all[at] === "--update") update = true;
-    else if (all[at] === "--render") render = true;
-    else if (all[at] === "--dir" && at + 1 < all.length) work = path.resolve(all[++at]);
-    else if (known.some(({ name }) => name === all[at])) names.push(all[at]);
-    else {
-      console.error(`usage: benches/peers/run [--update] [--render] [--dir DIR] [UNIT…]
-units: ${known.map(({ name }) => name).join(", ")}`);
-      process.exit(2);
-    }
-  }
-  return { update, render, work, names };
 }
 
 /** The units of these names, or all; without those that are not published, if they are not here. */
@@ -429,10 +417,4 @@ function note(text) {
   console.error(`peers: ${text}`);
 }
 
-try {
-  main();
-} catch (error) {
-  if (!(error instanceof Failure)) throw error;
-  console.error(`error: ${error.message}`);
-  process.exit(1);
-}
+runCommand(main);
