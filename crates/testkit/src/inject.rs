@@ -44,7 +44,7 @@ const LEFT_OUT: [&str; 8] = [
 ];
 
 /// Copies the repository at `from` to `to`, and inserts the hooks. A file that is there with the same contents is not
-/// written again, so that nothing is compiled twice.
+/// written again, so that nothing is compiled twice; one that the repository does not have any more is removed.
 ///
 /// # Errors
 ///
@@ -64,11 +64,25 @@ pub fn instrument(from: &Path, to: &Path, hooks: &[Hook]) -> io::Result<()> {
         }
         write(&to.join(file), &contents)?;
     }
+    remove_others(to, &files)?;
     let missing = hooks.iter().find(|hook| !files.iter().any(|file| Path::new(hook.file) == file));
     match missing {
         Some(hook) => Err(io::Error::other(format!("{} has hooks and does not exist", hook.file))),
         None => Ok(()),
     }
+}
+
+/// Removes files of an earlier copy that are not among these, unless the copy has them in addition.
+fn remove_others(copy: &Path, files: &[std::path::PathBuf]) -> io::Result<()> {
+    let mut there = Vec::new();
+    find(copy, Path::new(""), &mut there)?;
+    for file in there {
+        let added = file.starts_with("src/fault_injection");
+        if !added && files.binary_search(&file).is_err() {
+            fs::remove_file(copy.join(file))?;
+        }
+    }
+    Ok(())
 }
 
 /// Copies all files of a directory.
