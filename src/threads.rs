@@ -10,17 +10,52 @@ use alloc::vec::Vec;
 #[cfg(feature = "parallel")]
 use cranelift_codegen::ir::Function;
 
+#[cfg(feature = "parallel")]
+type Shared<T> = std::sync::Mutex<T>;
+#[cfg(not(feature = "parallel"))]
+type Shared<T> = core::cell::RefCell<T>;
+
 /// Reusable memory of pieces of work, one for each thread that works at the same time.
 pub(crate) struct Pool<S> {
-    #[cfg(feature = "parallel")]
-    free: std::sync::Mutex<Vec<S>>,
-    #[cfg(not(feature = "parallel"))]
-    free: Vec<S>,
+    free: Shared<Vec<S>>,
 }
 
 impl<S> Default for Pool<S> {
     fn default() -> Self {
-        Pool { free: Default::default() }
+        Pool { free: Shared::default() }
+    }
+}
+
+impl<S> Pool<S> {
+    /// Memory that is not in use; `new` makes some if there is none.
+    pub fn take(&self, new: impl FnOnce() -> S) -> S {
+        let free = self.with(Vec::pop);
+        free.unwrap_or_else(new)
+    }
+
+    /// Gives memory back. Work that panics does not.
+    pub fn put(&self, memory: S) {
+        self.with(|free| free.push(memory));
+    }
+
+    #[cfg(feature = "parallel")]
+    fn with<R>(&self, work: impl FnOnce(&mut Vec<S>) -> R) -> R {
+        // A thread that panics holds no lock.
+        work(&mut self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    #[cfg(not(feature = "parallel"))]
+    fn with<R>(&self, work: impl FnOnce(&mut Vec<S>) -> R) -> R {
+        work(&mut self.free.borrow_mut())
+    }
+
+    /// What the work left.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        #[cfg(feature = "parallel")]
+        let free = self.free.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        #[cfg(not(feature = "parallel"))]
+        let free = self.free.get_mut();
+        free.iter_mut()
     }
 }
 
@@ -38,7 +73,7 @@ pub(crate) fn are_several(bodies: &dyn Bodies) -> bool {
 /// Does `work` on each of `items`, by all threads if `bodies` can be shared among them.
 pub(crate) fn for_each<T: Send, S: Default + Send>(
     bodies: &mut dyn Bodies,
-    pool: &mut Pool<S>,
+    pool: &Pool<S>,
     items: &mut [T],
     work: impl Fn(&mut dyn Bodies, &mut S, &mut T) + Sync,
 ) {
@@ -48,19 +83,18 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
         && let Some(shared) = bodies.shared()
     {
         use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-        let pool = &*pool;
         items.par_iter_mut().with_max_len(1).for_each(|item| {
-            let mut scratch = pool.take();
+            let mut scratch = pool.take(S::default);
             work(&mut OneOf(shared), &mut scratch, item);
             pool.put(scratch);
         });
         return;
     }
-    let mut scratch = pool.take_alone();
+    let mut scratch = pool.take(S::default);
     for item in items {
         work(bodies, &mut scratch, item);
     }
-    pool.put_alone(scratch);
+    pool.put(scratch);
 }
 
 /// The bodies of a unit, as one of several threads asks for them.
@@ -75,51 +109,5 @@ impl Bodies for OneOf<'_> {
 
     fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
         self.0.data(data)
-    }
-}
-
-#[cfg(feature = "parallel")]
-impl<S: Default> Pool<S> {
-    /// A thread that panics holds no lock and puts nothing back.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<S>> {
-        self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn take(&self) -> S {
-        let free = self.lock().pop();
-        free.unwrap_or_default()
-    }
-
-    fn put(&self, scratch: S) {
-        self.lock().push(scratch);
-    }
-
-    fn take_alone(&mut self) -> S {
-        self.take()
-    }
-
-    fn put_alone(&mut self, scratch: S) {
-        self.put(scratch);
-    }
-
-    /// What the threads left.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.free.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).iter_mut()
-    }
-}
-
-#[cfg(not(feature = "parallel"))]
-impl<S: Default> Pool<S> {
-    fn take_alone(&mut self) -> S {
-        self.free.pop().unwrap_or_default()
-    }
-
-    fn put_alone(&mut self, scratch: S) {
-        self.free.push(scratch);
-    }
-
-    /// What the work left.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.free.iter_mut()
     }
 }

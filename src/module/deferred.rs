@@ -6,10 +6,12 @@
 
 use super::flush::{ADDED, Unit};
 use super::{Definition, Pending};
+use crate::threads::Pool;
 use crate::unit::{
     Bodies, Candidate, CandidateToken, CodeSizes, DataIndex, DataObject, FunctionIndex,
     SharedBodies,
 };
+#[cfg(feature = "parallel")]
 use alloc::vec::Vec;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -62,25 +64,24 @@ pub(super) struct DeferredBodies<'a> {
     pub fresh: u32,
     /// Whether the pass works on several threads, and code is kept.
     pub ahead: bool,
-    pub contexts: Vec<Context>,
+    pub contexts: Pool<Context>,
     pub candidates: Candidates,
 }
 
 impl DeferredBodies<'_> {
     fn size_of(&mut self, func: &Function) -> Option<u32> {
-        let mut context = self.contexts.pop().unwrap_or_else(Context::new);
-        let code = compile(&mut context, self.isa, func);
-        let size = code.as_ref().map(size);
-        self.contexts.push(context);
-        size
+        compile(&self.contexts, self.isa, func).as_ref().map(size)
     }
 }
 
-fn compile(context: &mut Context, isa: &dyn TargetIsa, func: &Function) -> Option<CompiledCode> {
+fn compile(contexts: &Pool<Context>, isa: &dyn TargetIsa, func: &Function) -> Option<CompiledCode> {
+    let mut context = contexts.take(Context::new);
     context.clear();
     context.func.clone_from(func);
-    context.compile(isa, &mut ControlPlane::default()).ok()?;
-    context.take_compiled_code()
+    let compiled = context.compile(isa, &mut ControlPlane::default()).is_ok();
+    let code = context.take_compiled_code().filter(|_| compiled);
+    contexts.put(context);
+    code
 }
 
 fn size(code: &CompiledCode) -> u32 {
@@ -131,13 +132,12 @@ impl CodeSizes for DeferredBodies<'_> {
         if !self.ahead {
             return candidates.iter().map(|candidate| self.of_candidate(candidate)).collect();
         }
-        let isa = self.isa;
-        let work = |context: &mut Context, candidate: &Candidate| {
-            let code = compile(context, isa, &candidate.func)?;
+        let (contexts, isa) = (&self.contexts, self.isa);
+        let work = |candidate: &Candidate| {
+            let code = compile(contexts, isa, &candidate.func)?;
             Some((size(&code), candidate.token.map(|token| (token, candidate.func.clone(), code))))
         };
-        let compiled: Vec<_> =
-            candidates.par_iter().with_max_len(1).map_init(Context::new, work).collect();
+        let compiled: Vec<_> = candidates.par_iter().with_max_len(1).map(work).collect();
         let mut sizes = Vec::with_capacity(compiled.len());
         for compiled in compiled {
             let (size, kept) = compiled.unzip();

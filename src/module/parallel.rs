@@ -14,6 +14,7 @@ use super::emit::Item;
 use super::flush::Flush;
 use super::{MergingModule, ModuleOptions};
 use crate::plan::Plan;
+use crate::threads::Pool;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -25,7 +26,6 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_module::{FuncId, Module, ModuleError, ModuleResult};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 
 /// A module that takes functions that were compiled elsewhere: on other threads, for
 /// [`MergingModule::in_parallel`].
@@ -101,7 +101,7 @@ pub(super) struct Ahead<M> {
     takes: fn(&M, &Function) -> bool,
     define: fn(&mut M, FuncId, &CompiledFunction) -> ModuleResult<()>,
     /// Of threads that are not compiling.
-    contexts: Mutex<Vec<Context>>,
+    contexts: Pool<Context>,
 }
 
 impl<M: DefineCompiled> MergingModule<M> {
@@ -166,7 +166,7 @@ impl<M: Module> MergingModule<M> {
         define: fn(&mut M, FuncId, &CompiledFunction) -> ModuleResult<()>,
     ) -> Self {
         let mut module = MergingModule::with_options(inner, options);
-        module.ahead = Some(Ahead { takes, define, contexts: Mutex::default() });
+        module.ahead = Some(Ahead { takes, define, contexts: Pool::default() });
         module
     }
 
@@ -270,19 +270,17 @@ impl<M: Module> MergingModule<M> {
 
 /// Compiles a function that is ready for it, in one of the contexts.
 fn compile(
-    contexts: &Mutex<Vec<Context>>,
+    contexts: &Pool<Context>,
     function: FuncId,
     func: Function,
     body: &mut Body,
     isa: &dyn TargetIsa,
 ) -> ModuleResult<Box<CompiledFunction>> {
-    // A thread that panics holds no lock and leaves no context behind.
-    let contexts = || contexts.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut context = contexts().pop().unwrap_or_else(Context::new);
+    let mut context = contexts.take(Context::new);
     context.func = func;
     context.set_disasm(body.want_disasm);
     let compiled = CompiledFunction::compile(&mut context, function, isa, &mut body.control_plane);
     context.clear();
-    contexts().push(context);
+    contexts.put(context);
     compiled.map(Box::new).map_err(ModuleError::Compilation)
 }

@@ -193,7 +193,7 @@ impl Uses {
         let new = |functions: &[_]| Referring { functions: functions.to_vec(), ..<_>::default() };
         let mut referring: Vec<Referring> = functions.chunks(FUNCTIONS).map(new).collect();
         let known = &self.known;
-        for_each(bodies, &mut Pool::default(), &mut referring, |bodies, callees, referring| {
+        for_each(bodies, &Pool::default(), &mut referring, |bodies, callees, referring| {
             referring.read(plan, known, bodies, callees);
         });
         let mut signatures = References::default();
