@@ -7,7 +7,7 @@
 use super::cost;
 use crate::apply::{call_thunk, emitted};
 use crate::options::Options;
-use crate::plan::{Emit, Plan};
+use crate::plan::{Disposition, Emit, Plan};
 use crate::size::{Scratch, SizeModel};
 use crate::unit::{Bodies, Candidate, FunctionIndex};
 use alloc::boxed::Box;
@@ -76,6 +76,9 @@ fn for_changed(
     let mut changed: Vec<[Left; 2]> = Vec::new();
     let entries = plan.entries().len().max(before.entries().len());
     for function in (0..entries).map(FunctionIndex::new) {
+        if [before, plan].iter().all(|plan| stays(plan, function, bodies, options)) {
+            continue;
+        }
         let [was, is] = [before, plan].map(|plan| match function.index() < plan.entries().len() {
             true if plan.is_cached(function) => None,
             true => left(plan, function, bodies, options),
@@ -87,6 +90,18 @@ fn for_changed(
         }
     }
     batch(changed, bodies);
+}
+
+/// Whether a plan leaves a function of the unit as it was added, as can be seen without a copy.
+fn stays(
+    plan: &Plan,
+    function: FunctionIndex,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> bool {
+    function.index() < plan.added()
+        && plan.entry(function).disposition() == Disposition::Keep
+        && !plan.needs_apply(function, bodies.body(function), options)
 }
 
 /// By how many bytes functions grow.
