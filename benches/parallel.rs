@@ -3,13 +3,13 @@
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it.
 //! All functions local, addresses insignificant. In each round every number of threads has a turn; of all rounds,
-//! the median of each is compared with the median of one thread. *Merged* is the whole: the pass, which plans on one
-//! thread, and code generation for what is left. *Code generation* is that of the unit as it is: nothing is merged,
-//! and no size is asked for.
+//! the median of each is compared with the median of one thread. *Merged* is the whole: the pass, and code generation
+//! for what is left. *Code generation* is that of the unit as it is: nothing is merged, and no size is asked for.
+//! *Apart* is what the machine can do: each thread compiles the whole unit, and they share nothing.
 //!
 //! The sequential part is not read off these ratios, which a busy machine spoils. It is the CPU time of a thread that
-//! flushes from outside of a pool of one thread: all that can be shared among threads is then done by the other one.
-//! The last columns are what Amdahl's law says of it, for 16 and 64 processors.
+//! flushes from outside of a pool: all that can be shared among threads is then done by those of the pool. The last
+//! columns are what Amdahl's law says of it, for 16 and 64 processors.
 //!
 //! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads (`2`; such as `2,4`).
 //! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
@@ -115,10 +115,32 @@ fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
     times
 }
 
+/// Compiles all functions on each thread of the pool that it runs in. Seconds for one of the units, wall-clock time.
+fn apart(functions: &[Function]) -> f64 {
+    let isa = measure::target();
+    let start = Instant::now();
+    rayon::broadcast(|_| {
+        let mut context = Context::new();
+        for func in functions {
+            measure::compile(&mut context, &*isa, func.clone());
+            black_box(context.take_compiled_code());
+        }
+    });
+    start.elapsed().as_secs_f64() / rayon::current_num_threads() as f64
+}
+
 fn numbers(variable: &str, default: &str) -> Vec<usize> {
     let text = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
     let numbers = text.split(',').map(|number| number.trim().parse().expect("a number"));
     numbers.collect()
+}
+
+/// The times of more than one thread, and how many times as fast that is.
+fn several(times: &[f64]) -> String {
+    times[1..]
+        .iter()
+        .map(|time| format!("{time:>10.3} s, {:>5.2} times", times[0] / time))
+        .collect()
 }
 
 fn main() {
@@ -133,7 +155,7 @@ fn main() {
     };
     let pools: Vec<rayon::ThreadPool> = threads.iter().copied().map(pool).collect();
     // For flushes from outside of a pool.
-    let outside = rayon::ThreadPoolBuilder::new().num_threads(1).stack_size(64 << 20);
+    let outside = rayon::ThreadPoolBuilder::new().num_threads(2).stack_size(64 << 20);
     outside.build_global().expect("nothing used it");
     let mut figures = Figures::new("parallel");
     for path in testkit::units::units() {
@@ -146,6 +168,19 @@ fn main() {
             format!("{name}, {} functions", functions.len()),
             headings.collect::<String>()
         );
+        let mut times = vec![Vec::new(); pools.len()];
+        for round in 0..rounds {
+            for turn in 0..pools.len() {
+                let at = (round + turn) % pools.len();
+                times[at].push(pools[at].install(|| apart(&functions)));
+            }
+        }
+        let times: Vec<f64> = times.into_iter().map(measure::median).collect();
+        let row = format!("{name}, apart");
+        for (threads, &seconds) in threads.iter().zip(&times) {
+            figures.set(&row, &format!("{threads}"), seconds);
+        }
+        println!("{:<25}{:>8.3} s{}", "apart", times[0], several(&times));
         for (what, merge) in [("merged", true), ("code generation", false)] {
             let mut times = vec![Vec::new(); pools.len()];
             let (mut sequential, mut shared) = (Vec::new(), Vec::new());
@@ -155,16 +190,13 @@ fn main() {
                     let [wall, _] = pools[at].install(|| make(&functions, merge));
                     times[at].push(wall.as_secs_f64());
                 }
-                let worker = || rayon::broadcast(|_| cpu_time())[0];
-                let before = worker();
+                let workers = || -> Duration { rayon::broadcast(|_| cpu_time()).iter().sum() };
+                let before = workers();
                 let [_, cpu] = make(&functions, merge);
                 sequential.push(cpu.as_secs_f64());
-                shared.push((worker() - before).as_secs_f64());
+                shared.push((workers() - before).as_secs_f64());
             }
             let times: Vec<f64> = times.into_iter().map(measure::median).collect();
-            let several = times[1..].iter();
-            let several =
-                several.map(|time| format!("{time:>10.3} s, {:>5.2} times", times[0] / time));
             let (sequential, shared) = (measure::median(sequential), measure::median(shared));
             let share = sequential / (sequential + shared);
             let limit = |processors: f64| 1.0 / (share + (1.0 - share) / processors);
@@ -176,7 +208,7 @@ fn main() {
             println!(
                 "{what:<25}{:>8.3} s{}{:>10.2} %{:>13.2}{:>9.2}",
                 times[0],
-                several.collect::<String>(),
+                several(&times),
                 100.0 * share,
                 limit(16.0),
                 limit(64.0),

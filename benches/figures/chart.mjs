@@ -59,7 +59,7 @@ function modules(units) {
   if (!units) return undefined;
   const groups = Object.entries(units).map(([unit, row]) => {
     const bars = ["identical", "all"].map((name) => {
-      const value = (100 * row[`${name}, seconds`]) / row["without, seconds"];
+      const value = 100 * row[`${name}, ratio`];
       return { pieces: [{ name, value }], value: `${value.toFixed(1)}%` };
     });
     return { label: unit, bars };

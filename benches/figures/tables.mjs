@@ -73,9 +73,9 @@ function ofModules(units) {
       unit,
       `${without.toFixed(3)} s`,
       `${identical.toFixed(3)} s`,
-      (identical / without).toFixed(3),
+      of("identical", "ratio").toFixed(3),
       `${all.toFixed(3)} s`,
-      (all / without).toFixed(3),
+      of("all", "ratio").toFixed(3),
       `${saved.toFixed(2)}%`,
       memory.every(Boolean) ? `${memory.map(thousands).join(" → ")} KiB` : "–",
       memory.every(Boolean) ? (memory[1] / memory[0]).toFixed(3) : "–",
@@ -124,8 +124,9 @@ function ofThreads(rows) {
     row,
     ...threads.map((count) => `${figures[count].toFixed(3)} s`),
     ...threads.slice(1).map((count) => (figures["1"] / figures[count]).toFixed(2)),
-    `${(100 * figures.sequential).toFixed(1)}%`,
-    limit(figures.sequential, 16),
+    ...("sequential" in figures
+      ? [`${(100 * figures.sequential).toFixed(1)}%`, limit(figures.sequential, 16)]
+      : ["–", "–"]),
   ]);
   const head = [
     "",
