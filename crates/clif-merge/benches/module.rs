@@ -2,8 +2,8 @@
 //! and finishing the object, and the size of its code.
 //!
 //! Runs `clif-merge compile -v` with `--no-merge`, with `--similar off` and as it is by default in turn, a process each,
-//! and compares the figures that it prints: the medians of all rounds, in seconds of CPU time, on one thread (of
-//! wall-clock time, where the system does not report CPU time). Runs on the sample of the repository, or, if
+//! and compares the figures that it prints, in seconds of CPU time, on one thread (of wall-clock time, where the system
+//! does not report CPU time): the median of all rounds, and of times the median of the ratios within each round. Runs on the sample of the repository, or, if
 //! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and on a generated unit in which there is nothing
 //! to merge but all has to be looked at: 20,000 functions of equally many instructions, each of another shape. All
 //! functions local, addresses insignificant.
@@ -70,8 +70,8 @@ fn run(unit: &Path, option: Option<&str>) -> Figures {
     }
 }
 
-/// The medians of the rounds of each variant.
-fn medians(unit: &Path, rounds: u32) -> [Figures; VARIANTS.len()] {
+/// What the rounds of each variant printed, one after the other. In each round all have a turn.
+fn rounds(unit: &Path, rounds: u32) -> [Vec<Figures>; VARIANTS.len()] {
     let mut all = [const { Vec::new() }; VARIANTS.len()];
     for round in 0..rounds as usize {
         for turn in 0..VARIANTS.len() {
@@ -79,35 +79,41 @@ fn medians(unit: &Path, rounds: u32) -> [Figures; VARIANTS.len()] {
             all[at].push(run(unit, VARIANTS[at].1));
         }
     }
-    all.map(|figures: Vec<Figures>| {
-        let median = |of: fn(&Figures) -> f64| measure::median(figures.iter().map(of).collect());
-        Figures {
-            seconds: median(|figures| figures.seconds),
-            memory: median(|figures| figures.memory),
-            code: median(|figures| figures.code),
-        }
-    })
+    all
 }
 
-fn report(name: &str, unit: &Path, rounds: u32, found: &mut Found) {
-    let all = medians(unit, rounds);
-    for ((variant, _), figures) in VARIANTS.iter().zip(&all) {
-        found.set(name, &format!("{variant}, seconds"), figures.seconds);
-        found.set(name, &format!("{variant}, KiB"), figures.memory);
-        found.set(name, &format!("{variant}, bytes"), figures.code);
+/// The median of a figure of some rounds.
+fn median(rounds: &[Figures], of: fn(&Figures) -> f64) -> f64 {
+    measure::median(rounds.iter().map(of).collect())
+}
+
+/// The median of the ratios of the times of each round: what a busy machine does to one round it does to both.
+fn ratio(rounds: &[Figures], without: &[Figures]) -> f64 {
+    let pairs = rounds.iter().zip(without);
+    measure::median(pairs.map(|(own, without)| own.seconds / without.seconds).collect())
+}
+
+fn report(name: &str, unit: &Path, count: u32, found: &mut Found) {
+    let all = rounds(unit, count);
+    for ((variant, _), rounds) in VARIANTS.iter().zip(&all) {
+        found.set(name, &format!("{variant}, seconds"), median(rounds, |run| run.seconds));
+        found.set(name, &format!("{variant}, ratio"), ratio(rounds, &all[0]));
+        found.set(name, &format!("{variant}, KiB"), median(rounds, |run| run.memory));
+        found.set(name, &format!("{variant}, bytes"), median(rounds, |run| run.code));
     }
-    let [without, identical, with] = all;
+    let [seconds, memory, code] =
+        [|run: &Figures| run.seconds, |run: &Figures| run.memory, |run: &Figures| run.code]
+            .map(|of| all.each_ref().map(|rounds| median(rounds, of)));
+    let [_, identical, with] = all.each_ref().map(|rounds| ratio(rounds, &all[0]));
     println!(
-        "{name:<18} {:>8.3} s {:>8.3} s {:>6.3} {:>8.3} s {:>6.3} {:>9.2} % {:>9} → {} ({:.3})",
-        without.seconds,
-        identical.seconds,
-        identical.seconds / without.seconds,
-        with.seconds,
-        with.seconds / without.seconds,
-        100.0 * (1.0 - with.code / without.code),
-        without.memory,
-        with.memory,
-        with.memory / without.memory,
+        "{name:<18} {:>8.3} s {:>8.3} s {identical:>6.3} {:>8.3} s {with:>6.3} {:>9.2} % {:>9} → {} ({:.3})",
+        seconds[0],
+        seconds[1],
+        seconds[2],
+        100.0 * (1.0 - code[2] / code[0]),
+        memory[0],
+        memory[2],
+        memory[2] / memory[0],
     );
 }
 
