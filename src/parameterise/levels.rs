@@ -2,7 +2,8 @@
 //!
 //! Where callees were merged, their callers differ in a constant where they differed in a callee. Shapes are on levels:
 //! those of one level do not refer to each other, unless they are in one cycle of the call graph, so they can be
-//! processed at the same time. It knows functions and shapes by number only.
+//! processed at the same time. Those of a cycle are processed one after the other, as far as they refer to each other, and
+//! again when one that they refer to, or that refers to them, has changed. It knows functions and shapes by number only.
 
 use super::uses::Uses;
 use crate::congruence::components;
@@ -71,7 +72,71 @@ pub(super) struct Level {
     /// Shapes that refer to no other shape of this level.
     pub shapes: Vec<u32>,
     /// Shapes that refer to each other, directly or not.
-    pub cycles: Vec<Vec<u32>>,
+    pub cycles: Vec<Cycle>,
+}
+
+/// Shapes that refer to each other, directly or not, and which of them are to be processed.
+pub(super) struct Cycle {
+    /// By number, ascending.
+    shapes: Vec<u32>,
+    /// For each, which of them it refers to, or refer to it, as indices into `shapes`.
+    neighbours: Lists<u32>,
+    /// Whether each is to be processed.
+    open: Vec<bool>,
+}
+
+impl Cycle {
+    fn new(mut shapes: Vec<u32>, edges: &Lists<u32>) -> Cycle {
+        shapes.sort_unstable();
+        let among = |from: usize| {
+            let targets = edges.of(shapes[from] as usize).iter();
+            let targets = targets.filter_map(|to| Some(shapes.binary_search(to).ok()? as u32));
+            targets.flat_map(move |to| [(from, to), (to as usize, from as u32)])
+        };
+        let neighbours = Lists::of_pairs(shapes.len(), || (0..shapes.len()).flat_map(among));
+        Cycle { open: alloc::vec![true; shapes.len()], shapes, neighbours }
+    }
+
+    /// The shapes that are to be processed, in steps: the result is that of one shape after the other in the order of
+    /// their numbers, but those of one step do not refer to each other. Each shape is in one step at most.
+    pub fn steps(&self) -> Vec<Vec<u32>> {
+        let mut steps: Vec<Vec<u32>> = Vec::new();
+        let mut step_of: Vec<Option<usize>> = alloc::vec![None; self.shapes.len()];
+        for (at, &shape) in self.shapes.iter().enumerate() {
+            if !self.open[at] {
+                continue;
+            }
+            // Those behind it have none yet.
+            let before = self.neighbours.of(at).iter().filter_map(|&other| step_of[other as usize]);
+            let step = before.max().map_or(0, |step| step + 1);
+            step_of[at] = Some(step);
+            if steps.len() <= step {
+                steps.resize_with(step + 1, Vec::new);
+            }
+            steps[step].push(shape);
+        }
+        steps
+    }
+
+    /// Notes that the shapes of a step are being processed.
+    pub fn begin(&mut self, step: &[u32]) {
+        for &shape in step {
+            let at = self.index(shape);
+            self.open[at] = false;
+        }
+    }
+
+    /// Notes that functions of a shape were merged: the shapes that it refers to, or that refer to it, are to be
+    /// processed again.
+    pub fn changed(&mut self, shape: u32) {
+        for &other in self.neighbours.of(self.index(shape)) {
+            self.open[other as usize] = true;
+        }
+    }
+
+    fn index(&self, shape: u32) -> usize {
+        self.shapes.binary_search(&shape).expect("a shape of the cycle")
+    }
 }
 
 /// The levels of all shapes, by the strongly connected components of the call graph, callees first.
@@ -102,16 +167,12 @@ pub(super) fn levels(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Level>
         }
         match component {
             [shape] => levels[level].shapes.push(*shape),
-            _ => {
-                let mut cycle = component.to_vec();
-                cycle.sort_unstable();
-                levels[level].cycles.push(cycle);
-            }
+            _ => levels[level].cycles.push(Cycle::new(component.to_vec(), &edges)),
         }
     }
     for Level { shapes, cycles } in &mut levels {
         shapes.sort_unstable();
-        cycles.sort_unstable();
+        cycles.sort_unstable_by_key(|cycle| cycle.shapes[0]);
     }
     levels
 }

@@ -158,15 +158,25 @@ pub(crate) fn search(
         };
         search.shapes(&of(&alone));
         // In a cycle of the call graph, merged callees may give more functions the same shape.
-        for cycle in cycles {
-            loop {
-                let before = search.plan.new_bodies().len();
-                for shape in of(&cycle) {
-                    search.shapes(&[shape]);
+        for mut cycle in cycles {
+            let mut steps = cycle.steps();
+            while !steps.is_empty() {
+                for step in steps {
+                    let kept = |search: &Search<'_>, shape: u32| {
+                        let functions = shapes[shape as usize].iter();
+                        functions.filter(|&&function| search.is_kept(function)).count()
+                    };
+                    cycle.begin(&step);
+                    let before: Vec<usize> =
+                        step.iter().map(|&shape| kept(&search, shape)).collect();
+                    search.shapes(&of(&step));
+                    for (&shape, before) in step.iter().zip(before) {
+                        if kept(&search, shape) < before {
+                            cycle.changed(shape);
+                        }
+                    }
                 }
-                if search.plan.new_bodies().len() == before {
-                    break;
-                }
+                steps = cycle.steps();
             }
         }
     }
@@ -238,14 +248,18 @@ struct Shape<'s> {
     addressed: Vec<UserExternalName>,
 }
 
-/// How many functions are in hand at the same time, up to the size of the last shape: the tables of as many are in
-/// memory.
-const IN_HAND: usize = 1 << 14;
+/// How many functions are in hand at the same time, up to the size of the last shape: the tables and the candidate
+/// bodies of as many are in memory.
+const IN_HAND: usize = 1 << 11;
 
 /// How many sizes are asked for at the same time.
 const BATCH: usize = 1024;
 
 impl Search<'_> {
+    fn is_kept(&self, function: FunctionIndex) -> bool {
+        self.plan.entry(function).disposition() == Disposition::Keep
+    }
+
     /// Merges functions of some shapes that do not refer to each other.
     fn shapes(&mut self, shapes: &[&[FunctionIndex]]) {
         let mut rest = shapes;
