@@ -11,7 +11,7 @@ use cranelift_entity::packed_option::PackedOption;
 use hashbrown::HashTable;
 
 /// Encodings of one bucket that are kept at the same time, in bytes. Beyond it, only hashes are.
-const KEPT_BYTES: usize = 16 << 20;
+const KEPT_BYTES: usize = 4 << 20;
 
 /// Encodings among which one is looked for without a table.
 const FEW: usize = 8;

@@ -207,7 +207,12 @@ impl Judge<'_> {
                     part.answers = core::mem::take(&mut work.sizes.answers);
                     waiting.push(part);
                 }
-                Ok(Verdict::Pays(candidate)) => judged.paying.push((rows, *candidate)),
+                Ok(Verdict::Pays(candidate)) => {
+                    // A body grows while it is made, and is kept until the unit is emitted: a copy takes no more memory
+                    // than it needs.
+                    let body = candidate.body.clone();
+                    judged.paying.push((rows, Candidate { body, ..*candidate }));
+                }
                 // Smaller parts may pay.
                 Ok(Verdict::DoesNot(_) | Verdict::NoThunk) if !part.must => {
                     parts.push(PartInHand::new(part.part, true));
