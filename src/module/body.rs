@@ -39,9 +39,10 @@ pub(super) struct Body {
 #[cfg(feature = "parallel")]
 impl Body {
     /// Instructions, those without a place included, as long as it is IR.
-    pub fn size(&self) -> usize {
+    pub fn size(&self, plan: &Plan) -> usize {
         match &self.code {
-            Code::Ir(func) => func.dfg.num_insts(),
+            Code::Ir(func) | Code::Thunk(func) => func.dfg.num_insts(),
+            Code::Added => added(plan, self.index).dfg.num_insts(),
             Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => 0,
         }
     }
@@ -51,28 +52,20 @@ impl Body {
 pub(super) enum Code {
     /// As it was defined.
     Ir(Box<Function>),
+    /// As the plan added it.
+    Added,
+    /// A thunk for what was defined, ready to be compiled.
+    #[cfg(feature = "parallel")]
+    Thunk(Box<Function>),
     /// Compiled, or refused.
     #[cfg(feature = "parallel")]
     Compiled(Observed, ModuleResult<Box<CompiledFunction>>),
     /// The thread that compiled it panicked.
     #[cfg(feature = "parallel")]
     Panicked(Box<dyn core::any::Any + Send>),
-    /// One that comes before it was refused.
+    /// It is not needed, or one that comes before it was refused.
     #[cfg(feature = "parallel")]
     Dropped,
-}
-
-impl Code {
-    /// The IR of a body that nobody compiled.
-    pub fn ir(self) -> Box<Function> {
-        match self {
-            Code::Ir(func) => func,
-            #[cfg(feature = "parallel")]
-            Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => {
-                unreachable!("only bodies are compiled, once")
-            }
-        }
-    }
 }
 
 /// Symbols to which a body refers and that are not defined yet.
@@ -224,7 +217,12 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         let Body { index, code, want_disasm, mut control_plane, .. } = body;
         let alignment = plan.entry(index).alignment();
+        let code = match code {
+            Code::Added => Code::Ir(Box::new(added(plan, index).clone())),
+            code => code,
+        };
         let size = match code {
+            Code::Added => unreachable!("it has IR now"),
             Code::Ir(mut func) => {
                 let options = self.pass_options(self.inner.isa(), flush.back_end);
                 let of = (index, function);
@@ -259,7 +257,7 @@ impl<M: Module> MergingModule<M> {
             #[cfg(feature = "parallel")]
             Code::Panicked(panic) => std::panic::resume_unwind(panic),
             #[cfg(feature = "parallel")]
-            Code::Dropped => unreachable!("nothing is emitted after an error"),
+            Code::Thunk(_) | Code::Dropped => unreachable!("nothing is emitted after an error"),
         };
         self.stats.compiled += 1;
         self.stats.code_bytes += u64::from(size);
@@ -317,6 +315,11 @@ impl<M: Module> MergingModule<M> {
             self.observe_pointer(namespace, index);
         }
     }
+}
+
+/// A body that a plan adds.
+pub(super) fn added(plan: &Plan, index: FunctionIndex) -> &Function {
+    plan.new_body(index).expect("the plan added it").body()
 }
 
 /// The relocations of the code of a function, by the identifiers of its module.

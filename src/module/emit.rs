@@ -13,7 +13,7 @@ use super::{
 };
 use crate::apply::Thunk;
 use crate::extra_argument::{CallTarget, ExtraArgument};
-use crate::plan::{Emit, NewBody, Plan};
+use crate::plan::{Emit, NewBody, Output, Plan};
 use crate::target::{CallThunks, ThunkReloc};
 use crate::unit::{Contents, FunctionIndex};
 use alloc::boxed::Box;
@@ -21,6 +21,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
+#[cfg(feature = "parallel")]
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::{Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{
@@ -94,7 +96,7 @@ impl Item {
         let candidate = new.candidate().and_then(|token| candidates.remove(&token));
         let body = Body {
             index: new.function(),
-            code: Code::Ir(Box::new(new.body().clone())),
+            code: Code::Added,
             want_disasm: false,
             control_plane: ControlPlane::default(),
             #[cfg(feature = "parallel")]
@@ -103,12 +105,48 @@ impl Item {
         Item { function, work: Work::Added(body) }
     }
 
-    /// The body that is to be compiled.
+    /// The body that is to be compiled, or the thunk.
     #[cfg(feature = "parallel")]
     pub(super) fn body(&mut self) -> Option<(FuncId, &mut Body)> {
         match &mut self.work {
             Work::Body(body) | Work::Added(body) => Some((self.function, body)),
+            Work::Merged(body) if matches!(body.code, Code::Thunk(_)) => {
+                Some((self.function, body))
+            }
             Work::Bytes { .. } | Work::Merged(_) => None,
+        }
+    }
+}
+
+#[cfg(feature = "parallel")]
+impl<M: Module> MergingModule<M> {
+    /// Puts the thunk of a function that was merged away in its place, if that is IR to be compiled. Returns what was
+    /// defined, if it is not needed any more.
+    pub(super) fn without_ir(
+        &self,
+        plan: &Plan,
+        item: &mut Item,
+        takes: impl Fn(&Function) -> bool,
+    ) -> ModuleResult<Option<Box<Function>>> {
+        let Item { function, work: Work::Merged(body) } = item else {
+            return Ok(None);
+        };
+        let Code::Ir(func) = &body.code else {
+            return Ok(None);
+        };
+        let code = match plan.output(body.index).emit {
+            Emit::Thunk { to, .. } => {
+                let to = self.view().local_name(self.view().id_of(to));
+                match self.thunk(*function, &func.signature, to)? {
+                    Thunk::Function(thunk) if takes(&thunk) => Code::Thunk(thunk),
+                    Thunk::Function(_) | Thunk::Code(_) => return Ok(None),
+                }
+            }
+            Emit::Body | Emit::NewBody(_) | Emit::Alias { .. } | Emit::Nothing => Code::Dropped,
+        };
+        match core::mem::replace(&mut body.code, code) {
+            Code::Ir(func) => Ok(Some(func)),
+            _ => unreachable!("it was IR"),
         }
     }
 }
@@ -196,21 +234,41 @@ impl<M: Module> MergingModule<M> {
         body: Body,
         context: Option<&mut Context>,
     ) -> ModuleResult<()> {
-        let output = plan.output(body.index);
-        let func = body.code.ir();
-        let signature = func.signature.clone();
-        if let Some(context) = context {
-            // The embedder asked for the code at once and gets it, although it is not emitted.
-            context.func = *func;
-            let mut control_plane = body.control_plane;
-            context.compile(self.inner.isa(), &mut control_plane).map_err(|error| error.inner)?;
-        }
-        match output.emit {
+        let Output { emit, alignment, .. } = plan.output(body.index);
+        let signature = match body.code {
+            Code::Ir(func) => {
+                let signature = func.signature.clone();
+                if let Some(context) = context {
+                    // The embedder asked for the code at once and gets it, although it is not emitted.
+                    context.func = *func;
+                    let mut plane = body.control_plane;
+                    context.compile(self.inner.isa(), &mut plane).map_err(|error| error.inner)?;
+                }
+                Some(signature)
+            }
+            Code::Added => unreachable!("it was defined"),
+            #[cfg(feature = "parallel")]
+            Code::Compiled(_, compiled) => {
+                self.stats.thunks += 1;
+                let compiled = compiled?;
+                self.define_compiled(function, alignment, &compiled)?;
+                self.add_code(function, compiled.size());
+                return Ok(());
+            }
+            #[cfg(feature = "parallel")]
+            Code::Panicked(panic) => std::panic::resume_unwind(panic),
+            #[cfg(feature = "parallel")]
+            Code::Thunk(_) => unreachable!("nothing is emitted after an error"),
+            #[cfg(feature = "parallel")]
+            Code::Dropped => None,
+        };
+        match emit {
             Emit::Body | Emit::NewBody(_) => unreachable!("a kept function has its own body"),
             Emit::Thunk { to, .. } => {
                 self.stats.thunks += 1;
                 let to = self.view().local_name(self.view().id_of(to));
-                self.emit_thunk(function, &signature, output.alignment, to)
+                let signature = signature.expect("a thunk that is not compiled yet has IR");
+                self.emit_thunk(function, &signature, alignment, to)
             }
             Emit::Nothing => {
                 self.stats.redirects += 1;
@@ -246,20 +304,11 @@ impl<M: Module> MergingModule<M> {
         alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
-        let extra = self.view().extra(&symbol(function));
-        if self.view().audits() {
-            let to = symbol(to);
-            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
-            let found = named.try_for_each(|name| self.view().check_symbol(name));
-            self.view().audited(&symbol(function), found)?;
-        }
-        let isa = self.inner.isa();
-        let call_thunks = CallThunks::of(isa);
-        let (own, to) = (symbol(function), symbol(to));
-        let size = match Thunk::new(&own, signature, &extra, &to, &self.target, &call_thunks) {
+        let size = match self.thunk(function, signature, to)? {
             Thunk::Code(code) => {
                 let size = code.size();
-                let alignment = u64::from(alignment.max(isa.function_alignment().minimum));
+                let minimum = self.inner.isa().function_alignment().minimum;
+                let alignment = u64::from(alignment.max(minimum));
                 let relocs = code.relocations.into_iter().map(|relocation| {
                     let ThunkReloc { offset, kind, symbol, addend } = relocation;
                     let name = ModuleRelocTarget::user(symbol.namespace, symbol.index);
@@ -276,9 +325,27 @@ impl<M: Module> MergingModule<M> {
                 context.compiled_code().map_or(0, |code| code.code_info().total_size)
             }
         };
+        self.add_code(function, size);
+        Ok(())
+    }
+
+    /// The thunk of a function, which leads to `to`.
+    fn thunk(&self, function: FuncId, signature: &Signature, to: FuncId) -> ModuleResult<Thunk> {
+        let extra = self.view().extra(&symbol(function));
+        let (own, to) = (symbol(function), symbol(to));
+        if self.view().audits() {
+            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
+            let found = named.try_for_each(|name| self.view().check_symbol(name));
+            self.view().audited(&own, found)?;
+        }
+        let call_thunks = CallThunks::of(self.inner.isa());
+        Ok(Thunk::new(&own, signature, &extra, &to, &self.target, &call_thunks))
+    }
+
+    /// Counts the code that was emitted for a function.
+    fn add_code(&mut self, function: FuncId, size: u32) {
         self.stats.code_bytes += u64::from(size);
         self.functions[function].size = size;
-        Ok(())
     }
 
     fn emit_bytes(

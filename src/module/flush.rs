@@ -232,7 +232,7 @@ impl<M: Module> MergingModule<M> {
         unit: &Unit,
         flush: Flush,
     ) -> ModuleResult<(Plan, Increment, Candidates)> {
-        let Flush { back_end, last: _, remember } = flush;
+        let Flush { back_end, last, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
@@ -240,6 +240,8 @@ impl<M: Module> MergingModule<M> {
         // An incremental run must walk every function, which does not pay if there are no other units.
         let mut merger = match remember || !self.emitted.is_empty() {
             true => Merger::after(&self.emitted, options),
+            // Nothing comes before it, and nothing after.
+            false if last => Merger::new(options),
             false => Merger::after_without_merging(&self.emitted, options),
         };
         merger.reserve(unit.functions.len());

@@ -9,7 +9,7 @@
 //! `ObjectModule` loses unwind information, which `unwind` writes, and `JITModule` exception tables, so that it
 //! compiles functions that have one itself.
 
-use super::body::{Body, Code, CompiledFunction, Observed};
+use super::body::{Body, Code, CompiledFunction, Observed, added};
 use super::emit::Item;
 use super::flush::Flush;
 use super::{MergingModule, ModuleOptions};
@@ -187,7 +187,7 @@ impl<M: Module> MergingModule<M> {
         let threads = rayon::current_num_threads();
         let (mut instructions, mut largest) = (0, INSTRUCTIONS);
         loop {
-            let size = chunk.last_mut().and_then(Item::body).map_or(0, |(_, body)| body.size());
+            let size = chunk.last_mut().and_then(Item::body).map_or(0, |(_, body)| body.size(plan));
             instructions += size;
             // Enough for all threads until the largest is compiled.
             largest = largest.max(2 * size);
@@ -199,50 +199,70 @@ impl<M: Module> MergingModule<M> {
             };
             chunk.push(next);
         }
+        let mut merged: Vec<Box<Function>> = Vec::new();
+        for item in &mut chunk {
+            let takes = |thunk: &Function| (ahead.takes)(&self.inner, thunk);
+            // What fails here fails again when it is emitted.
+            merged.extend(self.without_ir(plan, item, takes).unwrap_or_default());
+        }
         let bodies = chunk.iter_mut().filter_map(Item::body).enumerate();
         // The largest first, so that no thread begins a large function when the others have nothing left.
         let mut bodies: Vec<(usize, (FuncId, &mut Body))> = bodies.collect();
-        bodies.retain(|(_, (_, body))| {
-            matches!(&body.code, Code::Ir(func) if (ahead.takes)(&self.inner, func))
+        bodies.retain(|(_, (_, body))| match &body.code {
+            Code::Ir(func) => (ahead.takes)(&self.inner, func),
+            Code::Added => (ahead.takes)(&self.inner, added(plan, body.index)),
+            Code::Thunk(_) => true,
+            Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => false,
         });
-        bodies.sort_by_key(|(_, (_, body))| Reverse(body.size()));
+        bodies.sort_by_key(|(_, (_, body))| Reverse(body.size(plan)));
         let view = self.view();
         let options = self.pass_options(view.isa, flush.back_end);
         let contexts = &ahead.contexts;
         let refused = AtomicUsize::new(usize::MAX);
-        bodies.par_iter_mut().with_max_len(1).for_each(|(at, (function, body))| {
-            if *at > refused.load(Ordering::Relaxed) {
-                body.code = Code::Dropped;
-                return;
-            }
-            let work = || {
-                let code = core::mem::replace(&mut body.code, Code::Dropped);
-                let candidate = body.candidate.take();
-                let Code::Ir(mut func) = code else {
-                    unreachable!("it was not compiled yet");
-                };
-                let of = (body.index, *function);
-                match view.prepare(plan, &options, flush, of, &mut func) {
-                    Ok(observed) => {
-                        let known = candidate.and_then(|candidate| {
-                            CompiledFunction::of_candidate(*function, &mut func, *candidate)
-                        });
-                        let code = match known {
-                            Some(known) => Ok(Box::new(known)),
-                            None => compile(contexts, *function, *func, body, view.isa),
-                        };
-                        Code::Compiled(observed, code)
-                    }
-                    Err(error) => Code::Compiled(Observed::default(), Err(error)),
+        let compile_all = || {
+            bodies.par_iter_mut().with_max_len(1).for_each(|(at, (function, body))| {
+                if *at > refused.load(Ordering::Relaxed) {
+                    body.code = Code::Dropped;
+                    return;
                 }
-            };
-            let before = PASSED_ON.replace(true);
-            body.code = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(Code::Panicked);
-            PASSED_ON.set(before);
-            if !matches!(body.code, Code::Compiled(_, Ok(_))) {
-                refused.fetch_min(*at, Ordering::Relaxed);
-            }
-        });
+                let work = || {
+                    let code = core::mem::replace(&mut body.code, Code::Dropped);
+                    let candidate = body.candidate.take();
+                    let mut func = match code {
+                        Code::Ir(func) => func,
+                        Code::Added => Box::new(added(plan, body.index).clone()),
+                        Code::Thunk(func) => {
+                            let code = compile(contexts, *function, *func, body, view.isa);
+                            return Code::Compiled(Observed::default(), code);
+                        }
+                        Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => {
+                            unreachable!("it was not compiled yet")
+                        }
+                    };
+                    let of = (body.index, *function);
+                    match view.prepare(plan, &options, flush, of, &mut func) {
+                        Ok(observed) => {
+                            let known = candidate.and_then(|candidate| {
+                                CompiledFunction::of_candidate(*function, &mut func, *candidate)
+                            });
+                            let code = match known {
+                                Some(known) => Ok(Box::new(known)),
+                                None => compile(contexts, *function, *func, body, view.isa),
+                            };
+                            Code::Compiled(observed, code)
+                        }
+                        Err(error) => Code::Compiled(Observed::default(), Err(error)),
+                    }
+                };
+                let before = PASSED_ON.replace(true);
+                body.code = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(Code::Panicked);
+                PASSED_ON.set(before);
+                if !matches!(body.code, Code::Compiled(_, Ok(_))) {
+                    refused.fetch_min(*at, Ordering::Relaxed);
+                }
+            })
+        };
+        rayon::join(compile_all, || drop(merged));
         chunk
     }
 
