@@ -176,3 +176,69 @@ pub(super) fn levels(shapes: &[Vec<FunctionIndex>], calls: &Calls) -> Vec<Level>
     }
     levels
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cycle of a few shapes with any references among them.
+    fn cycle(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Cycle> {
+        let count = u.int_in_range(2..=8)?;
+        let mut edges = Lists::new();
+        for _ in 0..2 * count {
+            let targets: Vec<u32> = (0..u.int_in_range(0..=3)?)
+                .map(|_| u.int_in_range(0..=2 * count - 1))
+                .collect::<Result<_, _>>()?;
+            edges.push(targets);
+        }
+        Ok(Cycle::new((0..2 * count).step_by(2).collect(), &edges))
+    }
+
+    fn are_related(cycle: &Cycle, a: u32, b: u32) -> bool {
+        cycle.neighbours.of(cycle.index(a)).contains(&(cycle.index(b) as u32))
+    }
+
+    /// Without that, two shapes that refer to each other would be processed at the same time, or a caller before the
+    /// callee that comes before it.
+    #[test]
+    fn steps_keep_the_order_of_related_shapes() {
+        arbtest::arbtest(|u| {
+            let mut cycle = cycle(u)?;
+            let closed: Vec<u32> = cycle.shapes.clone().into_iter().step_by(3).collect();
+            cycle.begin(&closed);
+            let steps = cycle.steps();
+            let mut all: Vec<u32> = steps.iter().flatten().copied().collect();
+            all.sort_unstable();
+            let open = cycle.shapes.iter().filter(|shape| !closed.contains(shape));
+            assert!(all.iter().eq(open), "each open shape once");
+            let numbered = steps.iter().enumerate();
+            let numbered =
+                numbered.flat_map(|(at, step)| step.iter().map(move |&shape| (shape, at)));
+            let step_of: Vec<(u32, usize)> = numbered.collect();
+            for &(a, step) in &step_of {
+                for &(b, other) in step_of.iter().filter(|&&(b, _)| a < b) {
+                    assert!(!are_related(&cycle, a, b) || step < other, "{a} before {b}");
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Without that, a shape whose callees were merged would not be compared again; or all would be, without end.
+    #[test]
+    fn shapes_that_are_related_to_a_change_are_processed_again() {
+        arbtest::arbtest(|u| {
+            let mut cycle = cycle(u)?;
+            let shapes = cycle.shapes.clone();
+            cycle.begin(&shapes);
+            assert!(cycle.steps().is_empty());
+            let changed = *u.choose(&shapes)?;
+            cycle.changed(changed);
+            let mut again = cycle.steps().concat();
+            again.sort_unstable();
+            let related = shapes.iter().filter(|&&shape| are_related(&cycle, changed, shape));
+            assert!(again.iter().eq(related));
+            Ok(())
+        });
+    }
+}
