@@ -71,6 +71,113 @@ pub trait SharedBodies: Sync {
 }
 
 /// A function whose size is asked for: a body that may be emitted, or a probe.
+///
+/// An embedder that names new bodies for the functions that they replace, keeps the code of candidates, and does not compile
+/// them again:
+///
+/// ```
+/// # use cranelift_mergefunc::cranelift_codegen::control::ControlPlane;
+/// # use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
+/// # use cranelift_mergefunc::cranelift_codegen::isa::{self, TargetIsa};
+/// # use cranelift_mergefunc::cranelift_codegen::{CompiledCode, Context, settings};
+/// # use cranelift_mergefunc::{
+/// #     Attributes, Bodies, Candidate, CandidateToken, CodeSizes, FunctionIndex, Linkage, Merger, Options, Policy, Similar,
+/// #     Target, cranelift_codegen,
+/// # };
+/// # use std::collections::HashMap;
+/// struct Unit<'a> {
+///     functions: Vec<Function>,
+///     isa: &'a dyn TargetIsa,
+///     compiled: HashMap<CandidateToken, CompiledCode>,
+///     /// The functions that each new body was made for, by the index of its symbol.
+///     replaced: Vec<Vec<FunctionIndex>>,
+/// }
+///
+/// impl Unit<'_> {
+///     fn compile(&self, func: &Function) -> Option<CompiledCode> {
+///         let mut context = Context::for_function(func.clone());
+///         context.compile(self.isa, &mut ControlPlane::default()).ok()?;
+///         context.take_compiled_code()
+///     }
+/// }
+///
+/// impl Bodies for Unit<'_> {
+///     fn body(&mut self, function: FunctionIndex) -> &Function {
+///         &self.functions[function.as_u32() as usize]
+///     }
+///
+///     fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
+///         Some(self)
+///     }
+///
+///     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+///         self.replaced.push(members.to_vec());
+///         Some(UserExternalName::new(1, self.replaced.len() as u32 - 1))
+///     }
+/// }
+///
+/// impl CodeSizes for Unit<'_> {
+///     fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
+///         let code = self.compile(&candidate.func)?;
+///         let size = code.code_info().total_size;
+///         if let Some(token) = candidate.token {
+///             self.compiled.insert(token, code);
+///         }
+///         Some(size)
+///     }
+///
+///     fn keeps_candidates(&self) -> bool {
+///         true
+///     }
+///     # fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+///     #     Some(self.compile(&self.functions[function.as_u32() as usize])?.code_info().total_size)
+///     # }
+///     # fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
+///     #     Some(self.compile(thunk)?.code_info().total_size)
+///     # }
+/// }
+///
+/// # let isa = isa::lookup_by_name("x86_64").unwrap();
+/// # let isa = isa.finish(settings::Flags::new(settings::builder())).unwrap();
+/// # let mut text = String::new();
+/// # for number in 0..4 {
+/// #     text += &format!("function u0:{number}(i64) -> i64 {{ block0(v0: i64): v1 = load.i64 v0+0 ");
+/// #     for step in 2..12 {
+/// #         text += &format!("v{step}0 = imul v{0}, v{0} v{step} = bxor v{step}0, v0 ", step - 1);
+/// #     }
+/// #     text += &format!("v99 = iconst.i64 {number} v98 = iadd v11, v99 return v98 }}\n");
+/// # }
+/// # let functions = cranelift_reader::parse_functions(&text).unwrap();
+/// let options = Options {
+///     target: Target::of(&*isa),
+///     similar: Similar { policy: Policy::Size, ..Similar::default() },
+///     ..Options::default()
+/// };
+/// let mut merger = Merger::new(options);
+/// for func in &functions {
+///     let symbol = func.name.get_user().unwrap().clone();
+///     let attributes = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+///     merger.add(symbol, func, attributes).unwrap();
+/// }
+/// let (compiled, replaced) = Default::default();
+/// let mut unit = Unit { functions, isa: &*isa, compiled, replaced };
+/// let plan = merger.plan(&mut unit);
+/// let mut reused = 0;
+/// for new in plan.new_bodies() {
+///     let symbol = new.body().name.get_user().unwrap();
+///     println!("{symbol} replaces {:?}", unit.replaced[symbol.index as usize]);
+///     let code = new.candidate().and_then(|token| unit.compiled.remove(&token));
+///     reused += usize::from(code.is_some());
+///     // Applies the plan to the body and compiles it where that is not so.
+///     let code = code.or_else(|| {
+///         let mut body = new.body().clone();
+///         plan.apply(new.function(), &mut body, &options);
+///         unit.compile(&body)
+///     });
+///     assert!(code.is_some());
+/// }
+/// assert_eq!(reused, 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The function, named by [`Bodies::probe_callee`]. It does not refer to its own name if it has a token.
