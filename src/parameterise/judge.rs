@@ -311,7 +311,13 @@ impl Work<'_, '_> {
         let first = not_redirected(plan, self.bodies, function, options);
         let conv = first.signature.call_conv;
         let instructions = first.dfg.num_insts() + plan.extra_arguments_passed(&first);
-        let body = self.known_size(function).unwrap_or_else(|| self.guess(instructions));
+        // Where sizes are asked for, a prediction of them, so that what was asked before does not count.
+        let predicted = match (self.judge.source, options.target.size_model) {
+            (Source::Asked, Some(model)) => self.sizes.guess(model, &first).map(i64::from),
+            (Source::Asked | Source::Predicted(_) | Source::Unknown, _) => None,
+        };
+        let known = self.known.get(&function).copied().flatten();
+        let body = known.or(predicted).unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();

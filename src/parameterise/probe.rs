@@ -191,6 +191,11 @@ impl Sizes<'_> {
         }
     }
 
+    /// The predicted bytes of a function, as a guess.
+    pub fn guess(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
+        model.predict_with(func, &mut self.own.scratch)
+    }
+
     /// Bytes of a function that passes one argument, which costs as much to compute as this one.
     fn computing(&mut self, argument: &ExtraArgument) -> Result<Option<u32>, Needs> {
         let argument = with_equal_cost(argument, self.callee);
