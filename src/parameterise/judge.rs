@@ -311,11 +311,9 @@ impl Work<'_, '_> {
         let first = not_redirected(plan, self.bodies, function, options);
         let conv = first.signature.call_conv;
         let instructions = first.dfg.num_insts() + plan.extra_arguments_passed(&first);
-        // Where sizes are asked for, a prediction of them, so that what was asked before does not count.
-        let predicted = match (self.judge.source, options.target.size_model) {
-            (Source::Asked, Some(model)) => self.sizes.guess(model, &first).map(i64::from),
-            (Source::Asked | Source::Predicted(_) | Source::Unknown, _) => None,
-        };
+        // What was measured before depends on which sets are judged together, so a prediction is better.
+        let model = options.target.size_model;
+        let predicted = model.and_then(|model| self.sizes.guess(model, &first)).map(i64::from);
         let known = self.known.get(&function).copied().flatten();
         let body = known.or(predicted).unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
