@@ -106,7 +106,7 @@ function ofScale(rows) {
 
 function ofLatency(rows) {
   const lines = Object.entries(rows).map(([row, { add, compile, equal, functions, kept }]) => [
-    /^\d+ known$/.test(row) ? `${thousands(Number(row.split(" ")[0]))} known` : row,
+    row.replace(/^\d+(?= known)/, (count) => thousands(Number(count))),
     `${add.toFixed(1)} µs`,
     `${compile.toFixed(0)} µs`,
     `${((100 * add) / compile).toFixed(1)}%`,
