@@ -143,6 +143,18 @@ fn several(times: &[f64]) -> String {
         .collect()
 }
 
+/// Lets each pool do the work once in each round, and returns the median of each, in seconds.
+fn in_turn(pools: &[rayon::ThreadPool], rounds: usize, work: impl Fn() -> f64 + Sync) -> Vec<f64> {
+    let mut times = vec![Vec::new(); pools.len()];
+    for round in 0..rounds {
+        for turn in 0..pools.len() {
+            let at = (round + turn) % pools.len();
+            times[at].push(pools[at].install(&work));
+        }
+    }
+    times.into_iter().map(measure::median).collect()
+}
+
 fn main() {
     // `cargo test --benches` runs benches to see that they do.
     let bench = std::env::args().any(|argument| argument == "--bench");
@@ -168,42 +180,29 @@ fn main() {
             format!("{name}, {} functions", functions.len()),
             headings.collect::<String>()
         );
-        let mut times = vec![Vec::new(); pools.len()];
-        for round in 0..rounds {
-            for turn in 0..pools.len() {
-                let at = (round + turn) % pools.len();
-                times[at].push(pools[at].install(|| apart(&functions)));
+        let set = |figures: &mut Figures, row: &str, times: &[f64]| {
+            for (threads, &seconds) in threads.iter().zip(times) {
+                figures.set(row, &format!("{threads}"), seconds);
             }
-        }
-        let times: Vec<f64> = times.into_iter().map(measure::median).collect();
-        let row = format!("{name}, apart");
-        for (threads, &seconds) in threads.iter().zip(&times) {
-            figures.set(&row, &format!("{threads}"), seconds);
-        }
+        };
+        let times = in_turn(&pools, rounds, || apart(&functions));
+        set(&mut figures, &format!("{name}, apart"), &times);
         println!("{:<25}{:>8.3} s{}", "apart", times[0], several(&times));
         for (what, merge) in [("merged", true), ("code generation", false)] {
-            let mut times = vec![Vec::new(); pools.len()];
+            let times = in_turn(&pools, rounds, || make(&functions, merge)[0].as_secs_f64());
             let (mut sequential, mut shared) = (Vec::new(), Vec::new());
-            for round in 0..rounds {
-                for turn in 0..pools.len() {
-                    let at = (round + turn) % pools.len();
-                    let [wall, _] = pools[at].install(|| make(&functions, merge));
-                    times[at].push(wall.as_secs_f64());
-                }
+            for _ in 0..rounds {
                 let workers = || -> Duration { rayon::broadcast(|_| cpu_time()).iter().sum() };
                 let before = workers();
                 let [_, cpu] = make(&functions, merge);
                 sequential.push(cpu.as_secs_f64());
                 shared.push((workers() - before).as_secs_f64());
             }
-            let times: Vec<f64> = times.into_iter().map(measure::median).collect();
             let (sequential, shared) = (measure::median(sequential), measure::median(shared));
             let share = sequential / (sequential + shared);
             let limit = |processors: f64| 1.0 / (share + (1.0 - share) / processors);
             let row = format!("{name}, {what}");
-            for (threads, &seconds) in threads.iter().zip(&times) {
-                figures.set(&row, &format!("{threads}"), seconds);
-            }
+            set(&mut figures, &row, &times);
             figures.set(&row, "sequential", share);
             println!(
                 "{what:<25}{:>8.3} s{}{:>10.2} %{:>13.2}{:>9.2}",

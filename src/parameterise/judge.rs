@@ -308,13 +308,15 @@ impl Work<'_, '_> {
             Row { calls: uses.calls(function).into(), thunk: self.must_keep_symbol(function) }
         });
         let rows: Vec<Row> = rows.collect();
+        let known = self.known_size(function);
         let first = not_redirected(plan, self.bodies, function, options);
         let conv = first.signature.call_conv;
         let instructions = first.dfg.num_insts() + plan.extra_arguments_passed(&first);
         // What was measured before depends on which sets are judged together, so a prediction is better.
-        let model = options.target.size_model;
-        let predicted = model.and_then(|model| self.sizes.guess(model, &first)).map(i64::from);
-        let known = self.known.get(&function).copied().flatten();
+        let predicted = match (known, options.target.size_model) {
+            (None, Some(model)) => self.sizes.guess(model, &first).map(i64::from),
+            (Some(_), _) | (None, None) => None,
+        };
         let body = known.or(predicted).unwrap_or_else(|| self.guess(instructions));
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {

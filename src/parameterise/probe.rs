@@ -191,7 +191,7 @@ impl Sizes<'_> {
         }
     }
 
-    /// The predicted bytes of a function, as a guess.
+    /// The predicted bytes of a function, as a guess: it does not count as measured.
     pub fn guess(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
         model.predict_with(func, &mut self.own.scratch)
     }
@@ -301,7 +301,7 @@ impl Sizes<'_> {
     }
 
     fn predict(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
-        let size = model.predict_with(func, &mut self.own.scratch)?;
+        let size = self.guess(model, func)?;
         self.predicted[0] += i64::from(size);
         self.predicted[1] += func.dfg.num_insts() as i64;
         self.count += 1;

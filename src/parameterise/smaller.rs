@@ -4,7 +4,7 @@
 //! all else that each caller does. Where that could outweigh the savings, both plans are applied and all functions
 //! that differ are compiled. This module adds up sizes and decides nothing else.
 
-use super::cost;
+use super::{BATCH, cost};
 use crate::apply::{call_thunk, emitted};
 use crate::options::Options;
 use crate::plan::{Disposition, Emit, Plan};
@@ -14,9 +14,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_entity::EntityRef;
-
-/// How many sizes are asked for at the same time.
-const BATCH: usize = 1024;
 
 /// Whether the functions of a unit, new ones included, take no more bytes after `plan` than after `before`. A
 /// function that cannot be compiled counts on neither side.
