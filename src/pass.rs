@@ -316,7 +316,7 @@ fn similar(
             );
             second.merge(&again, &found, &mut plan, bodies);
         }
-        attempts.consider(&mut plan, found, bodies);
+        attempts.consider(&mut plan, &found, bodies);
         end("second pass");
     }
     attempts.finish(plan)

@@ -73,13 +73,6 @@ impl Search<'_> {
     ) {
         let Candidate { mut body, outcomes, saved, token } = candidate;
         let Outcomes { arguments, thunks, .. } = outcomes;
-        self.saved += saved;
-        for ((&row, passed), _) in
-            rows.iter().zip(&arguments).zip(&thunks).filter(|(_, thunk)| !**thunk)
-        {
-            let calls = i64::from(self.uses.calls(table.function(row)));
-            self.rewritten_calls += calls * passed.len() as i64;
-        }
         let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
         let first = self.plan.entry(table.function(rows[0]));
         let attributes = Attributes {

@@ -82,24 +82,21 @@ impl<'a> Attempts<'a> {
         Options { similar: Similar { policy, ..self.options.similar }, ..*self.options }
     }
 
-    /// Considers `plan`, the result of an attempt. Where it is in doubt which of two results is smaller, compiles all
+    /// Considers `plan`, the result of an attempt. Where it is in doubt which of two results is smaller, compiles
     /// functions that differ.
-    pub fn consider(&mut self, plan: &mut Plan, found: Found, bodies: &mut dyn Bodies) {
+    pub fn consider(&mut self, plan: &mut Plan, found: &Found, bodies: &mut dyn Bodies) {
         plan.count();
         self.tokens = found.tokens;
         let Some(before) = &self.before else {
             return;
         };
-        let is_smaller = match &self.best {
-            None => found.surely_smaller || smaller::is_smaller(before, plan, bodies, self.options),
-            Some(best) => {
-                let surely_not = self.options.target.size_model.is_some_and(|model| {
-                    smaller::is_surely_smaller(plan, best, bodies, self.options, model)
-                });
-                !surely_not && !smaller::is_smaller(plan, best, bodies, self.options)
-            }
+        let mut compare = |to| smaller::compare(to, plan, bodies, self.options);
+        let is_smallest = match &self.best {
+            // An attempt that changes nothing has reasons why.
+            None => compare(before).is_le(),
+            Some(best) => compare(best).is_lt(),
         };
-        if is_smaller {
+        if is_smallest {
             self.best = Some(plan.clone());
         }
     }

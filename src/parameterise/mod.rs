@@ -76,8 +76,6 @@ pub(crate) struct Found {
     contents: Contents,
     /// How many more functions may be merged.
     limit: usize,
-    /// Whether the result is smaller, even if all calls take more bytes than is assumed.
-    surely_smaller: bool,
     /// How many tokens were given to candidates.
     tokens: u32,
 }
@@ -148,8 +146,6 @@ pub(crate) fn search(
         measured: cost::FIRST_SIZES,
         tokens: attempt.tokens,
         attempt,
-        saved: 0,
-        rewritten_calls: 0,
         cycles,
     };
     for Level { shapes: alone, cycles } in levels(&shapes, &calls) {
@@ -180,10 +176,9 @@ pub(crate) fn search(
             }
         }
     }
-    let Search { plan, probed, saved, rewritten_calls, uses, contents, limit, tokens, .. } = search;
+    let Search { plan, probed, uses, contents, limit, tokens, .. } = search;
     plan.stats_mut().similar_probes = probed.len();
-    let surely_smaller = saved >= cost::CALL_ERROR * rewritten_calls;
-    Found { uses, contents, limit, surely_smaller, tokens }
+    Found { uses, contents, limit, tokens }
 }
 
 struct Search<'a> {
@@ -213,10 +208,6 @@ struct Search<'a> {
     /// How many tokens were given to candidates.
     tokens: u32,
     attempt: Attempt,
-    /// Bytes that the accepted bodies save, as far as they were measured.
-    saved: i64,
-    /// The calls that pass extra arguments, counted once for each argument.
-    rewritten_calls: i64,
     /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
     /// indirect.
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
