@@ -23,10 +23,6 @@ pub(super) const CALLEE_PARAMETER: i64 = 6;
 /// Bytes that any other parameter takes in the body: an assumption.
 pub(super) const PARAMETER: i64 = 2;
 
-/// Bytes of a call thunk without extra arguments, for dividing sets on targets without a jump: call thunks take
-/// 14–46 bytes on x86-64 and 16–52 on aarch64 ([`call_thunk`](crate::call_thunk)).
-pub(super) const CALL_THUNK: i64 = 16;
-
 /// The bytes by which the predicted difference of two versions of a function can be wrong, besides a part of its
 /// size: which values must be kept elsewhere, and for how long, depends on all else that the function does. An
 /// assumption: a spill and a reload of 8 bytes each.
@@ -70,6 +66,10 @@ pub(super) const MAX_DISPATCH_CASES: usize = 16;
 /// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
 /// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
 pub(super) const MAX_PARAMETERS: usize = 1000;
+
+/// Up to how many arguments the cost of passing them is counted; that of more goes on as that of the last one. An
+/// assumption: the registers are full by then on all targets.
+pub(super) const MAX_COUNTED_ARGUMENTS: usize = 10;
 
 /// How many parameters are compared as divisors of a set, in order to choose one.
 pub(super) const MAX_DIVISORS: usize = 6;

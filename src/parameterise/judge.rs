@@ -11,7 +11,7 @@ use super::attempts::Share;
 use super::cost;
 use super::fold::known_saves;
 use super::probe::{Answer, Needs, Probed, Sizes, Source};
-use super::split::{Column, Part, Problem, Row};
+use super::split::{Beyond, Column, Part, Problem, Row};
 use super::table::{self, Parameter, Set, Table};
 use super::uses::Uses;
 use super::value::{Symbols, Value};
@@ -28,7 +28,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName};
+use cranelift_codegen::ir::{Function, Inst, Signature, UserExternalName, types};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -310,7 +310,8 @@ impl Work<'_, '_> {
         let rows: Vec<Row> = rows.collect();
         let known = self.known_size(function);
         let first = not_redirected(plan, self.bodies, function, options);
-        let conv = first.signature.call_conv;
+        let signature = first.signature.clone();
+        let conv = signature.call_conv;
         let instructions = first.dfg.num_insts() + plan.extra_arguments_passed(&first);
         // What was measured before depends on which sets are judged together, so a prediction is better.
         let predicted = match (known, options.target.size_model) {
@@ -354,8 +355,31 @@ impl Work<'_, '_> {
                 most,
             });
         }
-        let jump = options.target.jump_thunk.map_or(cost::CALL_THUNK, |jump| jump.size().into());
-        Ok(Some(Problem { body, jump, rows, columns }))
+        let beyond = self.beyond(&signature, parameters.len())?;
+        Ok(Some(Problem { body, beyond, rows, columns }))
+    }
+
+    /// What it takes to pass up to `most` arguments to a function of this signature, beyond what each takes alone.
+    fn beyond(&mut self, signature: &Signature, most: usize) -> Result<Vec<Beyond>, Needs> {
+        // Numbers that all targets hold in one instruction.
+        let argument = |bits| ExtraArgument::Constant { ty: types::I64, bits };
+        let alone = Signature::new(signature.call_conv);
+        let own = self.sizes.roughly(&alone, &[argument(1)], false)?;
+        let without = self.sizes.roughly(&alone, &[], false)?;
+        let each = own.zip(without).map_or(0, |(own, without)| own - without);
+        let mut beyond = Vec::new();
+        let mut arguments = Vec::new();
+        let call = self.sizes.roughly(signature, &[], false)?;
+        for count in 0..=most.min(cost::MAX_COUNTED_ARGUMENTS) as i64 {
+            let thunk = self.sizes.roughly(signature, &arguments, true)?;
+            let passing = self.sizes.roughly(signature, &arguments, false)?;
+            beyond.push(Beyond {
+                thunk: thunk.map(|thunk| thunk - count * each),
+                call: passing.zip(call).map_or(0, |(with, without)| with - without - count * each),
+            });
+            arguments.push(argument(count as u64 + 1));
+        }
+        Ok(beyond)
     }
 
     /// Bytes that it takes to pass a value, roughly: in a register, as the only argument.

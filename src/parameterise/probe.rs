@@ -191,6 +191,39 @@ impl Sizes<'_> {
         }
     }
 
+    /// The bytes of a thunk or of a function that calls, predicted where they can be: for deciding what to examine more
+    /// closely. `None` if there is no such function.
+    pub fn roughly(
+        &mut self,
+        signature: &Signature,
+        arguments: &[ExtraArgument],
+        is_thunk: bool,
+    ) -> Result<Option<i64>, Needs> {
+        if is_thunk {
+            if let Some(code) = self.options.target.thunk_code(signature, arguments, self.callee) {
+                return Ok(Some(code.size().into()));
+            }
+            if !self.has_call_thunk(signature) {
+                return Ok(None);
+            }
+        }
+        let size = match (self.source, self.options.target.size_model) {
+            (Source::Asked, Some(model)) => {
+                let arguments = arguments.to_vec();
+                let probe = Probe { signature: signature.clone(), arguments, is_thunk };
+                self.guess(model, &probe.function(self.callee, self.options))
+            }
+            _ => self.probe(signature, arguments, is_thunk)?,
+        };
+        Ok(size.map(i64::from))
+    }
+
+    /// Whether a function of this signature can be a call thunk, if it does not observe its frame.
+    fn has_call_thunk(&self, signature: &Signature) -> bool {
+        let grows = |how: CallThunks| signature.call_conv == CallConv::Tail && !how.tail_calls;
+        self.options.call_thunks.is_some_and(|how| !grows(how))
+    }
+
     /// The predicted bytes of a function, as a guess: it does not count as measured.
     pub fn guess(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
         model.predict_with(func, &mut self.own.scratch)
@@ -254,11 +287,7 @@ impl Sizes<'_> {
         if let Some(code) = raw {
             return Ok(Some(code.size()));
         }
-        let Some(call_thunks) = self.options.call_thunks else {
-            return Ok(None);
-        };
-        let grows = signature.call_conv == CallConv::Tail && !call_thunks.tail_calls;
-        if observes_its_frame || grows {
+        if observes_its_frame || !self.has_call_thunk(signature) {
             return Ok(None);
         }
         // As it is emitted: whether it needs a frame, which arguments go on the stack and which are equal depends on all

@@ -19,10 +19,20 @@ use alloc::vec::Vec;
 pub(super) struct Problem {
     /// Bytes of one body.
     pub body: i64,
-    /// Bytes of a thunk, without the arguments that it passes.
-    pub jump: i64,
+    /// What passing so many arguments takes beyond what each takes alone, the first entry without any. The last
+    /// difference goes on.
+    pub beyond: Vec<Beyond>,
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
+}
+
+/// Bytes that passing arguments takes beyond what each takes alone: those that find no register go on the stack.
+#[derive(Clone, Copy)]
+pub(super) struct Beyond {
+    /// In a thunk, its jump included. `None` if there is no such thunk.
+    pub thunk: Option<i64>,
+    /// At a call.
+    pub call: i64,
 }
 
 /// A function.
@@ -111,6 +121,7 @@ impl Problem {
             return 0;
         }
         let mut passing = alloc::vec![0; rows.len()];
+        let mut arguments = 0;
         let mut saved = (rows.len() as i64 - 1) * self.body;
         for column in self.varying(rows) {
             if self.columns[column].is_forbidden() {
@@ -118,6 +129,7 @@ impl Problem {
             }
             let Column { overhead, case, .. } = self.columns[column];
             saved -= overhead;
+            arguments += 1;
             if case > 0 {
                 saved -= case * (self.distinct(column, rows) - 1);
             }
@@ -125,12 +137,30 @@ impl Problem {
                 *passing += self.cost(column, row);
             }
         }
+        let beyond = self.beyond(arguments);
         for (passing, &row) in passing.iter().zip(rows) {
             let Row { calls, thunk } = self.rows[row as usize];
-            let by_thunk = self.jump + passing;
-            saved -= if thunk { by_thunk } else { by_thunk.min(calls * passing) };
+            let by_thunk = beyond.thunk.map(|thunk| thunk + passing);
+            let by_calls = (!thunk).then_some(calls * (beyond.call + passing));
+            let Some(least) = by_thunk.into_iter().chain(by_calls).min() else {
+                return i64::MIN / 4;
+            };
+            saved -= least;
         }
         saved
+    }
+
+    fn beyond(&self, arguments: usize) -> Beyond {
+        let last = self.beyond.len() - 1;
+        let Some(more) = arguments.checked_sub(last).filter(|&more| more > 0) else {
+            return self.beyond[arguments];
+        };
+        let [before, at] = [self.beyond[last.saturating_sub(1)], self.beyond[last]];
+        let go_on = |before: i64, at: i64| at + more as i64 * (at - before);
+        Beyond {
+            thunk: before.thunk.zip(at.thunk).map(|(before, at)| go_on(before, at)),
+            call: go_on(before.call, at.call),
+        }
     }
 
     /// How many values there are in a column.
