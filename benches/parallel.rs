@@ -15,12 +15,8 @@
 //! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
-use cranelift_mergefunc::cranelift_codegen::ir::{
-    ExternalName, Function, UserExternalName, UserExternalNameRef, UserFuncName,
-};
-use cranelift_mergefunc::cranelift_module::{
-    FuncId, FuncOrDataId, Linkage, Module, default_libcall_names,
-};
+use cranelift_mergefunc::cranelift_codegen::ir::Function;
+use cranelift_mergefunc::cranelift_module::{FuncId, Module, default_libcall_names};
 use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
@@ -52,54 +48,8 @@ fn declared(
         ..ModuleOptions::default()
     };
     let mut module = MergingModule::object_in_parallel(builder, true, options);
-    let declare = |func: &Function| {
-        let name = func.name.to_string();
-        let declared = module.declare_function(&name, Linkage::Local, &func.signature);
-        declared.expect("symbols are distinct")
-    };
-    let ids: Vec<FuncId> = functions.iter().map(declare).collect();
-    let definitions = functions.iter().zip(ids).map(|(func, id)| {
-        let mut func = func.clone();
-        func.name = UserFuncName::user(0, id.as_u32());
-        rename(&mut module, &mut func);
-        (id, Context::for_function(func))
-    });
-    let definitions = definitions.collect();
+    let definitions = testkit::definitions::declared(&mut module, functions);
     (module, definitions)
-}
-
-/// Names everything as the module does, which imports what the unit does not define.
-fn rename(module: &mut dyn Module, func: &mut Function) {
-    let names = func.params.user_named_funcs().clone();
-    for (name_ref, symbol) in names.iter() {
-        let name = UserFuncName::User(symbol.clone()).to_string();
-        let to = match module.get_name(&name) {
-            Some(FuncOrDataId::Func(id)) => UserExternalName::new(0, id.as_u32()),
-            Some(FuncOrDataId::Data(id)) => UserExternalName::new(1, id.as_u32()),
-            None => import(module, func, name_ref, &name),
-        };
-        func.params.reset_user_func_name(name_ref, to);
-    }
-}
-
-fn import(
-    module: &mut dyn Module,
-    func: &Function,
-    name_ref: UserExternalNameRef,
-    name: &str,
-) -> UserExternalName {
-    let external = ExternalName::User(name_ref);
-    match func.dfg.ext_funcs.values().find(|callee| callee.name == external) {
-        Some(callee) => {
-            let signature = &func.dfg.signatures[callee.signature];
-            let id = module.declare_function(name, Linkage::Import, signature).expect("imported");
-            UserExternalName::new(0, id.as_u32())
-        }
-        None => {
-            let id = module.declare_data(name, Linkage::Import, true, false).expect("imported");
-            UserExternalName::new(1, id.as_u32())
-        }
-    }
 }
 
 /// Makes the object. Wall-clock time, and CPU time of this thread.

@@ -19,20 +19,11 @@ use alloc::vec::Vec;
 pub(super) struct Problem {
     /// Bytes of one body.
     pub body: i64,
-    /// What passing so many arguments takes beyond what each takes alone, the first entry without any. The last
-    /// difference goes on.
-    pub beyond: Vec<Beyond>,
+    /// Bytes of a thunk that passes so many arguments, beyond what it takes to pass each alone: those that find no
+    /// register go on the stack. The last difference goes on. `None` if there is no such thunk.
+    pub thunks: Vec<Option<i64>>,
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
-}
-
-/// Bytes that passing arguments takes beyond what each takes alone: those that find no register go on the stack.
-#[derive(Clone, Copy)]
-pub(super) struct Beyond {
-    /// In a thunk, its jump included. `None` if there is no such thunk.
-    pub thunk: Option<i64>,
-    /// At a call.
-    pub call: i64,
 }
 
 /// A function.
@@ -137,11 +128,11 @@ impl Problem {
                 *passing += self.cost(column, row);
             }
         }
-        let beyond = self.beyond(arguments);
+        let jump = self.thunk(arguments);
         for (passing, &row) in passing.iter().zip(rows) {
             let Row { calls, thunk } = self.rows[row as usize];
-            let by_thunk = beyond.thunk.map(|thunk| thunk + passing);
-            let by_calls = (!thunk).then_some(calls * (beyond.call + passing));
+            let by_thunk = jump.map(|jump| jump + passing);
+            let by_calls = (!thunk).then_some(calls * passing);
             let Some(least) = by_thunk.into_iter().chain(by_calls).min() else {
                 return i64::MIN / 4;
             };
@@ -150,17 +141,14 @@ impl Problem {
         saved
     }
 
-    fn beyond(&self, arguments: usize) -> Beyond {
-        let last = self.beyond.len() - 1;
-        let Some(more) = arguments.checked_sub(last).filter(|&more| more > 0) else {
-            return self.beyond[arguments];
-        };
-        let [before, at] = [self.beyond[last.saturating_sub(1)], self.beyond[last]];
-        let go_on = |before: i64, at: i64| at + more as i64 * (at - before);
-        Beyond {
-            thunk: before.thunk.zip(at.thunk).map(|(before, at)| go_on(before, at)),
-            call: go_on(before.call, at.call),
+    /// Bytes of a thunk that passes so many arguments, beyond those.
+    fn thunk(&self, arguments: usize) -> Option<i64> {
+        let last = self.thunks.len() - 1;
+        if arguments <= last {
+            return self.thunks[arguments];
         }
+        let [before, at] = [self.thunks[last.saturating_sub(1)]?, self.thunks[last]?];
+        Some(at + (arguments - last) as i64 * (at - before))
     }
 
     /// How many values there are in a column.

@@ -28,6 +28,7 @@ pub mod augmented;
 pub mod check;
 pub mod checked;
 pub mod classes;
+pub mod definitions;
 pub mod differential;
 pub mod fuel;
 pub mod generate;
