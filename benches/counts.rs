@@ -130,7 +130,7 @@ fn builder() -> ObjectBuilder {
 }
 
 /// A module with everything declared, and the definitions.
-type Declared<M> = (M, Vec<(FuncId, Context)>);
+type Declared<M> = (M, Vec<(FuncId, Function)>);
 
 fn bare(unit: PathBuf) -> Declared<ObjectModule> {
     let mut module = ObjectModule::new(builder());
@@ -156,9 +156,12 @@ fn merging_all(unit: PathBuf) -> Declared<MergingModule<ObjectModule>> {
     merging(unit, Similar::default())
 }
 
-fn define(module: &mut dyn Module, definitions: Vec<(FuncId, Context)>) {
-    for (id, mut context) in definitions {
+fn define(module: &mut dyn Module, definitions: Vec<(FuncId, Function)>) {
+    let mut context = Context::new();
+    for (id, func) in definitions {
+        context.func = func;
         module.define_function(id, &mut context).expect("compiles");
+        module.clear_context(&mut context);
     }
 }
 

@@ -36,7 +36,7 @@ fn cpu_time() -> Duration {
 fn declared(
     functions: &[Function],
     merge: bool,
-) -> (MergingModule<ObjectModule>, Vec<(FuncId, Context)>) {
+) -> (MergingModule<ObjectModule>, Vec<(FuncId, Function)>) {
     let builder =
         ObjectBuilder::new(measure::target(), "bench", default_libcall_names()).expect("a builder");
     let options = ModuleOptions {
@@ -56,8 +56,11 @@ fn declared(
 fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
     let (mut module, definitions) = declared(functions, merge);
     let start = (Instant::now(), cpu_time());
-    for (id, mut context) in definitions {
+    let mut context = Context::new();
+    for (id, func) in definitions {
+        context.func = func;
         module.define_function(id, &mut context).expect("is deferred");
+        module.clear_context(&mut context);
     }
     let object = module.finish().expect("compiles").emit().expect("an object file");
     let times = [start.0.elapsed(), cpu_time() - start.1];

@@ -2,14 +2,13 @@
 //!
 //! It does not declare data objects as such: what a unit does not define is imported.
 
-use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     ExternalName, Function, UserExternalName, UserExternalNameRef, UserFuncName,
 };
 use cranelift_module::{FuncId, FuncOrDataId, Linkage, Module};
 
 /// Declares all functions as local ones of a module, and returns their definitions, which the module does not have yet.
-pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId, Context)> {
+pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId, Function)> {
     let declare = |func: &Function| {
         let name = func.name.to_string();
         let declared = module.declare_function(&name, Linkage::Local, &func.signature);
@@ -20,7 +19,7 @@ pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId,
         let mut func = func.clone();
         func.name = UserFuncName::user(0, id.as_u32());
         rename(module, &mut func);
-        (id, Context::for_function(func))
+        (id, func)
     });
     definitions.collect()
 }
