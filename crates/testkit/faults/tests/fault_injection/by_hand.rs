@@ -1,7 +1,7 @@
 //! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, except for the first two, the only ones that are run. Some are meant as
+//! which units are run, except for the first three, the only ones that are run. Some are meant as
 //! consecutive units.
 
 use testkit::unit::{Member, Unit};
@@ -9,16 +9,16 @@ use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
 /// How many there are, and how many can be run.
-pub const COUNT: u64 = 9;
-pub const RUN: u64 = 2;
+pub const COUNT: u64 = 10;
+pub const RUN: u64 = 3;
 
 /// The sizes of consecutive units, if the unit is meant as such.
 pub fn sizes(number: u64) -> &'static [usize] {
     match number {
-        4 => &[2, 1],
-        5 => &[2, 2, 1],
-        6 => &[3, 2],
-        7 => &[3, 1],
+        5 => &[2, 1],
+        6 => &[2, 2, 1],
+        7 => &[3, 2],
+        8 => &[3, 1],
         _ => &[],
     }
 }
@@ -27,24 +27,25 @@ pub fn unit(number: u64) -> Unit {
     let texts = match number {
         0 => agree_in_all_but_one(),
         1 => self_calls(),
-        2 => callee_dispatch_with_stack_maps(),
-        3 => mismatched_calls(),
-        4 => symbol_of_an_eliminated_function(),
-        5 => callees_that_are_eliminated_later(),
-        6 => callers_of_fewer_facts(),
-        7 => addresses_by_class_and_by_symbol(),
-        8 => callers_that_pass_constants(),
+        2 => callee_dispatch(),
+        3 => callee_dispatch_with_stack_maps(),
+        4 => mismatched_calls(),
+        5 => symbol_of_an_eliminated_function(),
+        6 => callees_that_are_eliminated_later(),
+        7 => callers_of_fewer_facts(),
+        8 => addresses_by_class_and_by_symbol(),
+        9 => callers_that_pass_constants(),
         _ => unreachable!("so many there are"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
     let mut functions: Vec<Member> = functions.collect();
-    if number == 7 {
+    if number == 8 {
         functions[0].attributes.addresses = Addresses::Significant;
         functions[1].attributes.pinned = true;
     }
     let similar = Similar {
         policy: Policy::Size,
-        callees: if number == 2 { Callees::Dispatch } else { Callees::Indirect },
+        callees: if matches!(number, 2 | 3) { Callees::Dispatch } else { Callees::Indirect },
         keep_symbols: false,
     };
     let options =
@@ -108,6 +109,33 @@ block2:
         )
     };
     (0..).zip([(3, 5), (17, 29), (101, 7)]).map(function).collect()
+}
+
+/// Functions that differ in their callees, which do different things.
+fn callee_dispatch() -> Vec<String> {
+    let function = |own: u32| {
+        let (work, last) = work("v2".into(), "v0".into());
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+    fn0 = colocated u0:{}(i64) -> i64 tail
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v1)
+{work}    return {last}
+}}",
+            own + 5
+        )
+    };
+    let mut functions: Vec<String> = (0..5).map(function).collect();
+    for (own, operation) in (5..).zip(["popcnt", "clz", "ctz", "bnot", "ineg"]) {
+        functions.push(format!(
+            "function u0:{own}(i64) -> i64 tail {{
+block0(v0: i64):
+    v1 = {operation} v0
+    return v1
+}}"
+        ));
+    }
+    functions
 }
 
 /// Functions that differ in their callees, with two live references at the call.
