@@ -14,7 +14,7 @@
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_module::{FuncId, Module, default_libcall_names};
+use cranelift_mergefunc::cranelift_module::{FuncId, default_libcall_names};
 use cranelift_mergefunc::internals::WalkAlone;
 use cranelift_mergefunc::{
     Addresses, Disposition, Merger, MergingModule, ModuleOptions, Options, Plan, Similar, Target,
@@ -27,6 +27,7 @@ use gungraun::{
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::hint::black_box;
 use std::path::PathBuf;
+use testkit::definitions::{declared, define};
 use testkit::measure;
 use testkit::support::free;
 use testkit::units::units;
@@ -134,7 +135,7 @@ type Declared<M> = (M, Vec<(FuncId, Function)>);
 
 fn bare(unit: PathBuf) -> Declared<ObjectModule> {
     let mut module = ObjectModule::new(builder());
-    let definitions = testkit::definitions::declared(&mut module, &read(unit));
+    let definitions = declared(&mut module, &read(unit));
     (module, definitions)
 }
 
@@ -144,7 +145,7 @@ fn merging(unit: PathBuf, similar: Similar) -> Declared<MergingModule<ObjectModu
     let remember = false;
     let options = ModuleOptions { take, remember, functions, similar, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(ObjectModule::new(builder()), options);
-    let definitions = testkit::definitions::declared(&mut module, &read(unit));
+    let definitions = declared(&mut module, &read(unit));
     (module, definitions)
 }
 
@@ -154,15 +155,6 @@ fn merging_identical(unit: PathBuf) -> Declared<MergingModule<ObjectModule>> {
 
 fn merging_all(unit: PathBuf) -> Declared<MergingModule<ObjectModule>> {
     merging(unit, Similar::default())
-}
-
-fn define(module: &mut dyn Module, definitions: Vec<(FuncId, Function)>) {
-    let mut context = Context::new();
-    for (id, func) in definitions {
-        context.func = func;
-        module.define_function(id, &mut context).expect("compiles");
-        module.clear_context(&mut context);
-    }
 }
 
 #[library_benchmark(setup = bare)]
@@ -179,14 +171,14 @@ fn merged((mut module, definitions): Declared<MergingModule<ObjectModule>>) -> V
 
 #[library_benchmark(setup = merging_identical)]
 #[benches::units(iter = units())]
-fn object_of_identical(declared: Declared<MergingModule<ObjectModule>>) -> Vec<u8> {
-    merged(declared)
+fn object_of_identical(unit: Declared<MergingModule<ObjectModule>>) -> Vec<u8> {
+    merged(unit)
 }
 
 #[library_benchmark(setup = merging_all)]
 #[benches::units(iter = units())]
-fn object_merged(declared: Declared<MergingModule<ObjectModule>>) -> Vec<u8> {
-    merged(declared)
+fn object_merged(unit: Declared<MergingModule<ObjectModule>>) -> Vec<u8> {
+    merged(unit)
 }
 
 library_benchmark_group!(

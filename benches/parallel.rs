@@ -16,7 +16,7 @@
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_module::{FuncId, Module, default_libcall_names};
+use cranelift_mergefunc::cranelift_module::{FuncId, default_libcall_names};
 use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
@@ -56,12 +56,7 @@ fn declared(
 fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
     let (mut module, definitions) = declared(functions, merge);
     let start = (Instant::now(), cpu_time());
-    let mut context = Context::new();
-    for (id, func) in definitions {
-        context.func = func;
-        module.define_function(id, &mut context).expect("is deferred");
-        module.clear_context(&mut context);
-    }
+    testkit::definitions::define(&mut module, definitions);
     let object = module.finish().expect("compiles").emit().expect("an object file");
     let times = [start.0.elapsed(), cpu_time() - start.1];
     black_box(object);

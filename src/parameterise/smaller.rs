@@ -32,7 +32,8 @@ pub(super) fn compare(
     let mut doubts: Vec<Doubt> = Vec::new();
     let mut scratch = Scratch::default();
     let model = options.target.size_model;
-    for function in functions(before, plan) {
+    let entries = plan.entries().len().max(before.entries().len());
+    for function in (0..entries).map(FunctionIndex::new) {
         if let Some(sides) = changed([before, plan], function, bodies, options) {
             doubts.push(Doubt::of(function, &sides, model, &mut scratch));
         }
@@ -139,12 +140,6 @@ impl Sum {
         let error = cost::DOUBT * self.squares.isqrt() + u128::from(self.common);
         u128::from(self.growth.unsigned_abs()) <= error
     }
-}
-
-/// The functions of two plans of one unit.
-fn functions(before: &Plan, plan: &Plan) -> impl Iterator<Item = FunctionIndex> + use<> {
-    let entries = plan.entries().len().max(before.entries().len());
-    (0..entries).map(FunctionIndex::new)
 }
 
 /// What two plans leave of a function, if that differs. `None` also if one of them leaves what cannot be compiled.

@@ -342,7 +342,7 @@ fn a_large_caller_that_grows_more_than_is_predicted_is_noticed() {
         let isa = isa(name, "speed");
         let total = |policy, noise| {
             let mut compiled = Compiled { functions: &functions, isa: &*isa, fresh: 0, noise };
-            let similar = Similar { policy, callees: Callees::ALL[0], keep_symbols: false };
+            let similar = Similar { policy, ..Similar::default() };
             let options = Options { target: Target::of(&*isa), similar, ..Options::default() };
             let plan = compiled.plan(options);
             compiled.total(&plan, &options).expect("compiles")

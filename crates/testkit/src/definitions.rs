@@ -2,6 +2,7 @@
 //!
 //! It does not declare data objects as such: what a unit does not define is imported.
 
+use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     ExternalName, Function, UserExternalName, UserExternalNameRef, UserFuncName,
 };
@@ -22,6 +23,16 @@ pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId,
         (id, func)
     });
     definitions.collect()
+}
+
+/// Defines the functions, as an embedder does that compiles one after the other in the same context.
+pub fn define(module: &mut dyn Module, definitions: Vec<(FuncId, Function)>) {
+    let mut context = Context::new();
+    for (id, func) in definitions {
+        context.func = func;
+        module.define_function(id, &mut context).expect("compiles");
+        module.clear_context(&mut context);
+    }
 }
 
 /// Names everything as the module does, which imports what the unit does not define.
