@@ -133,7 +133,8 @@ pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleSta
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
-    Callees, Canonicalize, Compare, ComparePolicy, Options, Policy, Prebucket, Prove, Similar,
+    Callees, Canonicalize, Compare, ComparePolicy, Instructions, Options, Policy, Prebucket, Prove,
+    Similar,
 };
 pub use pass::Merger;
 pub use plan::{

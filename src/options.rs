@@ -127,6 +127,8 @@ pub struct Similar {
     pub policy: Policy,
     /// Whether they may differ in their callees.
     pub callees: Callees,
+    /// Whether they may differ in instructions.
+    pub instructions: Instructions,
     /// Whether each of them keeps its symbol, as a thunk. For embedders that may request the address of any
     /// function after merging. Default: only functions whose symbols the unit needs.
     pub keep_symbols: bool,
@@ -134,8 +136,12 @@ pub struct Similar {
 
 impl Similar {
     /// Only identical functions are merged.
-    pub const OFF: Similar =
-        Similar { policy: Policy::Off, callees: Callees::Indirect, keep_symbols: false };
+    pub const OFF: Similar = Similar {
+        policy: Policy::Off,
+        callees: Callees::Indirect,
+        instructions: Instructions::Select,
+        keep_symbols: false,
+    };
 }
 
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass more
@@ -192,6 +198,30 @@ impl Callees {
             Callees::None => "none",
             Callees::Dispatch => "dispatch",
             Callees::Indirect => "indirect",
+        }
+    }
+}
+
+/// What functions with one signature and one control-flow graph that differ in few instructions are merged into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instructions {
+    /// Nothing: they are not merged.
+    None,
+    /// A body that takes a selector as an argument and branches on it where they differ. Only with [`Policy::Size`],
+    /// where code sizes are known, and not with functions that are compiled already: merged code branches.
+    #[default]
+    Select,
+}
+
+impl Instructions {
+    /// All choices.
+    pub const ALL: [Instructions; 2] = [Instructions::None, Instructions::Select];
+
+    /// The name used in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instructions::None => "none",
+            Instructions::Select => "select",
         }
     }
 }

@@ -319,7 +319,13 @@ fn similar(
         attempts.consider(&mut plan, &found, bodies);
         end("second pass");
     }
-    attempts.finish(plan)
+    let limited = attempts.are_limited();
+    let (mut plan, tokens) = attempts.finish(plan);
+    if !limited {
+        parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
+        end("align");
+    }
+    plan
 }
 
 impl fmt::Debug for Merger<'_> {

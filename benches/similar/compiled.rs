@@ -48,7 +48,8 @@ impl Variant {
         match self {
             Variant::Unmerged => ModuleOptions { merge_limit: Some(0), ..insignificant },
             Variant::Merged(policy, callees) => {
-                let similar = Similar { policy, callees, keep_symbols: false };
+                let instructions = Default::default();
+                let similar = Similar { policy, callees, instructions, keep_symbols: false };
                 ModuleOptions { similar, ..insignificant }
             }
         }

@@ -26,16 +26,16 @@
 //! | `instruction` | whether two instructions do the same: every format, field by field |
 //! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
 //! | `terms` | which values are known, where calls pass extra arguments |
-//! | `dispatch` | where the kept code alone branches: callee dispatch |
+//! | `selection` | where the kept code alone branches: callee dispatch, and where functions differ |
 //! | `constants` | which branches always go the same way |
 //! | `trace` | what a simulation compares, written down, for functions whose code is not kept |
 //! | `incremental` | claims on functions and data of earlier units |
 //! | `unit` | which claims a plan makes; symbols, addresses, alignment, data |
 
 mod constants;
-mod dispatch;
 mod incremental;
 mod instruction;
+mod selection;
 mod simulation;
 mod tables;
 mod terms;

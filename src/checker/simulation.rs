@@ -7,6 +7,7 @@
 //! bound before it is used.
 
 use super::constants::Known;
+use super::selection::Selected;
 use super::tables;
 use super::terms::{Base, Term, Terms};
 use super::trace::{Fact, Facts, Recorder};
@@ -357,28 +358,29 @@ impl<'a> Simulation<'a> {
                 if let Term::Bits(_, bits) = term {
                     self.known[0].set(param, bits as u64);
                 }
-                self.terms[0].set(param, term);
+                self.terms[0].set_extra(param, term);
             }
             params.0 = &params.0[..own];
         }
         self.define(params.0, params.1, Mismatch::BlockParams)?;
         require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Fact)?;
         let mut steps = (effects(a, kept), effects(b, original));
-        // Whether the kept function branched to a dispatched call in this block, and whether it is a step ahead.
-        let (mut dispatched, mut alone) = (false, false);
+        // Where the kept function is alone, and whether it is a step ahead.
+        let (mut selected, mut alone) = (Selected::default(), false);
         loop {
             let kept = self.skip(0, &mut steps.0);
             let original = if alone { self.at.original_inst } else { self.skip(1, &mut steps.1) };
             (self.at.kept_inst, self.at.original_inst) = (kept, original);
             match (kept, original) {
                 (Some(kept), Some(original)) => {
-                    match self.continue_alone(kept, original, &mut dispatched)? {
+                    match self.continue_alone(kept, original, &mut selected)? {
                         Some(block) => {
                             steps.0 = effects(a, block);
                             alone = true;
                         }
                         None => {
                             self.step(kept, original)?;
+                            selected.stepped();
                             alone = false;
                         }
                     }

@@ -116,16 +116,32 @@ pub(super) fn masked(ty: Type, bits: u64) -> u64 {
 
 /// The known values of one function.
 #[derive(Default)]
-pub(super) struct Terms(SecondaryMap<Value, Option<Term>>);
+pub(super) struct Terms {
+    known: SecondaryMap<Value, Option<Term>>,
+    /// The extra parameters, and what is computed from them.
+    extra: EntitySet<Value>,
+}
 
 impl Terms {
     pub fn set(&mut self, value: Value, term: Term) {
-        self.0[value] = Some(term);
+        self.known[value] = Some(term);
+    }
+
+    /// The same for an extra parameter.
+    pub fn set_extra(&mut self, param: Value, term: Term) {
+        self.set(param, term);
+        self.extra.insert(param);
+    }
+
+    /// The bits of a value that follow from extra arguments.
+    pub fn selected(&self, func: &Function, value: Value) -> Option<u128> {
+        let of_extra = self.extra.contains(resolve(&func.dfg, value)?);
+        self.bits(func, value).filter(|_| of_extra).map(|(_, bits)| bits)
     }
 
     /// The content of a value, if it is known.
     pub fn get(&self, func: &Function, value: Value) -> Option<&Term> {
-        self.0[resolve(&func.dfg, value)?].as_ref()
+        self.known[resolve(&func.dfg, value)?].as_ref()
     }
 
     fn bits(&self, func: &Function, value: Value) -> Option<(Type, u128)> {
@@ -139,7 +155,7 @@ impl Terms {
     pub fn behind(&self, func: &Function, value: Value) -> Option<Term> {
         let original = resolve(&func.dfg, value)?;
         let ty = func.dfg.value_type(original);
-        Some(self.0[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
+        Some(self.known[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
     }
 
     /// Records the value that `inst` computes, if that is all the instruction does: then it has no counterpart.
@@ -150,7 +166,13 @@ impl Terms {
         };
         let term = self.evaluate(func, inst, func.dfg.value_type(result), constants);
         let known = term.is_some();
-        self.0[result] = term;
+        self.known[result] = term;
+        let is_extra = |&arg: &Value| {
+            resolve(&func.dfg, arg).is_some_and(|original| self.extra.contains(original))
+        };
+        if known && func.dfg.inst_args(inst).iter().any(is_extra) {
+            self.extra.insert(result);
+        }
         known
     }
 
@@ -218,6 +240,11 @@ impl Terms {
                 let [(_, a), (_, b)] = [self.bits(func, args[0])?, self.bits(func, args[1])?];
                 let holds = if *cond == IntCC::Equal { a == b } else { a < b };
                 Some(Term::Bits(ty, u128::from(holds)))
+            }
+            // Which of the two it is, is known.
+            I::Ternary { opcode: Opcode::Select, args: [condition, then, otherwise] } => {
+                let (_, bits) = self.bits(func, *condition)?;
+                self.behind(func, if bits != 0 { *then } else { *otherwise })
             }
             I::Binary { opcode: Opcode::Iconcat, args } => {
                 let [(low_ty, low), (_, high)] =

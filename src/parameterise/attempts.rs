@@ -40,6 +40,8 @@ pub(crate) struct Attempts<'a> {
     /// The policy of the last attempt.
     policy: Policy,
     tokens: u32,
+    /// Whether the limit of merges is reached.
+    limited: bool,
 }
 
 impl<'a> Attempts<'a> {
@@ -56,7 +58,15 @@ impl<'a> Attempts<'a> {
             Policy::Balanced => (&[BALANCED], None),
             Policy::Size => (&[ANYTHING, EIGHTH, BALANCED], Some(plan.clone())),
         };
-        Attempts { options, left, before, best: None, policy: Policy::Off, tokens: 0 }
+        Attempts {
+            options,
+            left,
+            before,
+            best: None,
+            policy: Policy::Off,
+            tokens: 0,
+            limited: false,
+        }
     }
 
     /// The next attempt, if there is one: it begins with `plan`, which is reset to the plan before the attempts.
@@ -87,6 +97,7 @@ impl<'a> Attempts<'a> {
     pub fn consider(&mut self, plan: &mut Plan, found: &Found, bodies: &mut dyn Bodies) {
         plan.count();
         self.tokens = found.tokens;
+        self.limited |= found.limit == 0;
         let Some(before) = &self.before else {
             return;
         };
@@ -101,8 +112,14 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The smallest result; the plan before the attempts if none is smaller.
-    pub fn finish(self, plan: Plan) -> Plan {
-        self.best.or(self.before).unwrap_or(plan)
+    /// Whether the limit of merges is reached: what is merged later would take the place of what is left out.
+    pub fn are_limited(&self) -> bool {
+        self.limited
+    }
+
+    /// The smallest result, the plan before the attempts if none is smaller, and how many tokens were given to
+    /// candidates.
+    pub fn finish(self, plan: Plan) -> (Plan, u32) {
+        (self.best.or(self.before).unwrap_or(plan), self.tokens)
     }
 }

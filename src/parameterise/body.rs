@@ -107,7 +107,7 @@ fn import(func: &mut Function, before: FuncRef, symbol: &UserExternalName) -> Fu
 }
 
 /// Makes an instruction use the first of `values`, or the first two, instead of its constant or reference.
-fn put(func: &mut Function, place: Inst, values: &[Value]) {
+pub(super) fn put(func: &mut Function, place: Inst, values: &[Value]) {
     use InstructionData as I;
     let location = func.srcloc(place);
     match func.dfg.insts[place] {

@@ -79,3 +79,28 @@ pub(super) const MAX_TRIED_COLUMNS: usize = 64;
 
 /// How often the unit is planned before the second pass gives up.
 pub(super) const MAX_ROUNDS: usize = 3;
+
+/// Functions with fewer instructions are not aligned with others: an assumption; passing a selector takes as much.
+pub(super) const MIN_ALIGNED: usize = 8;
+
+/// With how many functions of each band of its sketch a function is compared, on both sides of it.
+pub(super) const MAX_PARTNERS: usize = 64;
+
+/// With how many functions a function is aligned, at most.
+pub(super) const MAX_ATTEMPTS: usize = 8;
+
+/// How often functions are aligned, bodies of aligned ones among them.
+pub(super) const MAX_ALIGNED_ROUNDS: usize = 4;
+
+/// In how many instructions aligned functions differ, at most.
+pub(super) const MAX_DIFFERING: usize = 500;
+
+/// In how many places aligned functions differ, at most.
+pub(super) const MAX_GAPS: usize = 60;
+
+/// How many extra arguments a body of aligned functions takes, at most.
+pub(super) const MAX_ALIGNED_ARGUMENTS: usize = 6;
+
+/// Fewer common instructions between two differences are made part of them. From the encodings: to join and branch again
+/// takes 11 to 16 bytes on x86-64.
+pub(super) const MIN_RUN: usize = 8;

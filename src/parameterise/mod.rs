@@ -20,6 +20,7 @@
 //! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align code.
 
 mod accept;
+mod align;
 mod argument_plan;
 mod attempts;
 mod body;
@@ -39,6 +40,7 @@ mod table;
 mod uses;
 mod value;
 
+pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
 

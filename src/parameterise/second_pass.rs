@@ -226,47 +226,7 @@ impl<'a> SecondPass<'a> {
                 plan.set_reason(Item::Function(to), Reason::Representative);
             }
         }
-        let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
-        let removed = parameterised.map(|new| plan.entry(new.function()));
-        let removed = removed.filter(|entry| entry.disposition() != Disposition::Keep);
-        let removed: HashSet<UserExternalName, FxBuildHasher> =
-            removed.map(|entry| entry.symbol().clone()).collect();
-        if !removed.is_empty() {
-            self.remove_references(&removed, plan);
-            plan.remove_parameterised_bodies();
-        }
-    }
-
-    /// Removes every reference to parameterised bodies that were merged away: their symbols will not be defined.
-    fn remove_references(
-        &self,
-        removed: &HashSet<UserExternalName, FxBuildHasher>,
-        plan: &mut Plan,
-    ) {
-        let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
-        let mut arguments: Vec<(FunctionIndex, Arc<[ExtraArgument]>)> = Vec::new();
-        for (function, entry) in plan.entries() {
-            let own = entry.extra_arguments().iter();
-            if own.clone().filter_map(ExtraArgument::symbol).any(|name| removed.contains(name)) {
-                let redirected = own.map(|argument| argument.redirected(&address));
-                arguments.push((function, redirected.collect()));
-            }
-        }
-        let mut bodies: Vec<(FunctionIndex, Function)> = Vec::new();
-        for new in plan.new_bodies().iter().filter(|new| new.copy_of().is_none()) {
-            let mut symbols = new.body().params.user_named_funcs().values();
-            if symbols.any(|symbol| removed.contains(symbol)) {
-                let mut body = new.body().clone();
-                plan.apply(new.function(), &mut body, self.options);
-                bodies.push((new.function(), body));
-            }
-        }
-        for (function, arguments) in arguments {
-            plan.set_extra_arguments(function, arguments);
-        }
-        for (function, body) in bodies {
-            plan.set_body(function, body);
-        }
+        remove_merged_bodies(plan, self.options);
     }
 
     /// Weakens a parameterised body to the facts that all functions that it replaces share.
@@ -281,4 +241,42 @@ impl<'a> SecondPass<'a> {
         weaken(&mut body, plan.entry(function).attributes().key, facts, self.options);
         plan.set_body(function, body);
     }
+}
+
+/// Removes the parameterised bodies that a plan merges away, and every reference to them: their symbols will not be
+/// defined.
+pub(super) fn remove_merged_bodies(plan: &mut Plan, options: &Options<'_>) {
+    let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
+    let removed = parameterised.map(|new| plan.entry(new.function()));
+    let removed = removed.filter(|entry| entry.disposition() != Disposition::Keep);
+    let removed: HashSet<UserExternalName, FxBuildHasher> =
+        removed.map(|entry| entry.symbol().clone()).collect();
+    if removed.is_empty() {
+        return;
+    }
+    let address = |symbol: &UserExternalName| Some(plan.address_symbol(symbol).clone());
+    let mut arguments: Vec<(FunctionIndex, Arc<[ExtraArgument]>)> = Vec::new();
+    for (function, entry) in plan.entries() {
+        let own = entry.extra_arguments().iter();
+        if own.clone().filter_map(ExtraArgument::symbol).any(|name| removed.contains(name)) {
+            let redirected = own.map(|argument| argument.redirected(&address));
+            arguments.push((function, redirected.collect()));
+        }
+    }
+    let mut bodies: Vec<(FunctionIndex, Function)> = Vec::new();
+    for new in plan.new_bodies().iter().filter(|new| new.copy_of().is_none()) {
+        let mut symbols = new.body().params.user_named_funcs().values();
+        if symbols.any(|symbol| removed.contains(symbol)) {
+            let mut body = new.body().clone();
+            plan.apply(new.function(), &mut body, options);
+            bodies.push((new.function(), body));
+        }
+    }
+    for (function, arguments) in arguments {
+        plan.set_extra_arguments(function, arguments);
+    }
+    for (function, body) in bodies {
+        plan.set_body(function, body);
+    }
+    plan.remove_parameterised_bodies();
 }

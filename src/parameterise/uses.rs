@@ -3,6 +3,7 @@
 
 use super::signatures::References;
 use crate::congruence::Compiled;
+use crate::extra_argument::ExtraArgument;
 use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::threads::{Pool, for_each};
@@ -35,7 +36,7 @@ const FUNCTIONS: usize = 256;
 /// Some functions, and what they refer to: those of which all uses are to be known.
 #[derive(Default)]
 struct Referring {
-    /// Functions of the plan, each with the function of the unit whose body it has.
+    /// Functions of the plan, each with the function of the unit whose body it has, if it has not one of the plan.
     functions: Vec<(FunctionIndex, FunctionIndex)>,
     references: Vec<(FunctionIndex, FunctionIndex)>,
     /// One for each call.
@@ -54,7 +55,8 @@ impl Referring {
         callees: &mut Vec<Option<FunctionIndex>>,
     ) {
         for (function, body_of) in core::mem::take(&mut self.functions) {
-            let body = bodies.body(body_of);
+            let own = plan.parameterised_body(function);
+            let body = own.unwrap_or_else(|| bodies.body(body_of));
             if known.contains(function) {
                 self.signatures.define(function, &body.signature);
             }
@@ -126,7 +128,8 @@ impl Uses {
         for (function, entry) in plan.entries() {
             match entry.disposition() {
                 Disposition::Keep => {
-                    let body_of = plan.body_of(function);
+                    let own = plan.parameterised_body(function).map(|_| function);
+                    let body_of = plan.body_of(function).or(own);
                     let body_of = body_of.filter(|&of| !compiled.functions.contains(of));
                     kept.extend(body_of.map(|body_of| (function, body_of)));
                 }
@@ -143,6 +146,9 @@ impl Uses {
                 uses.add_address(plan, symbol);
             }
             uses.of[function].symbol.patchable |= observed.patchable(symbol);
+            for symbol in entry.extra_arguments().iter().filter_map(ExtraArgument::symbol) {
+                uses.add_address(plan, symbol);
+            }
         }
         for (data, entry) in plan.data_entries().take(plan.added_data()) {
             if entry.disposition() == Disposition::Keep {
@@ -230,6 +236,12 @@ impl Uses {
     /// How often a function is called directly.
     pub fn calls(&self, function: FunctionIndex) -> u32 {
         self.of[function].calls
+    }
+
+    /// Whether more than direct calls and thunks refers to a function.
+    pub fn is_named(&self, function: FunctionIndex) -> bool {
+        let SymbolUses { address, patchable, mismatched, .. } = self.of[function].symbol;
+        address || patchable || mismatched
     }
 
     /// The reason why the symbol of a function must be kept, if it must.

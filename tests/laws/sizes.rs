@@ -133,7 +133,12 @@ fn check(
 ) -> Option<usize> {
     let mut compiled = Compiled { functions, isa, fresh: 0, noise: 0 };
     let call_thunks = call_thunks.then(|| CallThunks::of(isa));
-    let similar = Similar { policy: Policy::Size, callees, keep_symbols: seed.is_multiple_of(7) };
+    let similar = Similar {
+        policy: Policy::Size,
+        callees,
+        instructions: Default::default(),
+        keep_symbols: seed.is_multiple_of(7),
+    };
     let off = Options {
         target: Target::of(isa),
         call_thunks,

@@ -17,8 +17,8 @@ use clif_unit::unit::{self, Reading, Unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Linkage,
-    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Instructions,
+    Linkage, Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -202,6 +202,10 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
+    /// What functions that differ in few instructions are merged into, with --similar size
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = DifferingInstructions::Select)]
+    pub instructions: DifferingInstructions,
+
     /// Keep the symbol of every function that is merged with similar ones
     #[arg(long)]
     pub keep_symbols: bool,
@@ -248,6 +252,15 @@ pub enum CalleeParameters {
     Dispatch,
     /// A function that takes the address of the callee, or dispatches, whichever is smaller
     Indirect,
+}
+
+/// The values of `--instructions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DifferingInstructions {
+    /// They are not merged
+    None,
+    /// A function that takes a selector and branches where they differ
+    Select,
 }
 
 /// The values of `--compare`.
@@ -308,6 +321,10 @@ impl Pass {
                 CalleeParameters::None => Callees::None,
                 CalleeParameters::Dispatch => Callees::Dispatch,
                 CalleeParameters::Indirect => Callees::Indirect,
+            },
+            instructions: match self.instructions {
+                DifferingInstructions::None => Instructions::None,
+                DifferingInstructions::Select => Instructions::Select,
             },
             keep_symbols: self.keep_symbols,
         };

@@ -15,8 +15,8 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
 use cranelift_mergefunc::{
-    Attributes, Bodies, Callees, Candidate, CodeSizes, FunctionIndex, Increment, MergeCache,
-    Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Attributes, Bodies, Callees, Candidate, CodeSizes, FunctionIndex, Increment, Instructions,
+    MergeCache, Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
 
@@ -38,6 +38,7 @@ pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
     Ok(Similar {
         policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
         callees: *u.choose(&Callees::ALL)?,
+        instructions: *u.choose(&Instructions::ALL)?,
         keep_symbols: u.ratio(1, 4)?,
     })
 }

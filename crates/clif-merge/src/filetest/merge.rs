@@ -26,8 +26,8 @@ use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
-    FunctionIndex, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar, cranelift_codegen,
-    extended_signature,
+    FunctionIndex, Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar,
+    cranelift_codegen, extended_signature,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -106,6 +106,10 @@ impl MergeOptions {
                 ("callees", Some(value)) => {
                     options.similar.callees = by_name(&Callees::ALL, Callees::name, name, value)?;
                 }
+                ("instructions", Some(value)) => {
+                    options.similar.instructions =
+                        by_name(&Instructions::ALL, Instructions::name, name, value)?;
+                }
                 ("merge-limit", Some(value)) => match value.parse() {
                     Ok(limit) => options.merge_limit = Some(limit),
                     Err(_) => bail!("'{value}' is not a number of merges"),
@@ -113,7 +117,7 @@ impl MergeOptions {
                 _ => bail!(
                     "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
                      data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit=, \
-                     similar=, callees="
+                     similar=, callees=, instructions="
                 ),
             }
         }

@@ -654,6 +654,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
                 cranelift_mergefunc::Callees::Dispatch,
                 cranelift_mergefunc::Callees::Indirect,
             ]),
+            instructions: Default::default(),
             keep_symbols: draw.one_in(4),
         },
         ..Options::default()

@@ -161,6 +161,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         false => Similar {
             policy: *u.choose(&[Policy::Balanced, Policy::Size, Policy::Size])?,
             callees: *u.choose(&[Callees::Indirect, Callees::Indirect, Callees::Dispatch])?,
+            instructions: Default::default(),
             keep_symbols: false,
         },
     };

@@ -46,6 +46,7 @@ pub fn unit(number: u64) -> Unit {
     let similar = Similar {
         policy: Policy::Size,
         callees: if matches!(number, 2 | 3) { Callees::Dispatch } else { Callees::Indirect },
+        instructions: Default::default(),
         keep_symbols: false,
     };
     let options =

@@ -1,0 +1,547 @@
+//! Functions with one control-flow graph that differ in few instructions.
+//!
+//! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan keeps, parameterised bodies
+//! included, and reads as the list of the phases:
+//!
+//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`sketch`);
+//! * align their instructions, block by block (`blocks`, `diff`, `entities`);
+//! * make one body, which receives a selector and branches where they differ (`body`);
+//! * ask for its size, and for those of the two functions, and accept it if it pays;
+//! * compare the sizes of all functions that changed, and keep the plan as it was unless they are smaller.
+//!
+//! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
+//! functions that the checker proves is the same as with parameters.
+//!
+//! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
+//! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
+//! compiling). Only [`Policy::Size`] asks for it: merged code branches.
+
+mod blocks;
+mod body;
+mod diff;
+mod entities;
+mod sketch;
+
+use super::body::fold_branches;
+use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
+use super::second_pass::remove_merged_bodies;
+use super::uses::Uses;
+use super::{context, cost, is_candidate, merges_left, smaller};
+use crate::apply::compared;
+use crate::canon::{self, Encoding, Scratch};
+use crate::congruence::Encodings;
+use crate::extra_argument::ExtraArgument;
+use crate::ir::observes_its_frame;
+use crate::lists::Lists;
+use crate::options::{Compare, Instructions, Options, Policy};
+use crate::plan::{Added, Disposition, Plan, Reason, SimilarSet};
+use crate::threads::{Pool, for_each};
+use crate::unit::{
+    Addresses, Attributes, Bodies, Candidate, CandidateToken, FunctionIndex, Item, Linkage, NoUnit,
+    Observed,
+};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
+use cranelift_entity::{EntityRef, EntitySet};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use sketch::{Pair, Sketch, pairs};
+
+/// Merges functions that differ in few instructions, as far as that makes the unit smaller.
+///
+/// `tokens` are those given to candidates before. Reads every kept function twice, and compiles the functions of each
+/// pair that is tried, and their body.
+pub(crate) fn align(
+    plan: &mut Plan,
+    observed: &Observed,
+    encodings: &Encodings,
+    tokens: u32,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) {
+    let compiled = encodings.compiled();
+    let policy = &options.compare;
+    let metadata =
+        [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
+    if options.similar.policy != Policy::Size
+        || options.similar.instructions == Instructions::None
+        || metadata.contains(&Compare::Compare)
+        || !compiled.functions.is_empty()
+        || bodies.code_sizes().is_none()
+    {
+        return;
+    }
+    let mut tokens = tokens;
+    for _ in 0..cost::MAX_ALIGNED_ROUNDS {
+        if !round(plan, observed, encodings, &mut tokens, bodies, options) {
+            break;
+        }
+    }
+}
+
+/// Pairs each function once. Returns whether another round may save more.
+fn round(
+    plan: &mut Plan,
+    observed: &Observed,
+    encodings: &Encodings,
+    tokens: &mut u32,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> bool {
+    let compiled = encodings.compiled();
+    let functions: Vec<FunctionIndex> = plan
+        .entries()
+        .map(|(function, _)| function)
+        .filter(|&function| {
+            let own = function.index() < plan.added();
+            let inside = own && observed.points_inside(plan.entry(function).symbol());
+            let body = plan.parameterised_body(function).is_some();
+            (own || body) && is_candidate(plan, function, options) && !inside
+        })
+        .collect();
+    let mut known: EntitySet<FunctionIndex> = EntitySet::new();
+    for &function in &functions {
+        if !compiled.callees.contains(function) {
+            known.insert(function);
+        }
+    }
+    let before = plan.clone();
+    let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
+    let merged_into = Lists::of_pairs(plan.entries().len(), || {
+        plan.entries().filter_map(|(function, entry)| {
+            Some((entry.disposition().representative()?.index(), function.as_u32()))
+        })
+    });
+    let (limit, callee) = (merges_left(plan, options), bodies.probe_callee());
+    let mut aligning = Aligning {
+        next_class: plan.classes(),
+        plan,
+        bodies: &mut *bodies,
+        options,
+        uses,
+        merged_into,
+        limit,
+        limited: false,
+        tokens,
+        probed: Probed::default(),
+        sizes: HashMap::default(),
+        callee,
+    };
+    let any = aligning.run(&functions);
+    let limited = aligning.limited;
+    if !any {
+        return false;
+    }
+    remove_merged_bodies(plan, options);
+    plan.count();
+    let smaller = smaller::compare(&before, plan, bodies, options) == Ordering::Less;
+    if !smaller {
+        *plan = before;
+    }
+    smaller && !limited
+}
+
+struct Aligning<'a> {
+    plan: &'a mut Plan,
+    bodies: &'a mut dyn Bodies,
+    options: &'a Options<'a>,
+    uses: Uses,
+    /// What was merged into each function.
+    merged_into: Lists<u32>,
+    /// The number of the next class.
+    next_class: u32,
+    /// How many more functions may be merged.
+    limit: usize,
+    /// Whether a pair was left out because of that.
+    limited: bool,
+    /// The last token given to a candidate.
+    tokens: &'a mut u32,
+    probed: Probed,
+    /// Bytes of functions as the plan leaves them.
+    sizes: HashMap<FunctionIndex, Option<u32>, FxBuildHasher>,
+    /// The function that probes call, and the name of candidates.
+    callee: UserExternalName,
+}
+
+/// Two functions, and a body for both.
+struct Try {
+    functions: [FunctionIndex; 2],
+    merged: Option<Merge>,
+}
+
+struct Merge {
+    originals: [Function; 2],
+    body: Function,
+    arguments: [Arc<[ExtraArgument]>; 2],
+    token: CandidateToken,
+}
+
+/// What becomes of a function of a pair, and the bytes that takes.
+#[derive(Clone, Copy)]
+struct Outcome {
+    thunk: bool,
+    bytes: i64,
+}
+
+/// How many pairs are in hand at the same time.
+const IN_HAND: usize = 256;
+
+impl Aligning<'_> {
+    /// Returns whether anything was merged.
+    fn run(&mut self, functions: &[FunctionIndex]) -> bool {
+        let sketches = self.sketches(functions);
+        let mut left: Vec<Pair> = pairs(&sketches);
+        drop(sketches);
+        let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
+        while !left.is_empty() && !self.limited {
+            let mut now: Vec<Try> = Vec::new();
+            let mut in_hand = merged.clone();
+            left.retain(|pair| {
+                let pair = pair.functions.map(|at| functions[at as usize]);
+                let taken = |set: &EntitySet<_>| pair.iter().any(|&it| set.contains(it));
+                if taken(&merged) {
+                    return false;
+                }
+                if taken(&in_hand) || now.len() == IN_HAND {
+                    return true;
+                }
+                in_hand.insert(pair[0]);
+                in_hand.insert(pair[1]);
+                now.push(Try { functions: pair, merged: None });
+                false
+            });
+            self.make(&mut now);
+            for (functions, merge, outcomes, saved) in self.judge(now) {
+                // A limit does not cut into a pair, and no later one takes its place.
+                let own =
+                    |function: &&FunctionIndex| self.plan.parameterised_body(**function).is_none();
+                let Some(left) = self.limit.checked_sub(functions.iter().filter(own).count())
+                else {
+                    self.limited = true;
+                    break;
+                };
+                if self.accept(functions, merge, outcomes, saved) {
+                    merged.insert(functions[0]);
+                    merged.insert(functions[1]);
+                    self.limit = left;
+                }
+            }
+        }
+        !merged.is_empty()
+    }
+
+    fn sketches(&mut self, functions: &[FunctionIndex]) -> Vec<Option<Sketch>> {
+        let Aligning { plan, bodies, options, .. } = self;
+        const FUNCTIONS: usize = 256;
+        let mut chunks: Vec<(&[FunctionIndex], Vec<Option<Sketch>>)> =
+            functions.chunks(FUNCTIONS).map(|chunk| (chunk, Vec::new())).collect();
+        for_each(*bodies, &Pool::<()>::default(), &mut chunks, |bodies, (), (chunk, sketches)| {
+            for &function in *chunk {
+                let key = plan.entry(function).attributes().key;
+                let body = crate::apply::not_redirected(plan, bodies, function, options);
+                let large = body.dfg.num_insts() >= cost::MIN_ALIGNED;
+                sketches.push(if large { Sketch::of(&body, key) } else { None });
+            }
+        });
+        chunks.into_iter().flat_map(|(_, sketches)| sketches).collect()
+    }
+
+    /// Aligns the functions of each pair and makes their body.
+    fn make(&mut self, tries: &mut [Try]) {
+        let Aligning { plan, bodies, options, callee, merged_into, .. } = self;
+        for_each(
+            *bodies,
+            &Pool::<Scratch>::default(),
+            tries,
+            |bodies, scratch, Try { functions, merged }| {
+                let mut originals = functions.map(|function| {
+                    let mut func = compared(plan, bodies, function, options);
+                    fold_branches(&mut func);
+                    func
+                });
+                // The body must not depend on the order in which functions were added.
+                let encodings = [0, 1].map(|side| {
+                    let context = context(plan, functions[side], &NoUnit, options);
+                    let mut encoding = Encoding::default();
+                    let walked = canon::encode(&originals[side], &context, scratch, &mut encoding);
+                    walked.ok().map(|()| encoding)
+                });
+                if encodings[1] < encodings[0] {
+                    originals.swap(0, 1);
+                    functions.swap(0, 1);
+                }
+                let two = originals.each_ref();
+                let extra = functions.map(|function| extra_parameters(plan, merged_into, function));
+                let Some(alignment) = blocks::align(two, extra) else {
+                    return;
+                };
+                let Some(body::Merged { mut body, arguments }) = body::merged(two, &alignment)
+                else {
+                    return;
+                };
+                body.name = UserFuncName::User(callee.clone());
+                let few = arguments[0].len() <= cost::MAX_ALIGNED_ARGUMENTS;
+                let few = few && body.signature.params.len() <= cost::MAX_PARAMETERS;
+                // Functions that are equal, and were not merged nevertheless, have nothing to pass.
+                if few && !arguments[0].is_empty() {
+                    let token = CandidateToken::from_u32(0);
+                    *merged = Some(Merge { originals, body, arguments, token });
+                }
+            },
+        );
+    }
+
+    /// The pairs that pay, each with what becomes of its functions and the bytes that are saved.
+    fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
+        let mut left: Vec<([FunctionIndex; 2], Merge, [Outcome; 2])> = Vec::new();
+        for Try { functions, merged } in tries {
+            let Some(merge) = merged else {
+                continue;
+            };
+            let outcomes = [0, 1].map(|side| {
+                let arguments = &merge.arguments[side];
+                self.outcome(functions[side], &merge.originals[side], arguments)
+            });
+            if let [Some(a), Some(b)] = outcomes
+                && self.may_pay(&merge, a.bytes + b.bytes)
+            {
+                left.push((functions, merge, [a, b]));
+            }
+        }
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for (functions, merge, _) in &mut left {
+            *self.tokens += 1;
+            merge.token = CandidateToken::from_u32(*self.tokens);
+            candidates.push(Candidate { func: merge.body.clone(), token: Some(merge.token) });
+            for (&function, original) in functions.iter().zip(&merge.originals) {
+                if !self.sizes.contains_key(&function) {
+                    candidates.push(Candidate { func: original.clone(), token: None });
+                }
+            }
+        }
+        let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
+        self.plan.stats_mut().similar_sizes += candidates.len();
+        let mut sizes = sizes.into_iter().flatten().chain(core::iter::repeat(None));
+        let mut paying = Vec::new();
+        for (functions, merge, outcomes) in left {
+            let body = sizes.next().flatten();
+            for &function in &functions {
+                if !self.sizes.contains_key(&function) {
+                    let size = sizes.next().flatten();
+                    self.sizes.insert(function, size);
+                }
+            }
+            let [a, b] = functions.map(|function| self.sizes[&function]);
+            let (Some(body), Some(a), Some(b)) = (body, a, b) else {
+                continue;
+            };
+            let cost: i64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
+            let saved = i64::from(a) + i64::from(b) - i64::from(body) - cost;
+            if saved > 0 {
+                paying.push((functions, merge, outcomes, saved));
+            }
+        }
+        paying
+    }
+
+    /// Whether a body could pay, by predictions.
+    fn may_pay(&self, merge: &Merge, cost: i64) -> bool {
+        let Some(model) = self.options.target.size_model else {
+            return true;
+        };
+        let mut scratch = crate::size::Scratch::default();
+        let mut size = |func: &Function| model.predict_with(func, &mut scratch).map(i64::from);
+        let [a, b] = merge.originals.each_ref().map(&mut size);
+        match (a, b, size(&merge.body)) {
+            (Some(a), Some(b), Some(body)) => {
+                a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
+            }
+            _ => true,
+        }
+    }
+
+    /// What becomes of a function if it passes these arguments to a body. `None` if it cannot.
+    fn outcome(
+        &mut self,
+        function: FunctionIndex,
+        original: &Function,
+        arguments: &[ExtraArgument],
+    ) -> Option<Outcome> {
+        let signature = &original.signature;
+        let passing = self.asked(|sizes| {
+            let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
+            match zeros {
+                Some(zeros) => sizes.passing(zeros, arguments),
+                None => Ok(None),
+            }
+        })?;
+        let calls = i64::from(passing) * i64::from(self.uses.calls(function));
+        let observes = observes_its_frame(original);
+        if self.plan.parameterised_body(function).is_none() {
+            let thunk = self.asked(|sizes| sizes.thunk(signature, arguments, observes));
+            let thunk = thunk.map(i64::from);
+            // What passes extra arguments to it cannot pass them to its thunk.
+            let thunk =
+                thunk.filter(|_| extra_parameters(self.plan, &self.merged_into, function) == 0);
+            let keeps_symbol = self.uses.must_keep_symbol(self.plan, function).is_some();
+            return match (keeps_symbol, thunk) {
+                (true, None) => None,
+                (true, Some(bytes)) => Some(Outcome { thunk: true, bytes }),
+                (false, Some(bytes)) if bytes < calls => Some(Outcome { thunk: true, bytes }),
+                (false, _) => Some(Outcome { thunk: false, bytes: calls }),
+            };
+        }
+        if self.uses.is_named(function) {
+            return None;
+        }
+        let mut bytes = calls;
+        let members: Vec<u32> = self.merged_into.get(function.as_u32() as usize).to_vec();
+        for member in members.into_iter().map(FunctionIndex::from_u32) {
+            let entry = self.plan.entry(member);
+            if let Disposition::Thunk { to: _ } = entry.disposition() {
+                let before = entry.shared_arguments();
+                let own = signature.params.len() - before.len();
+                let signature =
+                    Signature { params: signature.params[..own].to_vec(), ..signature.clone() };
+                let after: Vec<ExtraArgument> = before.iter().chain(arguments).cloned().collect();
+                let after = self.asked(|sizes| sizes.thunk(&signature, &after, observes))?;
+                let before = self.asked(|sizes| sizes.thunk(&signature, &before, observes))?;
+                bytes += i64::from(after) - i64::from(before);
+            }
+        }
+        Some(Outcome { thunk: false, bytes })
+    }
+
+    /// A size, with all that has to be asked for.
+    fn asked<T>(
+        &mut self,
+        size: impl Fn(&mut Sizes<'_>) -> Result<Option<T>, super::probe::Needs>,
+    ) -> Option<T> {
+        let mut own = OwnSizes::default();
+        loop {
+            let mut sizes = Sizes {
+                options: self.options,
+                callee: &self.callee,
+                source: Source::Asked,
+                known: &self.probed,
+                own: &mut own,
+                answers: Vec::new(),
+                used: 0,
+                request: None,
+                predicted: [0; 2],
+                count: 0,
+            };
+            if let Ok(size) = size(&mut sizes) {
+                return size;
+            }
+            let Some(Request::Probe(probe)) = sizes.request.take() else {
+                unreachable!("only probes are asked for");
+            };
+            let func = probe.function(&self.callee, self.options);
+            let size = self.bodies.code_sizes()?.of_candidate(&Candidate { func, token: None });
+            self.probed.insert(probe, size);
+        }
+    }
+
+    /// Writes a pair into the plan. Returns whether the body has a symbol.
+    fn accept(
+        &mut self,
+        functions: [FunctionIndex; 2],
+        merge: Merge,
+        outcomes: [Outcome; 2],
+        saved: i64,
+    ) -> bool {
+        let Merge { originals, mut body, arguments, token } = merge;
+        let plan = &mut *self.plan;
+        let mut members: Vec<FunctionIndex> = Vec::new();
+        let mut bodies = 0;
+        for (function, outcome) in functions.into_iter().zip(outcomes) {
+            let is_body = plan.parameterised_body(function).is_some();
+            match is_body {
+                true => bodies += 1,
+                false => members.push(function),
+            }
+            let followers = self.merged_into.get(function.as_u32() as usize).iter();
+            let followers = followers.copied().map(FunctionIndex::from_u32);
+            members.extend(followers.filter(|_| !outcome.thunk));
+        }
+        members.sort_unstable();
+        members.dedup();
+        let Some(symbol) = self.bodies.fresh_symbol(&members) else {
+            return false;
+        };
+        body.name = UserFuncName::User(symbol.clone());
+        let attributes = Attributes {
+            linkage: Linkage::Local,
+            addresses: Addresses::Insignificant,
+            key: plan.entry(functions[0]).attributes().key,
+            ..Attributes::default()
+        };
+        let (reason, class) = (Reason::ParameterisedBody, self.next_class);
+        let (alignment, has_equals) = (1, false);
+        let added = Added { symbol, attributes, reason, class, alignment, has_equals };
+        // It grew while it was made; a copy takes no more memory than it needs.
+        let to = plan.add_body(added, body.clone(), None);
+        plan.set_candidate(to, Some(token));
+        self.next_class += 1;
+        for side in [0, 1] {
+            let plan = &mut *self.plan;
+            let (function, arguments) = (functions[side], arguments[side].clone());
+            let is_body = plan.parameterised_body(function).is_some();
+            if !outcomes[side].thunk {
+                self.follow(function, to, &arguments);
+            }
+            let plan = &mut *self.plan;
+            let (disposition, reason) = match outcomes[side].thunk {
+                true => {
+                    let reason = self.uses.must_keep_symbol(plan, function);
+                    (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper))
+                }
+                false => (Disposition::Redirect { to }, Reason::Similar),
+            };
+            if !is_body {
+                let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
+                let context = context(plan, function, &NoUnit, self.options);
+                let walked = canon::encode(&originals[side], &context, &mut scratch, &mut encoding);
+                debug_assert!(walked.is_ok(), "was aligned");
+                plan.set_body_facts(function, encoding.facts.into());
+            }
+            plan.set_extra_arguments(function, arguments);
+            plan.set(function, disposition, reason);
+        }
+        let plan = &mut *self.plan;
+        let parameters = arguments[0].len();
+        let set = SimilarSet { members, parameters, body: Some(to), saved: Some(saved) };
+        plan.record_similar(set);
+        let stats = plan.stats_mut();
+        stats.similar_bodies += 1;
+        stats.similar_merged += functions.len() - bodies;
+        true
+    }
+
+    /// Makes what was merged into a function follow it to `to`, with these arguments behind its own.
+    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex, arguments: &[ExtraArgument]) {
+        let Aligning { plan, merged_into, .. } = self;
+        let mut alignment = plan.entry(function).alignment();
+        for &member in merged_into.get(function.as_u32() as usize) {
+            let member = FunctionIndex::from_u32(member);
+            let entry = plan.entry(member);
+            alignment = entry.alignment().max(alignment);
+            let own = entry.extra_arguments().iter();
+            let arguments = own.chain(arguments).cloned().collect();
+            plan.set_extra_arguments(member, arguments);
+            plan.retarget(member, to);
+        }
+        plan.align(Item::Function(to), alignment.into());
+    }
+}
+
+/// How many of the parameters of a function are extra arguments for what was merged into it.
+fn extra_parameters(plan: &Plan, merged_into: &Lists<u32>, function: FunctionIndex) -> usize {
+    let members = merged_into.get(function.as_u32() as usize).iter();
+    let passed =
+        |&member: &u32| plan.entry(FunctionIndex::from_u32(member)).extra_arguments().len();
+    members.map(passed).max().unwrap_or(0)
+}

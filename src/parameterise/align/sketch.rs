@@ -1,0 +1,189 @@
+//! Which functions are worth aligning: those with the same control-flow graph and many equal pairs of opcodes.
+//!
+//! Of each function a digest of its signature and control-flow graph is made, and a MinHash sketch of its opcodes, two at a
+//! time: the part of the hashes that two sketches share is an estimate of the part of such pairs that the functions
+//! share (Jaccard). Only functions with equal digests are paired, and of many only those that share a band of the sketch.
+//! An error costs bytes or time, never correctness.
+//!
+//! Sources: A. Broder, *On the resemblance and containment of documents* (1997); R. Rocha et al., *HyFM: Function
+//! Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
+
+use super::super::cost;
+use crate::canon::only_destination;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use cranelift_codegen::ir::{
+    Block, ExceptionTableItem, Function, Inst, InstructionData, Signature, StackSlotData,
+};
+use cranelift_entity::SecondaryMap;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The hashes of a sketch.
+const HASHES: usize = 32;
+
+/// How many hashes make a band.
+const BAND: usize = 4;
+
+/// What is known of a function in order to pair it.
+#[derive(Clone)]
+pub(super) struct Sketch {
+    /// Of the signature and the control-flow graph.
+    graph: u64,
+    hashes: [u32; HASHES],
+    pub instructions: u32,
+}
+
+impl Sketch {
+    /// `None` for functions that are never aligned. `key` is that of the embedder. Linear in the size of the function.
+    pub fn of(func: &Function, key: u64) -> Option<Sketch> {
+        let mut graph: Vec<u8> = key.to_le_bytes().to_vec();
+        put_signature(&mut graph, &func.signature);
+        if !func.dynamic_stack_slots.is_empty() {
+            return None;
+        }
+        for slot in func.sized_stack_slots.values() {
+            let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
+            graph.extend(size.to_le_bytes());
+            graph.push(*align_shift);
+        }
+        let mut sketch = Sketch { graph: 0, hashes: [u32::MAX; HASHES], instructions: 0 };
+        let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
+        let mut blocks = alloc::vec![func.layout.entry_block()?];
+        number[blocks[0]] = 1;
+        let mut at = 0;
+        while let Some(&block) = blocks.get(at) {
+            at += 1;
+            graph.extend([0xff, u8::from(func.layout.is_cold(block))]);
+            for &param in func.dfg.block_params(block) {
+                graph.extend((func.dfg.value_type(param).index() as u16).to_le_bytes());
+            }
+            let mut before = 0;
+            for inst in func.layout.block_insts(block) {
+                if let InstructionData::ExceptionHandlerAddress { .. } = func.dfg.insts[inst] {
+                    return None;
+                }
+                before = sketch.add(func, inst, before);
+            }
+            let last = func.layout.last_inst(block)?;
+            put_branch(&mut graph, func, last);
+            for block in successors(func, last) {
+                if number[block] == 0 {
+                    blocks.push(block);
+                    number[block] = blocks.len() as u32;
+                }
+                graph.extend(number[block].to_le_bytes());
+            }
+        }
+        sketch.graph = xxh3_64(&graph);
+        Some(sketch)
+    }
+
+    /// Adds an instruction behind one with this content, and returns its own.
+    fn add(&mut self, func: &Function, inst: Inst, before: u64) -> u64 {
+        let ty = func.dfg.inst_results(inst).first().map(|&result| func.dfg.value_type(result));
+        let own =
+            (func.dfg.insts[inst].opcode() as u64) << 16 | ty.map_or(0, |ty| ty.index() as u64);
+        self.instructions += 1;
+        let shingle = xxh3_64(&(before << 32 | own).to_le_bytes());
+        let (low, high) = (shingle as u32, (shingle >> 32) as u32 | 1);
+        for (at, hash) in self.hashes.iter_mut().enumerate() {
+            // Two hashes make as many as are needed (Kirsch and Mitzenmacher 2006).
+            let mixed = low.wrapping_add(high.wrapping_mul(at as u32 + 1));
+            *hash = (mixed.wrapping_mul(0x9e37_79b1) ^ mixed >> 15).min(*hash);
+        }
+        own
+    }
+
+    /// How many of the hashes agree.
+    fn shared(&self, other: &Sketch) -> usize {
+        self.hashes.iter().zip(&other.hashes).filter(|(a, b)| a == b).count()
+    }
+}
+
+fn put_signature(bytes: &mut Vec<u8>, signature: &Signature) {
+    let Signature { params, returns, call_conv: _ } = signature;
+    for list in [params, returns] {
+        bytes.extend((list.len() as u32).to_le_bytes());
+        bytes.extend(list.iter().flat_map(|it| (it.value_type.index() as u16).to_le_bytes()));
+    }
+}
+
+/// What two branches must have in common besides their successors.
+fn put_branch(bytes: &mut Vec<u8>, func: &Function, inst: Inst) {
+    let data = &func.dfg.insts[inst];
+    let one_way = only_destination(&func.dfg, data, |_| true).is_some();
+    bytes.push(u8::from(one_way));
+    if !one_way {
+        bytes.push(data.opcode() as u8);
+    }
+    let Some(table) = data.exception_table() else {
+        return;
+    };
+    for item in func.dfg.exception_tables[table].items() {
+        bytes.push(match item {
+            ExceptionTableItem::Tag(..) => 0,
+            ExceptionTableItem::Default(..) => 1,
+            ExceptionTableItem::Context(..) => 2,
+        });
+    }
+}
+
+fn successors(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
+    let data = &func.dfg.insts[inst];
+    let one = only_destination(&func.dfg, data, |_| true);
+    let all = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+    let calls = one.map_or(all, core::slice::from_ref);
+    calls.iter().map(|call| call.block(&func.dfg.value_lists))
+}
+
+/// Two functions, by number, and how many hashes of their sketches agree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub functions: [u32; 2],
+    pub shared: usize,
+}
+
+/// Pairs of functions that are worth aligning, the most similar first. For each function the few that are most similar
+/// to it are considered.
+pub(super) fn pairs(sketches: &[Option<Sketch>]) -> Vec<Pair> {
+    let mut groups: HashMap<(u64, usize, [u32; BAND]), Vec<u32>, FxBuildHasher> =
+        HashMap::default();
+    let numbered = || (0..).zip(sketches).filter_map(|(at, it)| Some((at, it.as_ref()?)));
+    for (at, sketch) in numbered() {
+        let (bands, _) = sketch.hashes.as_chunks::<BAND>();
+        for (band, &hashes) in bands.iter().enumerate() {
+            groups.entry((sketch.graph, band, hashes)).or_default().push(at);
+        }
+    }
+    let mut pairs: Vec<Pair> = Vec::new();
+    for (at, sketch) in numbered() {
+        let mut partners: Vec<Pair> = Vec::new();
+        let (bands, _) = sketch.hashes.as_chunks::<BAND>();
+        for (band, &hashes) in bands.iter().enumerate() {
+            let group = &groups[&(sketch.graph, band, hashes)];
+            let own = group.binary_search(&at).expect("is in it");
+            let near = own.saturating_sub(cost::MAX_PARTNERS)
+                ..group.len().min(own + cost::MAX_PARTNERS + 1);
+            for &other in group[near].iter().filter(|&&other| other != at) {
+                let known = partners.iter().any(|pair| pair.functions.contains(&other));
+                let candidate = sketches[other as usize].as_ref().expect("is in a group");
+                let shared = sketch.shared(candidate);
+                if !known && 3 * shared >= HASHES {
+                    partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
+                }
+            }
+        }
+        partners.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
+        partners.truncate(cost::MAX_ATTEMPTS);
+        pairs.extend(partners);
+    }
+    let size = |pair: &Pair| {
+        let sizes = pair.functions.map(|at| sketches[at as usize].as_ref());
+        sizes.into_iter().flatten().map(|sketch| sketch.instructions).min()
+    };
+    pairs.sort_unstable_by_key(|pair| (Reverse(pair.shared), Reverse(size(pair)), pair.functions));
+    pairs.dedup();
+    pairs
+}
