@@ -299,7 +299,7 @@ impl<'a> Builder<'a> {
             (shared.from[side], shared.holds[side]) = (Some(own), Some(value));
             return Some(shared.param);
         }
-        can_be_left_out(ty).then_some(())?;
+        can_be_chosen(ty).then_some(())?;
         let param = self.body.dfg.append_block_param(*join, ty);
         let (mut from, mut holds) = ([None; 2], [None; 2]);
         (from[side], holds[side]) = (Some(own), Some(value));
@@ -401,26 +401,24 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether `select` and block parameters can have this type on every target.
+/// Whether `select` can have this type on every target, and a constant of it exists, for arms that have no value.
 fn can_be_chosen(ty: Type) -> bool {
     matches!(ty, types::I8 | types::I16 | types::I32 | types::I64 | types::F32 | types::F64)
         || ty.is_vector() && ty.bits() == 128
 }
 
-/// Whether there is a constant that can be passed where no value is known.
-fn can_be_left_out(ty: Type) -> bool {
-    can_be_chosen(ty)
-}
-
 /// A value of this type, computed before an instruction, that is not used.
 fn zero(func: &mut Function, before: Inst, ty: Type) -> Value {
     let location = func.srcloc(before);
-    let zeros = func.dfg.constants.insert(ConstantData::from(&[0; 16][..]));
     let mut cursor = FuncCursor::new(func).at_inst(before).with_srcloc(location);
     match ty {
         types::F32 => cursor.ins().f32const(0.0),
         types::F64 => cursor.ins().f64const(0.0),
-        _ if ty.is_vector() => cursor.ins().vconst(ty, zeros),
+        _ if ty.is_vector() => {
+            let zeros = ConstantData::from(&[0; 16][..]);
+            let zeros = cursor.func.dfg.constants.insert(zeros);
+            cursor.ins().vconst(ty, zeros)
+        }
         _ => cursor.ins().iconst(ty, 0),
     }
 }

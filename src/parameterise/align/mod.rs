@@ -45,7 +45,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::{EntityRef, EntitySet};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 use sketch::{Pair, Sketch, pairs};
 
@@ -73,20 +73,24 @@ pub(crate) fn align(
     {
         return;
     }
-    let mut tokens = tokens;
+    let (mut tokens, mut tried) = (tokens, Tried::default());
     for _ in 0..cost::MAX_ALIGNED_ROUNDS {
-        if !round(plan, observed, encodings, &mut tokens, bodies, options) {
+        if !round(plan, observed, encodings, &mut tokens, &mut tried, bodies, options) {
             break;
         }
     }
 }
 
-/// Pairs each function once. Returns whether another round may save more.
+/// Pairs of functions that were tried, by symbol: bodies get other numbers when some of them are removed.
+type Tried = HashSet<[UserExternalName; 2], FxBuildHasher>;
+
+/// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
 fn round(
     plan: &mut Plan,
     observed: &Observed,
     encodings: &Encodings,
     tokens: &mut u32,
+    tried: &mut Tried,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) -> bool {
@@ -125,6 +129,7 @@ fn round(
         limit,
         limited: false,
         tokens,
+        tried,
         probed: Probed::default(),
         sizes: HashMap::default(),
         callee,
@@ -158,6 +163,7 @@ struct Aligning<'a> {
     limited: bool,
     /// The last token given to a candidate.
     tokens: &'a mut u32,
+    tried: &'a mut Tried,
     probed: Probed,
     /// Bytes of functions as the plan leaves them.
     sizes: HashMap<FunctionIndex, Option<u32>, FxBuildHasher>,
@@ -194,6 +200,11 @@ impl Aligning<'_> {
         let sketches = self.sketches(functions);
         let mut left: Vec<Pair> = pairs(&sketches);
         drop(sketches);
+        let Aligning { plan, tried, .. } = self;
+        left.retain(|pair| {
+            let symbols = pair.functions.map(|at| plan.entry(functions[at as usize]).symbol());
+            !tried.contains(&symbols.map(Clone::clone))
+        });
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         while !left.is_empty() && !self.limited {
             let mut now: Vec<Try> = Vec::new();
@@ -209,6 +220,8 @@ impl Aligning<'_> {
                 }
                 in_hand.insert(pair[0]);
                 in_hand.insert(pair[1]);
+                let symbols = pair.map(|function| self.plan.entry(function).symbol().clone());
+                self.tried.insert(symbols);
                 now.push(Try { functions: pair, merged: None });
                 false
             });
