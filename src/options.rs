@@ -36,7 +36,7 @@ pub struct Options<'a> {
     /// that is smaller. Default: no, and then functions that need a thunk are not merged.
     pub call_thunks: Option<CallThunks>,
 
-    /// How functions that differ only in constants and callees are merged. Default: not at all.
+    /// How functions that differ only in constants and callees, or in few instructions, are merged. Default: not at all.
     pub similar: Similar,
 
     /// Whether an exported function can be interposed where its address is used, as in a shared library of ELF,
@@ -119,8 +119,8 @@ impl Options<'_> {
     }
 }
 
-/// How functions are merged that differ only in constants and references: one parameterised body receives their
-/// differences as further parameters.
+/// How functions are merged that differ only in constants and references, or in few instructions: one parameterised
+/// body receives their differences as further parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Similar {
     /// Which of them are merged.

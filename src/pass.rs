@@ -3,7 +3,7 @@
 //! [`Merger::add`] keeps a summary of each function; [`Merger::plan`] is the list of the phases. Identical merging
 //! (bucket, refine, decide) comes first. Then functions that differ only in constants and references share
 //! parameterised bodies; that can make further functions identical, so identical merging is repeated on what is
-//! left. At last the checker proves the plan. Applying it is left to the caller, function by function
+//! left. Where size matters most, functions that differ in few instructions share bodies, too. At last the checker proves the plan. Applying it is left to the caller, function by function
 //! ([`Plan::apply`]).
 //!
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by

@@ -8,8 +8,8 @@ use super::judge::{Candidate, Judged, Outcomes};
 use super::table::Table;
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
-use crate::plan::{Added, Disposition, Reason, SimilarSet};
-use crate::unit::{Addresses, Attributes, FunctionIndex, Item, Linkage};
+use crate::plan::{Added, Disposition, Plan, Reason, SimilarSet};
+use crate::unit::{Addresses, Attributes, CandidateToken, FunctionIndex, Item, Linkage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
@@ -74,19 +74,9 @@ impl Search<'_> {
         let Candidate { mut body, outcomes, saved, token } = candidate;
         let Outcomes { arguments, thunks, .. } = outcomes;
         let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
-        let first = self.plan.entry(table.function(rows[0]));
-        let attributes = Attributes {
-            linkage: Linkage::Local,
-            addresses: Addresses::Insignificant,
-            key: first.attributes().key,
-            ..Attributes::default()
-        };
+        let key = self.plan.entry(table.function(rows[0])).attributes().key;
         name(&mut body, &self.callee, &symbol);
-        let (reason, class) = (Reason::ParameterisedBody, self.next_class);
-        let (alignment, has_equals) = (1, false);
-        let added = Added { symbol, attributes, reason, class, alignment, has_equals };
-        let to = self.plan.add_body(added, body, None);
-        self.plan.set_candidate(to, token);
+        let to = add_body(self.plan, symbol, key, self.next_class, body, token);
         self.next_class += 1;
         for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
             let function = table.function(row);
@@ -154,6 +144,28 @@ impl Search<'_> {
         let parameters = table.parameters(rows).len();
         self.plan.record_similar(SimilarSet { members, parameters, body, saved });
     }
+}
+
+/// Adds a parameterised body to a plan, in a class of its own. `key` is that of the functions that share it.
+pub(super) fn add_body(
+    plan: &mut Plan,
+    symbol: UserExternalName,
+    key: u64,
+    class: u32,
+    body: Function,
+    token: Option<CandidateToken>,
+) -> FunctionIndex {
+    let attributes = Attributes {
+        linkage: Linkage::Local,
+        addresses: Addresses::Insignificant,
+        key,
+        ..Attributes::default()
+    };
+    let (reason, alignment, has_equals) = (Reason::ParameterisedBody, 1, false);
+    let added = Added { symbol, attributes, reason, class, alignment, has_equals };
+    let to = plan.add_body(added, body, None);
+    plan.set_candidate(to, token);
+    to
 }
 
 /// Gives a body its symbol, in place of the name that it had as a candidate.

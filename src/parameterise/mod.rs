@@ -11,13 +11,14 @@
 //!   `dispatch`), ask for its size, and accept it if it really pays (`cost`).
 //!
 //! Functions that are identical after that are merged by a second identical pass (`second_pass`), which the driver
-//! makes; `attempts` says how often all of that is tried.
+//! makes; `attempts` says how often all of that is tried. Then `align` looks at what has no equal shape: functions that
+//! differ in few instructions.
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
 //! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
 //! pay as a whole.
 //!
-//! What it does *not* do: it does not look for functions of different shapes, and does not reorder or align code.
+//! What it does *not* do: it does not reorder code, and does not merge functions with different control-flow graphs.
 
 mod accept;
 mod align;

@@ -312,12 +312,14 @@ pub struct LateThunk {
     pub signature: Arc<Signature>,
 }
 
-/// Functions that differ only in constants and references, and whether one parameterised body replaces them.
+/// Functions that differ only in constants and references, or in few instructions, and whether one parameterised body
+/// replaces them. A body that shares another one belongs to a further set, with the functions of both.
 #[derive(Clone, Debug)]
 pub struct SimilarSet {
     /// The functions, two or more, in the order of their symbols.
     pub members: Vec<FunctionIndex>,
-    /// The number of parameters by which they differ: what a body for all of them takes as extra arguments.
+    /// The number of parameters by which they differ: what a body for all of them takes as extra arguments, in addition to
+    /// what a body that it replaces takes.
     pub parameters: usize,
     /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,

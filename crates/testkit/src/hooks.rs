@@ -339,6 +339,30 @@ let encoding = &overlooked;"#,
         put: Put::Before(r#"let values = crate::fault_injection::passed_on(func, call, &values);"#),
     },
     Hook {
+        file: "src/parameterise/align/body.rs",
+        at: &["cursor.ins().brif(selector, then, &[], otherwise, &[]);"],
+        put: Put::Before(
+            r#"let exchanged = crate::fault_injection::is(crate::fault_injection::Fault::ArmsExchanged);
+let (then, otherwise) = if exchanged { (otherwise, then) } else { (then, otherwise) };"#,
+        ),
+    },
+    Hook {
+        file: "src/parameterise/align/body.rs",
+        at: &["let chosen = cursor.ins().select(selector, then, otherwise);"],
+        put: Put::Before(
+            r#"let exchanged = crate::fault_injection::is(crate::fault_injection::Fault::SelectExchanged);
+let (then, otherwise) = if exchanged { (otherwise, then) } else { (then, otherwise) };"#,
+        ),
+    },
+    Hook {
+        file: "src/parameterise/align/body.rs",
+        at: &["let value = match from[side] {"],
+        put: Put::Before(
+            r#"let nothing = crate::fault_injection::is(crate::fault_injection::Fault::JoinWithoutValue);
+let from = if nothing { &[None; 2] } else { from };"#,
+        ),
+    },
+    Hook {
         file: "src/parameterise/dispatch.rs",
         at: &["let first_above = cursor.ins().iconst(ty, bound as i64);"],
         put: Put::Before(r#"let bound = crate::fault_injection::bound(bound);"#),

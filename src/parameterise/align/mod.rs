@@ -22,6 +22,7 @@ mod diff;
 mod entities;
 mod sketch;
 
+use super::accept::add_body;
 use super::body::fold_branches;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
 use super::second_pass::remove_merged_bodies;
@@ -34,12 +35,9 @@ use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
 use crate::lists::Lists;
 use crate::options::{Compare, Instructions, Options, Policy};
-use crate::plan::{Added, Disposition, Plan, Reason, SimilarSet};
+use crate::plan::{Disposition, Plan, Reason, SimilarSet};
 use crate::threads::{Pool, for_each};
-use crate::unit::{
-    Addresses, Attributes, Bodies, Candidate, CandidateToken, FunctionIndex, Item, Linkage, NoUnit,
-    Observed,
-};
+use crate::unit::{Bodies, Candidate, CandidateToken, FunctionIndex, Item, NoUnit, Observed};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -486,18 +484,9 @@ impl Aligning<'_> {
             return false;
         };
         body.name = UserFuncName::User(symbol.clone());
-        let attributes = Attributes {
-            linkage: Linkage::Local,
-            addresses: Addresses::Insignificant,
-            key: plan.entry(functions[0]).attributes().key,
-            ..Attributes::default()
-        };
-        let (reason, class) = (Reason::ParameterisedBody, self.next_class);
-        let (alignment, has_equals) = (1, false);
-        let added = Added { symbol, attributes, reason, class, alignment, has_equals };
+        let key = plan.entry(functions[0]).attributes().key;
         // It grew while it was made; a copy takes no more memory than it needs.
-        let to = plan.add_body(added, body.clone(), None);
-        plan.set_candidate(to, Some(token));
+        let to = add_body(plan, symbol, key, self.next_class, body.clone(), Some(token));
         self.next_class += 1;
         for side in [0, 1] {
             let plan = &mut *self.plan;

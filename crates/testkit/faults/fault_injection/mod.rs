@@ -228,6 +228,12 @@ faults! {
     CasesExchanged = "cases-exchanged",
     /// The search of a callee dispatch takes the last case below a bound for one above it.
     SearchBound = "search-bound",
+    /// Where two functions differ, a selector leads to the instructions of the other one.
+    ArmsExchanged = "arms-exchanged",
+    /// Where the operands of two functions differ, a selector chooses that of the other one.
+    SelectExchanged = "select-exchanged",
+    /// Where the instructions that differ join, zero is passed in place of what they compute.
+    JoinWithoutValue = "join-without-value",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
     /// The parameterised body has the facts of the first function.

@@ -1,16 +1,18 @@
 //! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
 //! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, except for the first three, the only ones that are run. Some are meant as
+//! which units are run, except for those in [`RUN`], the only ones that are run. Some are meant as
 //! consecutive units.
 
 use testkit::unit::{Member, Unit};
 use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
-/// How many there are, and how many can be run.
-pub const COUNT: u64 = 10;
-pub const RUN: u64 = 3;
+/// How many there are.
+pub const COUNT: u64 = 11;
+
+/// Those that can be run.
+pub const RUN: [u64; 4] = [0, 1, 2, 10];
 
 /// The sizes of consecutive units, if the unit is meant as such.
 pub fn sizes(number: u64) -> &'static [usize] {
@@ -35,6 +37,7 @@ pub fn unit(number: u64) -> Unit {
         7 => callers_of_fewer_facts(),
         8 => addresses_by_class_and_by_symbol(),
         9 => callers_that_pass_constants(),
+        10 => few_differing_instructions(),
         _ => unreachable!("so many there are"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
@@ -110,6 +113,30 @@ block2:
         )
     };
     (0..).zip([(3, 5), (17, 29), (101, 7)]).map(function).collect()
+}
+
+/// Two functions that differ in one operation, whose result both use, and in an operand behind it.
+fn few_differing_instructions() -> Vec<String> {
+    let function = |(own, (operation, operand)): (u32, (&str, &str))| {
+        let (work, last) = work("v0".into(), "v1".into());
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+block0(v0: i64, v1: i64):
+{work}    v2 = {operation} {last}, v1
+    v3 = imul v2, {last}
+    v4 = rotl v3, v2
+    v5 = bxor v4, {last}
+    v6 = imul v5, v4
+    v7 = iadd v6, v5
+    v8 = bxor v7, v4
+    v9 = imul v8, v7
+    v10 = rotl v9, v5
+    v11 = isub v10, {operand}
+    return v11
+}}"
+        )
+    };
+    (0..).zip([("iadd", "v0"), ("isub", "v1")]).map(function).collect()
 }
 
 /// Functions that differ in their callees, which do different things.
