@@ -9,7 +9,7 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
-use crate::apply::Redirecting;
+use crate::apply::{Redirecting, Written};
 use crate::checker::Remember;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::decide::{Earlier, Input, decide};
@@ -260,7 +260,8 @@ fn identical(
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Known, Option<Record>) {
-    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &NoUnit });
+    let redirecting =
+        applied.map(|plan| Redirecting { plan, written: Written::none(), symbols: &NoUnit });
     let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
     summaries.complete(bodies, symbols, options);
     let Summaries { mut unit, observed, mut stats, .. } = summaries;
@@ -268,7 +269,8 @@ fn identical(
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),
         None => UnitSymbols::new(&unit),
     };
-    let redirecting = applied.map(|plan| Redirecting { plan, symbols: &symbols });
+    let redirecting =
+        applied.map(|plan| Redirecting { plan, written: Written::none(), symbols: &symbols });
     let references = redirecting.as_ref().map_or(&symbols as &(dyn ResolveSymbol + Sync), |to| to);
     let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
     let mut bucketed = bucket(&unit, references, walk, options, bodies, &mut stats);

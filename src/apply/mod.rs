@@ -10,9 +10,11 @@
 
 mod thunk;
 mod weaken;
+mod written;
 
 pub use thunk::{Thunk, call_thunk};
 pub(crate) use weaken::weaken;
+pub(crate) use written::Written;
 
 use crate::canonicalize::canonicalized;
 use crate::checker::Code;
@@ -25,6 +27,7 @@ use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
@@ -117,13 +120,26 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.weaken(function, func, options);
-        let call = |symbol: &UserExternalName| self.redirected_call(symbol);
+        self.redirect(func, Written::none()) || changed
+    }
+
+    /// Redirects the references of `func`, but for calls that stay as they are written.
+    pub(crate) fn redirect(&self, func: &mut Function, written: &Written) -> bool {
+        let call = |symbol: &UserExternalName| self.redirected_call(symbol, written);
         let address = |symbol: &UserExternalName| self.redirected_address(symbol);
-        redirect(func, &call, &address) || changed
+        redirect(func, &call, &address)
     }
 
     /// The target of direct calls of a symbol, if it is another one.
-    fn redirected_call(&self, symbol: &UserExternalName) -> Option<CallTarget> {
+    pub(crate) fn redirected_call(
+        &self,
+        symbol: &UserExternalName,
+        written: &Written,
+    ) -> Option<CallTarget> {
+        if let Some(to) = self.function(symbol).and_then(|function| written.callee(function)) {
+            let symbol = other(symbol, self.entry(to).symbol())?;
+            return Some(CallTarget { symbol, arguments: Arc::default() });
+        }
         let to = other(symbol, self.call_symbol(symbol))?;
         let passed = self.function(symbol).map(|function| self.entry(function).shared_arguments());
         Some(CallTarget { symbol: to, arguments: passed.unwrap_or_default() })
@@ -140,7 +156,8 @@ impl Plan {
         let passed = |callee: FuncRef| {
             let callee = &func.dfg.ext_funcs[callee];
             let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable);
-            let target = symbol.and_then(|symbol| self.redirected_call(symbol));
+            let redirected = |symbol| self.redirected_call(symbol, Written::none());
+            let target = symbol.and_then(redirected);
             target.map_or(0, |target| target.arguments.len())
         };
         let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
@@ -308,9 +325,21 @@ pub(crate) fn compared(
     function: FunctionIndex,
     options: &Options<'_>,
 ) -> Function {
+    compared_as(plan, bodies, function, Written::none(), options)
+}
+
+/// The same, but for calls that stay as they are written.
+pub(crate) fn compared_as(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    written: &Written,
+    options: &Options<'_>,
+) -> Function {
     let own = || canonicalized(bodies.body(function), options.canonicalize).into_owned();
     let mut func = kept(plan, function, own);
-    plan.rewrite(function, &mut func, options);
+    plan.weaken(function, &mut func, options);
+    plan.redirect(&mut func, written);
     func
 }
 
@@ -335,6 +364,8 @@ pub(crate) fn not_redirected<'a>(
 /// The symbols of a unit after a plan: a function is walked as if the plan were applied to it, without a copy.
 pub(crate) struct Redirecting<'a> {
     pub plan: &'a Plan,
+    /// The calls that the plan does not redirect.
+    pub written: &'a Written,
     /// The unit after the plan.
     pub symbols: &'a (dyn ResolveSymbol + Sync),
 }
@@ -345,8 +376,11 @@ impl ResolveSymbol for Redirecting<'_> {
     }
 
     fn redirect(&self, symbol: &UserExternalName) -> Redirected {
-        let Redirecting { plan, symbols: _ } = self;
-        Redirected { call: plan.redirected_call(symbol), address: plan.redirected_address(symbol) }
+        let Redirecting { plan, written, symbols: _ } = self;
+        Redirected {
+            call: plan.redirected_call(symbol, written),
+            address: plan.redirected_address(symbol),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ pub use crate::size::{
     features,
 };
 
-use crate::apply::{Redirecting, compared, not_redirected};
+use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
@@ -32,7 +32,7 @@ pub fn encodings(
         let mut encoding = Encoding::default();
         encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
     };
-    let view = Redirecting { plan, symbols: &NoUnit };
+    let view = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
     let viewed = walk(&not_redirected(plan, bodies, function, options), &view);
     [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
 }

@@ -81,6 +81,7 @@ impl Search<'_> {
         for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
             let function = table.function(row);
             for symbol in arguments.iter().filter_map(ExtraArgument::symbol) {
+                self.keep_thunk(symbol);
                 self.uses.add_address(self.plan, symbol);
             }
             let reason = self.uses.must_keep_symbol(self.plan, function);
@@ -91,6 +92,7 @@ impl Search<'_> {
                 false => (Disposition::Redirect { to }, Reason::Similar),
             };
             self.plan.set(function, disposition, reason);
+            self.merged.insert(function, function);
             self.follow(function, to);
             if !thunk {
                 // It has no address of its own any more.
@@ -113,7 +115,19 @@ impl Search<'_> {
                 let member = FunctionIndex::from_u32(member);
                 self.plan.retarget(member, to);
                 self.plan.set_extra_arguments(member, arguments.clone());
+                self.merged.insert(member, function);
             }
+        }
+    }
+
+    /// Makes a function whose address is passed a thunk, if only its calls pass the extra arguments so far.
+    fn keep_thunk(&mut self, symbol: &UserExternalName) {
+        if let Some(function) = self.plan.function(symbol)
+            && let entry = self.plan.entry(function)
+            && let Disposition::Redirect { to } = entry.disposition()
+            && !entry.extra_arguments().is_empty()
+        {
+            self.plan.set(function, Disposition::Thunk { to }, Reason::AddressTaken);
         }
     }
 

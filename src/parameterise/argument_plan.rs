@@ -149,7 +149,11 @@ impl CalleeStrategies<'_> {
         let calls: usize = callees.iter().map(|callee| callee.columns.len()).sum();
         let number = if by.is_some() { 0 } else { cost::CASE_NUMBER };
         let each = callees.len() as i64 * cost::ADDRESS - number;
-        each * self.call_sites > cost::CASE * (cases as i64 - 1) * calls as i64
+        let thunks = match self.table.written().is_empty() {
+            true => 0,
+            false => cost::THUNK * (cases * callees.len()) as i64,
+        };
+        each * self.call_sites + thunks > cost::CASE * (cases as i64 - 1) * calls as i64
     }
 }
 

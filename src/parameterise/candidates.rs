@@ -10,7 +10,7 @@
 //! It decides nothing: an error of this module costs a merge, never correctness.
 
 use super::{Found, context};
-use crate::apply::{Redirecting, not_redirected};
+use crate::apply::{Redirecting, Written, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::options::{Options, Prebucket};
@@ -268,7 +268,7 @@ impl Walk<'_> {
             let (functions, contents): &mut (&[FunctionIndex], Walked) = chunk;
             for &function in *functions {
                 let body = not_redirected(plan, bodies, function, options);
-                let symbols = Redirecting { plan, symbols: &NoUnit };
+                let symbols = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
                 let context = context(plan, function, &symbols, options);
                 if canon::encode(&body, &context, scratch, encoding).is_ok() {
                     contents.push((function, Content::of(scratch, encoding)));

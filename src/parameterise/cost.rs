@@ -16,6 +16,10 @@ pub(super) const ADDRESS: i64 = 7;
 /// bytes, on aarch64.
 pub(super) const CASE_NUMBER: i64 = 5;
 
+/// Bytes of the thunk that a callee needs if its address is passed, and of its calls so far only those pass its extra
+/// arguments. From the encodings: one argument of 5 bytes and a jump of 5; on aarch64 two instructions of 4.
+pub(super) const THUNK: i64 = 10;
+
 /// Bytes that a callee that is passed takes in the body. An assumption: the address needs a register that lives until
 /// the call, and moves to and from it take 3 bytes each on x86-64.
 pub(super) const CALLEE_PARAMETER: i64 = 6;

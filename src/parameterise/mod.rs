@@ -5,7 +5,8 @@
 //! * group functions of one shape, by the shape stream of the one canonical walk;
 //! * go through the shapes from callees to callers, so that callers of merged functions differ in a constant where
 //!   they differed in a callee;
-//! * write functions of one shape as a table of the places where they can differ (`table`, `value`);
+//! * write functions of one shape as a table of the places where they can differ (`table`, `value`), as the plan leaves
+//!   their calls so far and, where callees went into different bodies, as they are written (`shape`, `as_written`);
 //! * divide them into sets that pay (`split`);
 //! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
 //!   `dispatch`), ask for its size, and accept it if it really pays (`cost`).
@@ -23,6 +24,7 @@
 mod accept;
 mod align;
 mod argument_plan;
+mod as_written;
 mod attempts;
 mod body;
 mod candidates;
@@ -34,6 +36,7 @@ mod levels;
 mod loops;
 mod probe;
 mod second_pass;
+mod shape;
 mod signatures;
 mod smaller;
 mod split;
@@ -45,7 +48,7 @@ pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
 
-use crate::apply::{Redirecting, not_redirected};
+use crate::apply::{Redirecting, Written, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};
 use crate::canonicalize::canonicalized;
 use crate::congruence::Encodings;
@@ -60,7 +63,7 @@ use crate::unit::{
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use candidates::{Content, Contents};
+use candidates::Contents;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use hashbrown::HashSet;
@@ -68,7 +71,6 @@ use judge::{Judge, Judged};
 use levels::{Level, calls, cycles, levels};
 use probe::{Answer, OwnSizes, Probe, Probed, Request, Source};
 use rustc_hash::FxBuildHasher;
-use table::{Parameter, Set, Table};
 use uses::Uses;
 use value::Symbols;
 
@@ -135,6 +137,7 @@ pub(crate) fn search(
         uses,
         contents: Contents::default(),
         merged_into,
+        merged: Written::default(),
         earlier,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
@@ -194,6 +197,9 @@ struct Search<'a> {
     pool: Pool<Memory>,
     /// What identical merging merged into each function.
     merged_into: Lists<u32>,
+    /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
+    /// they are written.
+    merged: Written,
     /// The merge cache of earlier units.
     earlier: Option<&'a MergeCache>,
     /// The number of the next class.
@@ -230,18 +236,6 @@ impl Default for Memory {
     }
 }
 
-/// Functions that had one shape before their callees were merged, and what a walk finds.
-struct Shape<'s> {
-    functions: &'s [FunctionIndex],
-    /// Those that have one shape now.
-    tables: Vec<Table>,
-    /// The sets of each table: rows, and what they differ in.
-    sets: Vec<Vec<(Vec<u32>, Vec<Parameter>)>>,
-    contents: Vec<(FunctionIndex, Content)>,
-    /// Functions of this shape that others of it refer to where they differ.
-    addressed: Vec<UserExternalName>,
-}
-
 /// How many functions are in hand at the same time, up to the size of the last shape: the tables and the candidate
 /// bodies of as many are in memory.
 const IN_HAND: usize = 1 << 11;
@@ -267,44 +261,6 @@ impl Search<'_> {
             let (in_hand, others) = rest.split_at(count.count());
             rest = others;
             self.in_hand(in_hand);
-        }
-    }
-
-    fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
-        let new = |&functions| {
-            let (tables, sets, contents, addressed) = Default::default();
-            Shape { functions, tables, sets, contents, addressed }
-        };
-        let mut shapes: Vec<Shape<'_>> = shapes.iter().map(new).collect();
-        let Search { plan, bodies, options, earlier, pool, .. } = self;
-        let symbols = Symbols { plan, earlier: *earlier, options };
-        for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
-            shape.find(&symbols, bodies, memory);
-        });
-        for shape in &mut shapes {
-            self.plan.stats_mut().similar_walks += shape.contents.len();
-            for (function, content) in shape.contents.drain(..) {
-                self.contents.insert(function, content, self.plan);
-            }
-            // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
-            // taken.
-            for symbol in shape.addressed.drain(..) {
-                self.uses.add_address(self.plan, &symbol);
-            }
-        }
-        let mut judged: Vec<Judged<'_>> = Vec::new();
-        for Shape { tables, sets, .. } in &mut shapes {
-            let sets = tables.iter().zip(core::mem::take(sets));
-            for (table, sets) in sets {
-                let set = |(rows, parameters)| Judged::new(Set { table, rows, parameters });
-                judged.extend(sets.into_iter().map(set));
-            }
-        }
-        self.judge(&mut judged);
-        // The sets are accepted only now: some may call others, and the places of constants were found in the functions
-        // as they were.
-        for judged in judged {
-            self.accept(judged);
         }
     }
 
@@ -414,44 +370,6 @@ impl Search<'_> {
     }
 }
 
-impl Shape<'_> {
-    /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
-    fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
-        let plan = symbols.plan;
-        let Memory { scratch, encoding, sizes: _ } = memory;
-        let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-        for &function in self.functions {
-            if plan.entry(function).disposition() != Disposition::Keep {
-                continue;
-            }
-            let Some(body) = walk_redirected(symbols, bodies, function, scratch, encoding) else {
-                continue;
-            };
-            let table = match number.get(&encoding.shape) {
-                Some(&table) => &mut self.tables[table],
-                None => {
-                    number.insert(encoding.shape.clone(), self.tables.len());
-                    self.tables.push(Table::new());
-                    self.tables.last_mut().expect("just pushed")
-                }
-            };
-            table.push(function, &body, scratch, encoding, symbols);
-            self.contents.push((function, Content::of(scratch, encoding)));
-        }
-        for table in &self.tables {
-            let sets: Vec<Set<'_>> = Set::of(table).collect();
-            let named = sets.iter().flat_map(Set::symbols).filter(|symbol| {
-                let key = (symbol.namespace, symbol.index);
-                let own = |&function: &FunctionIndex| order(plan, function);
-                self.functions.binary_search_by_key(&key, own).is_ok()
-            });
-            self.addressed.extend(named.cloned());
-            let set = |Set { table: _, rows, parameters }| (rows, parameters);
-            self.sets.push(sets.into_iter().map(set).collect());
-        }
-    }
-}
-
 /// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
 /// as they were; `None` if it cannot be walked.
 fn walk_redirected<'b>(
@@ -461,9 +379,9 @@ fn walk_redirected<'b>(
     scratch: &mut Scratch,
     encoding: &mut Encoding,
 ) -> Option<Cow<'b, Function>> {
-    let Symbols { plan, earlier: _, options } = symbols;
+    let Symbols { plan, earlier: _, options, written } = symbols;
     let body = not_redirected(plan, bodies, function, options);
-    let redirecting = Redirecting { plan, symbols: &NoUnit };
+    let redirecting = Redirecting { plan, written, symbols: &NoUnit };
     let context = context(plan, function, &redirecting, options);
     canon::encode(&body, &context, scratch, encoding).ok()?;
     Some(body)

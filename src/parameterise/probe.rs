@@ -224,6 +224,17 @@ impl Sizes<'_> {
         self.options.call_thunks.is_some_and(|how| !grows(how))
     }
 
+    /// Whether a function of this signature can be a thunk that passes these arguments.
+    pub fn has_thunk(
+        &self,
+        signature: &Signature,
+        arguments: &[ExtraArgument],
+        observes_its_frame: bool,
+    ) -> bool {
+        self.options.target.thunk_code(signature, arguments, self.callee).is_some()
+            || !observes_its_frame && self.has_call_thunk(signature)
+    }
+
     /// The predicted bytes of a function, as a guess: it does not count as measured.
     pub fn guess(&mut self, model: SizeModel, func: &Function) -> Option<u32> {
         model.predict_with(func, &mut self.own.scratch)

@@ -11,7 +11,7 @@
 
 use super::candidates::{Input, candidates};
 use super::{Found, cost};
-use crate::apply::{Redirecting, compared, not_redirected, weaken};
+use crate::apply::{Redirecting, Written, compared, not_redirected, weaken};
 use crate::canon::Fact;
 use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
@@ -149,7 +149,7 @@ impl<'a> SecondPass<'a> {
             };
             let symbol = entry.symbol().clone();
             let body = not_redirected(plan, bodies, function, self.options);
-            let symbols = Redirecting { plan, symbols: &NoUnit };
+            let symbols = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
             let (bucket, options) = (Some(content.into()), &self.identical);
             if summaries.add(symbol, &body, attributes, &symbols, bucket, options).is_ok() {
                 self.functions.push(function);

@@ -7,11 +7,13 @@
 //! does *not* know what pays.
 
 use super::value::{Symbols, Value, blocks_with_addresses};
+use crate::apply::Written;
 use crate::canon::{Encoding, Fact, Mark, Place, Scratch, meet};
 use crate::congruence::{Facts, FactsIndex};
 use crate::interner::Interner;
 use crate::unit::{FunctionIndex, Linkage};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use hashbrown::HashMap;
@@ -25,6 +27,8 @@ const ITSELF: Cell = 0;
 
 /// Functions of one shape.
 pub(super) struct Table {
+    /// The calls that are compared as they are written.
+    written: Arc<Written>,
     width: usize,
     functions: Vec<FunctionIndex>,
     /// Row by row.
@@ -54,8 +58,9 @@ pub(super) struct Set<'a> {
 }
 
 impl Table {
-    pub fn new() -> Table {
+    pub fn new(written: &Arc<Written>) -> Table {
         let mut table = Table {
+            written: written.clone(),
             width: 0,
             functions: Vec::new(),
             cells: Vec::new(),
@@ -78,8 +83,17 @@ impl Table {
         cell
     }
 
+    /// The calls that are compared as they are written.
+    pub fn written(&self) -> &Written {
+        &self.written
+    }
+
     pub fn len(&self) -> usize {
         self.functions.len()
+    }
+
+    pub fn width(&self) -> usize {
+        self.width
     }
 
     pub fn function(&self, row: u32) -> FunctionIndex {

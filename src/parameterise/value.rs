@@ -3,8 +3,9 @@
 //! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be passed to a body.
 //! It does *not* decide what becomes a parameter.
 
+use crate::apply::Written;
 use crate::canon::{Operand, Place};
-use crate::extra_argument::{ExtraArgument, extended_signature};
+use crate::extra_argument::{CallTarget, ExtraArgument, extended_signature};
 use crate::incremental::MergeCache;
 use crate::ir::user_symbol;
 use crate::options::Options;
@@ -102,6 +103,8 @@ pub(super) struct Symbols<'a> {
     /// What earlier units emitted.
     pub earlier: Option<&'a MergeCache>,
     pub options: &'a Options<'a>,
+    /// The calls that are compared as they are written.
+    pub written: &'a Written,
 }
 
 impl Symbols<'_> {
@@ -145,12 +148,14 @@ impl Symbols<'_> {
                 }
                 let (written, signature, colocated) = callee(func, func_ref)?;
                 let ty = self.options.target.pointer_type?;
-                let symbol = self.plan.call_symbol(written).clone();
-                let function = self.plan.function(written).filter(|_| symbol != *written);
-                let passed = function.map_or(&[][..], |at| self.plan.entry(at).extra_arguments());
-                let signature = match passed {
-                    [] => signature.clone(),
-                    _ => extended_signature(signature, passed),
+                let (symbol, signature) = match self.plan.redirected_call(written, self.written) {
+                    None => (written.clone(), signature.clone()),
+                    Some(CallTarget { symbol, arguments }) if arguments.is_empty() => {
+                        (symbol, signature.clone())
+                    }
+                    Some(CallTarget { symbol, arguments }) => {
+                        (symbol, extended_signature(signature, &arguments))
+                    }
                 };
                 let signature = Arc::new(signature);
                 Some(Value::Callee { ty, symbol, signature, colocated, direct: false })

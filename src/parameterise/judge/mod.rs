@@ -6,22 +6,24 @@
 //! and of thunks is known from probes; the body is measured; and if that leaves a doubt, so is one of the functions.
 //! Nothing is written into the plan here (`accept` does), so that several sets can be judged at a time.
 
-use super::argument_plan::{ArgumentPlan, CalleeStrategies};
-use super::attempts::Share;
-use super::cost;
-use super::fold::known_saves;
-use super::probe::{Answer, Needs, Probed, Sizes, Source};
-use super::split::{Column, Part, Problem, Row};
-use super::table::{self, Parameter, Set, Table};
-use super::uses::Uses;
-use super::value::{Symbols, Value};
-use super::{Memory, body, context, loops, walk_redirected};
-use crate::apply::{compared, not_redirected, weaken};
+mod callees;
+
+use crate::apply::{Written, compared, compared_as, not_redirected, weaken};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
 use crate::ir::observes_its_frame;
 use crate::options::{Callees, Compare, Options, Policy};
+use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
+use crate::parameterise::attempts::Share;
+use crate::parameterise::cost;
+use crate::parameterise::fold::known_saves;
+use crate::parameterise::probe::{Answer, Needs, Probed, Sizes, Source};
+use crate::parameterise::split::{Column, Part, Problem, Row};
+use crate::parameterise::table::{self, Set, Table};
+use crate::parameterise::uses::Uses;
+use crate::parameterise::value::Value;
+use crate::parameterise::{Memory, body, context};
 use crate::plan::{Plan, Reason};
 use crate::unit::{Bodies, CandidateToken, FunctionIndex, NoUnit};
 use alloc::boxed::Box;
@@ -76,6 +78,8 @@ impl Verdict {
 /// A set, and what was found out about it so far.
 pub(super) struct Judged<'t> {
     pub set: Set<'t>,
+    /// Whether what it saves is compared with what other sets save: then a lower bound is not enough.
+    is_compared: bool,
     divided: Option<Divided>,
     /// The rows that share a body, each with it.
     pub paying: Vec<(Vec<u32>, Candidate)>,
@@ -87,7 +91,7 @@ pub(super) struct Judged<'t> {
     pub measured: [i64; 2],
     pub count: usize,
     /// The sizes that have to be known before it goes on, each with the part that needs it.
-    pub requests: Vec<(super::probe::Request, Option<u32>)>,
+    pub requests: Vec<(crate::parameterise::probe::Request, Option<u32>)>,
 }
 
 /// A set while it is divided.
@@ -109,15 +113,20 @@ struct PartInHand {
 }
 
 impl<'t> Judged<'t> {
-    pub fn new(set: Set<'t>) -> Judged<'t> {
+    pub fn new(set: Set<'t>, is_compared: bool) -> Judged<'t> {
         let (paying, kept, requests) = Default::default();
         let (sizes, measured, count) = Default::default();
-        Judged { set, divided: None, paying, kept, sizes, measured, count, requests }
+        Judged { set, is_compared, divided: None, paying, kept, sizes, measured, count, requests }
     }
 
     /// Whether nothing is left to find out.
     pub fn is_done(&self) -> bool {
         self.divided.as_ref().is_some_and(|divided| divided.parts.is_empty())
+    }
+
+    /// How many bytes the bodies save that pay.
+    pub fn saved(&self) -> i64 {
+        self.paying.iter().map(|(_, candidate)| candidate.saved).sum()
     }
 
     /// Takes the size of a function of the set.
@@ -168,9 +177,17 @@ impl Judge<'_> {
             predicted: [0; 2],
             count: 0,
         };
-        let Judged { set, divided, sizes: known, .. } = judged;
-        let mut work =
-            Work { judge: self, table: set.table, bodies, scratch, encoding, sizes, known };
+        let Judged { set, divided, sizes: known, is_compared, .. } = judged;
+        let mut work = Work {
+            judge: self,
+            table: set.table,
+            is_compared: *is_compared,
+            bodies,
+            scratch,
+            encoding,
+            sizes,
+            known,
+        };
         if divided.is_none() {
             match work.begin(set) {
                 Ok(found) => *divided = Some(found),
@@ -236,10 +253,18 @@ impl PartInHand {
     }
 }
 
+/// A function of a set: as it is compared, and as the plan leaves it so far.
+#[derive(Clone, Copy)]
+struct Originals<'a> {
+    compared: &'a Function,
+    emitted: &'a Function,
+}
+
 /// A set that is judged, and what that takes.
 struct Work<'a, 'b> {
     judge: &'b Judge<'a>,
     table: &'b Table,
+    is_compared: bool,
     bodies: &'b mut dyn Bodies,
     scratch: &'b mut canon::Scratch,
     encoding: &'b mut canon::Encoding,
@@ -259,43 +284,6 @@ impl Work<'_, '_> {
         let whole = problem.as_ref().map(|problem| PartInHand::new(Part::whole(problem), false));
         let parts = whole.into_iter().collect();
         Ok(Divided { direct, problem: problem.unwrap_or_default(), parts })
-    }
-
-    /// The columns of a set that are direct calls and must stay direct: those in loops, and of functions in one
-    /// cycle of the call graph, unless only size counts.
-    fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
-        let Set { table, rows: set, parameters } = set;
-        let Judge { plan, options, earlier, cycles, .. } = *self.judge;
-        let is_callee = |parameter: &Parameter| {
-            let value = table.value(table.at(set[0], parameter.columns[0]));
-            matches!(value, Some(Value::Callee { .. }))
-        };
-        match options.similar.policy {
-            Policy::Balanced if parameters.iter().any(is_callee) => {}
-            Policy::Balanced | Policy::Off | Policy::Size => return Vec::new(),
-        }
-        let function = table.function(set[0]);
-        let symbols = Symbols { plan, earlier, options };
-        let first = walk_redirected(&symbols, self.bodies, function, self.scratch, self.encoding);
-        let first = first.expect("was walked before");
-        let places = table::columns(&self.scratch.marks, self.encoding);
-        let mut direct = loops::calls_in_loops(&first, &places);
-        for &row in set {
-            let Some(cycle) = cycles[table.function(row)] else {
-                continue;
-            };
-            for column in 0..places.len() {
-                if let Some(Value::Callee { symbol, .. }) = table.value(table.at(row, column))
-                    && let Some(callee) = plan.function(symbol)
-                    && cycles[callee] == Some(cycle)
-                {
-                    direct.push(column);
-                }
-            }
-        }
-        direct.sort_unstable();
-        direct.dedup();
-        direct
     }
 
     /// The input for splitting a set. `None` if its functions cannot receive extra arguments.
@@ -351,7 +339,11 @@ impl Work<'_, '_> {
                 cells,
                 cost,
                 overhead: if is_callee { cost::CALLEE_PARAMETER } else { cost::PARAMETER },
-                case: if cases { cost::CASE * parameter.columns.len() as i64 } else { 0 },
+                case: match cases {
+                    true => cost::CASE * parameter.columns.len() as i64,
+                    false if is_callee && !table.written().is_empty() => cost::THUNK,
+                    false => 0,
+                },
                 most,
             });
         }
@@ -394,7 +386,12 @@ impl Work<'_, '_> {
     fn judge(&mut self, rows: &[u32], direct: &[usize]) -> Result<Verdict, Needs> {
         let Judge { plan, uses, options, .. } = *self.judge;
         let table = self.table;
-        let original = compared(plan, self.bodies, table.function(rows[0]), options);
+        let function = table.function(rows[0]);
+        let original = compared_as(plan, self.bodies, function, table.written(), options);
+        let is_emitted = table.written().is_empty();
+        let emitted = (!is_emitted).then(|| compared(plan, self.bodies, function, options));
+        let originals =
+            Originals { compared: &original, emitted: emitted.as_ref().unwrap_or(&original) };
         let call_sites = rows.iter().map(|&row| {
             let function = table.function(row);
             if self.must_keep_symbol(function) { 1 } else { i64::from(uses.calls(function)) }
@@ -403,7 +400,7 @@ impl Work<'_, '_> {
         let strategies = CalleeStrategies { table, rows, direct, callees, call_sites };
         let mut best = Verdict::DoesNot(None);
         for argument_plan in strategies.all(table.parameters(rows)) {
-            let verdict = self.judge_argument_plan(rows, &argument_plan, &original)?;
+            let verdict = self.judge_argument_plan(rows, &argument_plan, originals)?;
             if verdict.saved() > best.saved() || matches!(best, Verdict::DoesNot(None)) {
                 best = verdict;
             }
@@ -416,8 +413,9 @@ impl Work<'_, '_> {
         &mut self,
         rows: &[u32],
         argument_plan: &ArgumentPlan,
-        original: &Function,
+        originals: Originals<'_>,
     ) -> Result<Verdict, Needs> {
+        let Originals { compared: original, emitted } = originals;
         let function = self.table.function(rows[0]);
         if argument_plan.passed.is_empty() && argument_plan.dispatches.is_empty() {
             // They are equal, and were not merged nevertheless.
@@ -430,8 +428,8 @@ impl Work<'_, '_> {
         let (count, cost) = (rows.len() as i64, outcomes.cost);
         // The body is hardly smaller than the original function. If it is not clear that the body pays, the size of
         // the original is needed.
-        if (count - 1) * self.estimate(function, original) <= 2 * cost {
-            let Some(own) = self.size_of(function, original)? else {
+        if (count - 1) * self.estimate(function, emitted) <= 2 * cost {
+            let Some(own) = self.size_of(function, emitted)? else {
                 return Ok(Verdict::DoesNot(None));
             };
             if (count - 1) * own <= cost {
@@ -439,6 +437,7 @@ impl Work<'_, '_> {
             }
         }
         let (body, known_saves) = self.body(rows, argument_plan, original);
+        let known_saves = known_saves.filter(|_| !self.is_compared);
         if let Some(saved) = self.surely_saves(&body, count, cost, known_saves)
             && argument_plan.is_plain(self.table, rows[0])
         {
@@ -456,7 +455,7 @@ impl Work<'_, '_> {
         });
         let own = match least {
             Some(least) => Some(least),
-            None => self.size_of(function, original)?,
+            None => self.size_of(function, emitted)?,
         };
         let mut saved = own.map(|own| count * own - cost - size);
         // The other functions can be smaller than the first, and a body for which there are not enough registers can
@@ -525,7 +524,10 @@ impl Work<'_, '_> {
     ) -> Result<Result<Outcomes, Verdict>, Needs> {
         let observes = observes_its_frame(original);
         let signature = &original.signature;
-        let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost: 0 };
+        let Some(cost) = self.thunks_of_callees(rows, argument_plan)? else {
+            return Ok(Err(Verdict::NoThunk));
+        };
+        let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost };
         // The same for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
@@ -595,7 +597,12 @@ impl Work<'_, '_> {
         // A function without callee dispatch is smaller, too.
         let known_saves =
             known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
+        // Nor does it compute what calls pass that are redirected.
+        let known_saves = known_saves.filter(|_| table.written().is_empty());
         body::parameterise(&mut body, callee, &parameters, &recursive);
+        if !table.written().is_empty() {
+            plan.redirect(&mut body, Written::none());
+        }
         (body, known_saves)
     }
 

@@ -1,0 +1,129 @@
+//! What judging has to know of callees in which functions differ: which calls must stay direct, and which callees become
+//! thunks because their addresses are passed.
+
+use super::{Judge, Work};
+use crate::ir::observes_its_frame;
+use crate::options::Policy;
+use crate::parameterise::argument_plan::ArgumentPlan;
+use crate::parameterise::probe::Needs;
+use crate::parameterise::table::{self, Cell, Parameter, Set};
+use crate::parameterise::value::{Symbols, Value};
+use crate::parameterise::{loops, walk_redirected};
+use crate::plan::Disposition;
+use crate::unit::FunctionIndex;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::Signature;
+
+impl<'b> Work<'_, 'b> {
+    /// The columns of a set that are direct calls and must stay direct: those of a callee that would need a thunk and can
+    /// have none; and, unless only size counts, those in loops, and of functions in one cycle of the call graph.
+    pub(super) fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
+        let mut direct = self.without_thunk(set);
+        direct.extend(self.stay_fast(set));
+        direct.sort_unstable();
+        direct.dedup();
+        direct
+    }
+
+    fn stay_fast(&mut self, set: &Set<'_>) -> Vec<usize> {
+        let Set { table, rows: set, parameters } = set;
+        let Judge { plan, options, earlier, cycles, .. } = *self.judge;
+        let is_callee = |parameter: &Parameter| {
+            let value = table.value(table.at(set[0], parameter.columns[0]));
+            matches!(value, Some(Value::Callee { .. }))
+        };
+        match options.similar.policy {
+            Policy::Balanced if parameters.iter().any(is_callee) => {}
+            Policy::Balanced | Policy::Off | Policy::Size => return Vec::new(),
+        }
+        let function = table.function(set[0]);
+        let symbols = Symbols { plan, earlier, options, written: table.written() };
+        let first = walk_redirected(&symbols, self.bodies, function, self.scratch, self.encoding);
+        let first = first.expect("was walked before");
+        let places = table::columns(&self.scratch.marks, self.encoding);
+        let mut direct = loops::calls_in_loops(&first, &places);
+        for &row in set {
+            let Some(cycle) = cycles[table.function(row)] else {
+                continue;
+            };
+            for column in 0..places.len() {
+                if let Some(Value::Callee { symbol, .. }) = table.value(table.at(row, column))
+                    && let Some(callee) = plan.function(symbol)
+                    && cycles[callee] == Some(cycle)
+                {
+                    direct.push(column);
+                }
+            }
+        }
+        direct
+    }
+
+    /// The columns of callees that would need a thunk if their addresses were passed, and can have none.
+    fn without_thunk(&mut self, set: &Set<'_>) -> Vec<usize> {
+        let Set { table, rows, parameters } = set;
+        let mut columns = Vec::new();
+        if table.written().is_empty() {
+            return columns;
+        }
+        for Parameter { columns: own } in parameters {
+            let mut cells: Vec<Cell> = rows.iter().map(|&row| table.at(row, own[0])).collect();
+            cells.sort_unstable();
+            cells.dedup();
+            let cannot = |&cell: &Cell| {
+                let callee = self.becomes_thunk(cell);
+                callee.is_some_and(|(function, signature)| {
+                    let arguments = self.judge.plan.entry(function).extra_arguments();
+                    let observes = observes_its_frame(self.bodies.body(function));
+                    !self.sizes.has_thunk(signature, arguments, observes)
+                })
+            };
+            if cells.iter().any(cannot) {
+                columns.extend(own);
+            }
+        }
+        columns
+    }
+
+    /// The function that becomes a thunk if the address in a cell is passed, because only its calls pass its extra
+    /// arguments so far; with its own signature.
+    fn becomes_thunk(&self, cell: Cell) -> Option<(FunctionIndex, &'b Signature)> {
+        let Work { table, judge, .. } = self;
+        let Some(Value::Callee { symbol, signature, .. }) = table.value(cell) else {
+            return None;
+        };
+        let function = judge.plan.function(symbol)?;
+        let entry = judge.plan.entry(function);
+        let redirected = matches!(entry.disposition(), Disposition::Redirect { to: _ });
+        (redirected && !entry.extra_arguments().is_empty()).then_some((function, &**signature))
+    }
+
+    /// Bytes of the thunks that callees need because their addresses are passed. `None` if there is no thunk for one.
+    pub(super) fn thunks_of_callees(
+        &mut self,
+        rows: &[u32],
+        argument_plan: &ArgumentPlan,
+    ) -> Result<Option<i64>, Needs> {
+        let table = self.table;
+        let mut bytes = 0;
+        if table.written().is_empty() {
+            return Ok(Some(bytes));
+        }
+        let columns = argument_plan.passed.iter().map(|parameter| parameter.columns[0]);
+        let cells = columns.flat_map(|column| rows.iter().map(move |&row| table.at(row, column)));
+        let mut cells: Vec<Cell> = cells.collect();
+        cells.sort_unstable();
+        cells.dedup();
+        for cell in cells {
+            let Some((function, signature)) = self.becomes_thunk(cell) else {
+                continue;
+            };
+            let arguments = self.judge.plan.entry(function).extra_arguments();
+            let observes = observes_its_frame(self.bodies.body(function));
+            let Some(thunk) = self.sizes.thunk(signature, arguments, observes)? else {
+                return Ok(None);
+            };
+            bytes += i64::from(thunk);
+        }
+        Ok(Some(bytes))
+    }
+}

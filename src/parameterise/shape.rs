@@ -1,0 +1,210 @@
+//! The functions of one shape, and what is tried with them.
+//!
+//! They are compared as the plan redirects their calls and, where callees went into different bodies, with those calls as
+//! they are written (`as_written`); of the two, what saves more is accepted, and what is left after that is compared in
+//! the other way. This module judges nothing itself, and knows no order among shapes (`levels`).
+
+use super::candidates::Content;
+use super::judge::Judged;
+use super::table::{Parameter, Set, Table};
+use super::value::Symbols;
+use super::{Memory, Search, as_written, order, walk_redirected};
+use crate::apply::Written;
+use crate::plan::Disposition;
+use crate::threads::for_each;
+use crate::unit::{Bodies, FunctionIndex};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::UserExternalName;
+
+/// Functions that had one shape before their callees were merged, and what a walk finds.
+struct Shape<'s> {
+    /// Its position among those in hand.
+    number: usize,
+    functions: &'s [FunctionIndex],
+    /// The calls that are compared as they are written.
+    written: Arc<Written>,
+    /// Whether some call passes extra arguments.
+    passes: bool,
+    /// Those that have one shape now.
+    tables: Vec<Table>,
+    /// The sets of each table: rows, and what they differ in.
+    sets: Vec<Vec<(Vec<u32>, Vec<Parameter>)>>,
+    contents: Vec<(FunctionIndex, Content)>,
+    /// Functions of this shape that others of it refer to where they differ.
+    addressed: Vec<UserExternalName>,
+}
+
+/// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as they are written.
+const WAYS: usize = 2;
+
+impl Search<'_> {
+    /// Merges functions of some shapes that do not refer to each other.
+    pub(super) fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
+        let new = |(number, &functions)| Shape::new(number, functions, Arc::default());
+        let mut redirected: Vec<Shape<'_>> = shapes.iter().enumerate().map(new).collect();
+        self.find(&mut redirected);
+        let passing = redirected.iter().filter(|shape| shape.passes);
+        let passing = passing.map(|shape| new((shape.number, &shapes[shape.number])));
+        let mut written = self.as_written(passing.collect());
+        self.find(&mut written);
+        let with_both: Vec<usize> = written.iter().map(|shape| shape.number).collect();
+        let mut saved = alloc::vec![[0; WAYS]; shapes.len()];
+        let mut judged: Vec<Judged<'_>> = Vec::new();
+        let mut of: Vec<(usize, usize)> = Vec::new();
+        for (way, shapes) in [&mut redirected, &mut written].into_iter().enumerate() {
+            for shape in shapes {
+                let number = shape.number;
+                let is_compared = with_both.binary_search(&number).is_ok();
+                judged.extend(shape.judged(is_compared));
+                of.resize(judged.len(), (number, way));
+            }
+        }
+        self.judge(&mut judged);
+        for (&(shape, way), judged) in of.iter().zip(&judged) {
+            saved[shape][way] += judged.saved();
+        }
+        let best = |shape: usize| usize::from(saved[shape][1] > saved[shape][0]);
+        // The sets are accepted only now: some may call others, and the places of constants were found in the functions
+        // as they were.
+        for ((shape, way), judged) in of.into_iter().zip(judged) {
+            if way == best(shape) {
+                self.accept(judged);
+            }
+        }
+        let left = with_both.into_iter().map(|shape| new((shape, &shapes[shape])));
+        let (redirected, written): (Vec<_>, Vec<_>) =
+            left.partition(|shape| best(shape.number) == 1);
+        let mut left = self.as_written(written);
+        left.extend(redirected);
+        left.sort_unstable_by_key(|shape| shape.number);
+        self.find(&mut left);
+        let mut judged: Vec<Judged<'_>> =
+            left.iter_mut().flat_map(|shape| shape.judged(false)).collect();
+        self.judge(&mut judged);
+        for judged in judged {
+            self.accept(judged);
+        }
+    }
+
+    /// Those of which calls have to stay as they are written for more functions to have one shape.
+    fn as_written<'s>(&mut self, mut shapes: Vec<Shape<'s>>) -> Vec<Shape<'s>> {
+        shapes.retain(|shape| {
+            let kept = shape.functions.iter().filter(|&&function| self.is_kept(function));
+            kept.count() > 1
+        });
+        let Search { plan, bodies, options, earlier, pool, merged, merged_into, .. } = self;
+        let symbols = Symbols { plan, earlier: *earlier, options, written: merged };
+        for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
+            let tables = shape.walk(&symbols, bodies, memory, &mut |_, _| {});
+            let mut written = Written::default();
+            for table in &tables {
+                as_written::differing(table, plan, merged, merged_into, &mut written);
+            }
+            shape.written = Arc::new(written);
+        });
+        shapes.retain(|shape| !shape.written.is_empty());
+        shapes
+    }
+
+    /// Walks the functions of some shapes, and finds the sets.
+    fn find(&mut self, shapes: &mut [Shape<'_>]) {
+        let Search { plan, bodies, options, earlier, pool, .. } = self;
+        for_each(*bodies, pool, shapes, |bodies, memory, shape| {
+            let written = shape.written.clone();
+            let symbols = Symbols { plan, earlier: *earlier, options, written: &written };
+            shape.find(&symbols, bodies, memory);
+        });
+        for shape in shapes {
+            self.plan.stats_mut().similar_walks += shape.contents.len();
+            for (function, content) in shape.contents.drain(..) {
+                self.contents.insert(function, content, self.plan);
+            }
+            // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
+            // taken.
+            for symbol in shape.addressed.drain(..) {
+                self.uses.add_address(self.plan, &symbol);
+            }
+        }
+    }
+}
+
+impl<'s> Shape<'s> {
+    fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<Written>) -> Shape<'s> {
+        let (passes, tables, sets, contents, addressed) = Default::default();
+        Shape { number, functions, written, passes, tables, sets, contents, addressed }
+    }
+
+    /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
+    fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
+        let plan = symbols.plan;
+        let is_redirected = self.written.is_empty();
+        let mut contents = Vec::new();
+        let mut passes = false;
+        self.tables = self.walk(symbols, bodies, memory, &mut |function, walked| {
+            passes |= !walked.scratch.arguments.is_empty();
+            // As the plan leaves it.
+            if is_redirected {
+                contents.push((function, Content::of(&walked.scratch, &walked.encoding)));
+            }
+        });
+        self.passes = passes;
+        self.contents = contents;
+        for table in &self.tables {
+            let sets: Vec<Set<'_>> = Set::of(table).collect();
+            let named = sets.iter().flat_map(Set::symbols).filter(|symbol| {
+                let key = (symbol.namespace, symbol.index);
+                let own = |&function: &FunctionIndex| order(plan, function);
+                self.functions.binary_search_by_key(&key, own).is_ok()
+            });
+            self.addressed.extend(named.cloned());
+            let set = |Set { table: _, rows, parameters }| (rows, parameters);
+            self.sets.push(sets.into_iter().map(set).collect());
+        }
+    }
+
+    /// Walks the functions that are kept. Returns tables of those that have one shape, and calls `walked` after each walk.
+    fn walk(
+        &self,
+        symbols: &Symbols<'_>,
+        bodies: &mut dyn Bodies,
+        memory: &mut Memory,
+        walked: &mut dyn FnMut(FunctionIndex, &Memory),
+    ) -> Vec<Table> {
+        let plan = symbols.plan;
+        let mut tables: Vec<Table> = Vec::new();
+        let mut number: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for &function in self.functions {
+            if plan.entry(function).disposition() != Disposition::Keep {
+                continue;
+            }
+            let Memory { scratch, encoding, sizes: _ } = &mut *memory;
+            let Some(body) = walk_redirected(symbols, bodies, function, scratch, encoding) else {
+                continue;
+            };
+            let table = match number.get(&encoding.shape) {
+                Some(&table) => &mut tables[table],
+                None => {
+                    number.insert(encoding.shape.clone(), tables.len());
+                    tables.push(Table::new(&self.written));
+                    tables.last_mut().expect("just pushed")
+                }
+            };
+            table.push(function, &body, scratch, encoding, symbols);
+            drop(body);
+            walked(function, memory);
+        }
+        tables
+    }
+
+    /// The sets that were found, to be judged. What they save is known exactly if it `is_compared`.
+    fn judged(&mut self, is_compared: bool) -> impl Iterator<Item = Judged<'_>> {
+        let sets = self.tables.iter().zip(core::mem::take(&mut self.sets));
+        sets.flat_map(move |(table, sets)| {
+            let set =
+                move |(rows, parameters)| Judged::new(Set { table, rows, parameters }, is_compared);
+            sets.into_iter().map(set)
+        })
+    }
+}
