@@ -71,3 +71,5 @@ mod streaming;
 mod support;
 #[path = "laws/thunk_registers.rs"]
 mod thunk_registers;
+#[path = "laws/thunk_values.rs"]
+mod thunk_values;
