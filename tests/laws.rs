@@ -69,6 +69,8 @@ mod statistics;
 mod streaming;
 #[path = "laws/support.rs"]
 mod support;
+#[path = "laws/thunk_machine.rs"]
+mod thunk_machine;
 #[path = "laws/thunk_registers.rs"]
 mod thunk_registers;
 #[path = "laws/thunk_values.rs"]
