@@ -94,13 +94,15 @@ pub(super) struct Step {
 }
 
 impl<'a> Value<'a> {
-    /// `None` for an address of another size than 64 bits.
+    /// `others` is the number of parameters before it. `None` for an address of another size than 64 bits.
     fn of(argument: &'a ExtraArgument, others: usize, far: Far) -> Option<Value<'a>> {
         let address = |ty: Type, symbol, offset, near| {
             let address = Address { symbol, offset, near, far };
             (ty == types::I64).then_some(Value::Address(address))
         };
         match argument {
+            // No register holds it.
+            ExtraArgument::Constant { ty, bits: _ } if ty.bits() > 64 => None,
             ExtraArgument::Constant { ty, bits } => {
                 let width = match extra_parameter(*ty, others).extension {
                     // The bits that the type does not have are 0, and so must be those of the register.
@@ -123,7 +125,7 @@ impl<'a> Value<'a> {
     pub(super) fn step_from(&self, other: &Value<'_>) -> Option<Step> {
         match (self, other) {
             (&Value::Bits { bits, width }, &Value::Bits { bits: from, width: known }) => {
-                // Carries only go up: bits below those that are known of the other one are right.
+                // The lowest bits of a sum depend on no higher ones of what is added, which may be unknown.
                 let wide = u32::try_from(bits).is_err();
                 let width = if wide { width } else { width.min(32) };
                 let unused = 64 - width;
