@@ -145,7 +145,7 @@ pub use prove::{prove, prove_after};
 pub use size::SizeModel;
 pub use stats::Stats;
 pub use streaming::{Added, Known, StreamingMerger};
-pub use target::{CallThunks, Far, JumpThunk, Target, ThunkCode, ThunkReloc};
+pub use target::{CallThunks, Far, JumpThunk, OptimizeFor, Target, ThunkCode, ThunkReloc};
 pub use unit::{
     AddError, Addresses, Attributes, Bodies, Candidate, CandidateToken, CodeSizes, Contents,
     DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage, SharedBodies,

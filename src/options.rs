@@ -4,7 +4,7 @@
 //! attributes, `canon` reads the comparison policy.
 
 use crate::size::SizeModel;
-use crate::target::{CallThunks, Target};
+use crate::target::{CallThunks, OptimizeFor, Target};
 use core::fmt;
 use cranelift_codegen::isa::TargetIsa;
 
@@ -163,6 +163,14 @@ pub enum Policy {
 impl Policy {
     /// All policies.
     pub const ALL: [Policy; 3] = [Policy::Off, Policy::Balanced, Policy::Size];
+
+    /// What thunks are optimised for.
+    pub fn optimize_for(self) -> OptimizeFor {
+        match self {
+            Policy::Off | Policy::Balanced => OptimizeFor::Speed,
+            Policy::Size => OptimizeFor::Size,
+        }
+    }
 
     /// The name used in options and reports.
     pub fn name(self) -> &'static str {

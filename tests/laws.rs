@@ -69,5 +69,9 @@ mod statistics;
 mod streaming;
 #[path = "laws/support.rs"]
 mod support;
+#[path = "laws/thunk_machine.rs"]
+mod thunk_machine;
 #[path = "laws/thunk_registers.rs"]
 mod thunk_registers;
+#[path = "laws/thunk_values.rs"]
+mod thunk_values;

@@ -108,7 +108,8 @@ impl Plan {
             return None;
         };
         let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
-        Some(Thunk::new(entry.symbol(), signature, &arguments, to, target, call_thunks))
+        let (own, optimize) = (entry.symbol(), self.optimize_for());
+        Some(Thunk::new(own, signature, &arguments, to, target, optimize, call_thunks))
     }
 
     /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without

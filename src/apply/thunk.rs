@@ -3,7 +3,7 @@
 
 use crate::extra_argument::{ExtraArgument, extended_signature};
 use crate::ir::user_name;
-use crate::target::{CallThunks, Target, ThunkCode};
+use crate::target::{CallThunks, OptimizeFor, Target, ThunkCode};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -30,9 +30,10 @@ impl Thunk {
         arguments: &[ExtraArgument],
         to: &UserExternalName,
         target: &Target,
+        optimize: OptimizeFor,
         call_thunks: &CallThunks,
     ) -> Thunk {
-        match target.thunk_code(signature, arguments, to) {
+        match target.thunk_code(signature, arguments, to, optimize) {
             Some(code) => Thunk::Code(code),
             None => {
                 let name = UserFuncName::User(symbol.clone());

@@ -372,7 +372,8 @@ impl Prover<'_> {
                 });
                 let signature = &self.code.original(own).signature;
                 let target = &self.options.target;
-                let code = target.thunk_code(signature, entry.extra_arguments(), kept.symbol());
+                let (extra, optimize) = (entry.extra_arguments(), self.plan.optimize_for());
+                let code = target.thunk_code(signature, extra, kept.symbol(), optimize);
                 if code.is_none() && !call {
                     return wrong(Mismatch::NotAllowed);
                 }

@@ -339,7 +339,9 @@ impl<M: Module> MergingModule<M> {
             self.view().audited(&own, found)?;
         }
         let call_thunks = CallThunks::of(self.inner.isa());
-        Ok(Thunk::new(&own, signature, &extra, &to, &self.target, &call_thunks))
+        // As the plan of this flush, which counted its bytes.
+        let optimize = self.options.similar.policy.optimize_for();
+        Ok(Thunk::new(&own, signature, &extra, &to, &self.target, optimize, &call_thunks))
     }
 
     /// Counts the code that was emitted for a function.

@@ -86,7 +86,8 @@ impl<'a> Attempts<'a> {
         None
     }
 
-    /// The options of an attempt.
+    /// The options of an attempt. What decides as [`Policy::Balanced`] also counts thunks as those of that policy; the
+    /// results are compared with the thunks that are emitted.
     pub fn options(&self, attempt: Attempt) -> Options<'a> {
         let Attempt { share: _, policy, tokens: _ } = attempt;
         Options { similar: Similar { policy, ..self.options.similar }, ..*self.options }

@@ -200,8 +200,8 @@ impl Sizes<'_> {
         is_thunk: bool,
     ) -> Result<Option<i64>, Needs> {
         if is_thunk {
-            if let Some(code) = self.options.target.thunk_code(signature, arguments, self.callee) {
-                return Ok(Some(code.size().into()));
+            if let Some(size) = self.raw_thunk(signature, arguments) {
+                return Ok(Some(size.into()));
             }
             if !self.has_call_thunk(signature) {
                 return Ok(None);
@@ -218,6 +218,14 @@ impl Sizes<'_> {
         Ok(size.map(i64::from))
     }
 
+    /// The bytes of a thunk that needs no compiling. `None` if there is none.
+    fn raw_thunk(&self, signature: &Signature, arguments: &[ExtraArgument]) -> Option<u32> {
+        let Options { target, similar, .. } = self.options;
+        let optimize = similar.policy.optimize_for();
+        let code = target.thunk_code(signature, arguments, self.callee, optimize)?;
+        Some(code.size())
+    }
+
     /// Whether a function of this signature can be a call thunk, if it does not observe its frame.
     fn has_call_thunk(&self, signature: &Signature) -> bool {
         let grows = |how: CallThunks| signature.call_conv == CallConv::Tail && !how.tail_calls;
@@ -231,7 +239,7 @@ impl Sizes<'_> {
         arguments: &[ExtraArgument],
         observes_its_frame: bool,
     ) -> bool {
-        self.options.target.thunk_code(signature, arguments, self.callee).is_some()
+        self.raw_thunk(signature, arguments).is_some()
             || !observes_its_frame && self.has_call_thunk(signature)
     }
 
@@ -294,9 +302,8 @@ impl Sizes<'_> {
         arguments: &[ExtraArgument],
         observes_its_frame: bool,
     ) -> Result<Option<u32>, Needs> {
-        let raw = self.options.target.thunk_code(signature, arguments, self.callee);
-        if let Some(code) = raw {
-            return Ok(Some(code.size()));
+        if let Some(size) = self.raw_thunk(signature, arguments) {
+            return Ok(Some(size));
         }
         if observes_its_frame || !self.has_call_thunk(signature) {
             return Ok(None);

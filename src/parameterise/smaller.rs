@@ -219,7 +219,9 @@ fn left(
         Emit::Nothing | Emit::Alias { .. } => Some(Left::Nothing),
         Emit::Thunk { to, extra_arguments, .. } => {
             let signature = &bodies.body(plan.body_of(function)?).signature;
-            if let Some(code) = options.target.thunk_code(signature, &extra_arguments, to) {
+            let optimize = plan.optimize_for();
+            let code = options.target.thunk_code(signature, &extra_arguments, to, optimize);
+            if let Some(code) = code {
                 return Some(Left::Bytes(code.size()));
             }
             let call_thunks = options.call_thunks?;

@@ -10,6 +10,7 @@ use super::{
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
+use crate::target::OptimizeFor;
 use crate::unit::{
     Alignment, Attributes, Beyond, CandidateToken, DataIndex, DataSummary, Defined, FunctionIndex,
     Item, Numbering, Unit,
@@ -49,6 +50,7 @@ impl Plan {
         unit: Unit,
         beyond: Beyond,
         stats: Stats,
+        optimize: OptimizeFor,
         mut reason: impl FnMut(Item) -> Reason,
     ) -> Plan {
         let (functions, objects, symbols) = unit.into_parts();
@@ -84,6 +86,7 @@ impl Plan {
             similar: Vec::new(),
             eliminated: EliminatedEntries::default(),
             late_thunks: Vec::new(),
+            optimize,
             proof: None,
             stats,
         }
@@ -307,7 +310,9 @@ impl Plan {
 
     /// The plan of the same unit that merges nothing.
     pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
-        let Plan { functions: defined, data, mut symbols, beyond, numbering, stats, .. } = self;
+        let Plan {
+            functions: defined, data, mut symbols, beyond, numbering, optimize, stats, ..
+        } = self;
         let Numbering { functions, data: objects } = numbering;
         let defined: PrimaryMap<FunctionIndex, Defined> =
             defined.into_iter().take(functions).map(|(_, defined)| defined).collect();
@@ -340,6 +345,7 @@ impl Plan {
             similar: Vec::new(),
             eliminated: EliminatedEntries::default(),
             late_thunks: Vec::new(),
+            optimize,
             proof: Some(Err(refutation)),
             stats: Stats {
                 plan_members: 0,

@@ -32,6 +32,7 @@ pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
+use crate::target::OptimizeFor;
 use crate::unit::{
     Alignment, Attributes, Beyond, CandidateToken, DataAttributes, DataIndex, Defined,
     FunctionIndex, Item, Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved,
@@ -345,6 +346,8 @@ pub struct Plan {
     /// The functions and data that earlier units eliminated and that this one refers to.
     eliminated: EliminatedEntries,
     late_thunks: Vec<LateThunk>,
+    /// What its thunks are optimised for: their sizes were counted so.
+    optimize: OptimizeFor,
     /// The result of the checker, if it was run.
     proof: Option<Result<Proof, Refutation>>,
     stats: Stats,
@@ -387,6 +390,11 @@ impl Plan {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entry(function).extra_arguments().iter();
         arguments.map(|argument| argument.redirected(&address)).collect()
+    }
+
+    /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
+    pub fn optimize_for(&self) -> OptimizeFor {
+        self.optimize
     }
 
     /// The sets of similar functions that were considered ([`Options::similar`](crate::Options::similar)): those

@@ -30,7 +30,8 @@ pub enum Emit<'a> {
     Body,
     /// This body, which the plan adds, after [`Plan::apply`].
     NewBody(&'a Function),
-    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), or [`call_thunk`](crate::call_thunk).
+    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as [`Plan::optimize_for`] says, or
+    /// [`call_thunk`](crate::call_thunk).
     Thunk {
         /// Its target.
         to: &'a UserExternalName,

@@ -4,9 +4,13 @@
 //! bytes the jump takes and how they are written, what the smallest function is, and the native byte order. It
 //! makes no decision and generates no code beyond those bytes.
 
+mod aarch64;
 mod registers;
+mod setting;
+mod thunk;
+mod x86_64;
 
-pub use registers::{ThunkCode, ThunkReloc};
+pub use thunk::{ThunkCode, ThunkReloc};
 
 use crate::size::SizeModel;
 use cranelift_codegen::binemit::Reloc;
@@ -44,6 +48,17 @@ pub enum Far {
     Absolute,
     /// It is loaded from the global offset table (`is_pic=true`).
     Table,
+}
+
+/// What the code of thunks is optimised for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OptimizeFor {
+    /// As few bytes as instructions take that are as fast as any.
+    #[default]
+    Speed,
+    /// As few bytes as possible. On x86-64, constants may go through the stack, or take the low part of a register
+    /// only, which costs some cycles.
+    Size,
 }
 
 /// One jump that replaces a whole function.

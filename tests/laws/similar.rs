@@ -218,6 +218,11 @@ block0(v0: i64):
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
+/// Three functions that differ in a constant for which a thunk takes as many bytes as a call: calls pass it.
+fn three_similar() -> Vec<Member> {
+    (0..3).map(|own| function(own, &[1000 + i64::from(own), 1, 2, 3])).collect()
+}
+
 /// A caller of u0:`callee` with this many arguments, whatever the callee's signature.
 fn caller(own: u32, callee: u32, arguments: usize) -> Member {
     let (types, values) = (vec!["i64"; arguments].join(", "), vec!["v0"; arguments].join(", "));
@@ -236,8 +241,7 @@ block0(v0: i64):
 /// behaviour: it passes no extra arguments to a body, and its callee stays the same.
 #[test]
 fn a_call_with_a_mismatched_signature_goes_to_a_thunk() {
-    let mut functions: Vec<Member> =
-        (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+    let mut functions: Vec<Member> = three_similar();
     functions.extend([caller(3, 2, 3), caller(4, 1, 2)]);
     let Applied { plan, kept } = check_unit(&unit(functions));
     let outcomes: Vec<_> = plan.entries().map(|(_, entry)| entry.reason()).collect();
@@ -276,8 +280,7 @@ block0(v0: {first}, v1: {second}):
             let attributes = Attributes { identical_only: true, ..free() };
             Member { attributes, body }
         };
-        let mut functions: Vec<Member> =
-            (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+        let mut functions: Vec<Member> = three_similar();
         // The call with the right signature comes first, and must not be confused with the other.
         functions.push(caller(3, OWN, ["i64", "i64"], "i64"));
         functions.push(caller(4, signature, [first, second], &result[..3]));
@@ -300,8 +303,7 @@ block0(v0: {first}, v1: {second}):
 /// extra arguments to one call changed the signature of another.
 #[test]
 fn a_call_that_passes_more_has_a_table_of_its_own() {
-    let mut functions: Vec<Member> =
-        (0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect();
+    let mut functions: Vec<Member> = three_similar();
     let mut body = parse_one(
         "function u0:3(i64) -> i64 tail {
     sig0 = (i64, i64) -> i64 tail

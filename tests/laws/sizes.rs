@@ -71,7 +71,8 @@ impl Compiled<'_> {
                 Emit::Nothing | Emit::Alias { .. } => 0,
                 Emit::Thunk { to, extra_arguments, late: _ } => {
                     let signature = &own?.body.signature;
-                    match options.target.thunk_code(signature, &extra_arguments, to) {
+                    let optimize = plan.optimize_for();
+                    match options.target.thunk_code(signature, &extra_arguments, to, optimize) {
                         Some(code) => code.size(),
                         None => {
                             let how = options.call_thunks.expect("is allowed");

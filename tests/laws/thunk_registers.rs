@@ -2,22 +2,25 @@
 //!
 //! The registers are written down twice, in `src/target/registers.rs` and in Cranelift. Cranelift's choice is
 //! found by compiling, for one parameter after the other, a function that only moves it to the pinned register;
-//! that of the thunk is found by interpreting its instructions one by one.
+//! that of the thunk is found by performing its instructions one by one (`thunk_machine`).
 
 use crate::support::random;
+use crate::thunk_machine::{Held, performed_on_aarch64, performed_on_x86_64, word};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::Context;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
-    AbiParam, ArgumentPurpose, Function, InstBuilder, Signature, TrapCode, Type, UserExternalName,
-    UserFuncName, types,
+    AbiParam, ArgumentExtension, ArgumentPurpose, Function, InstBuilder, Signature, TrapCode, Type,
+    UserExternalName, UserFuncName, types,
 };
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::{ExtraArgument, Target, ThunkCode, ThunkReloc, cranelift_codegen};
-use std::collections::BTreeMap;
+use cranelift_mergefunc::{
+    ExtraArgument, OptimizeFor, Target, ThunkCode, ThunkReloc, cranelift_codegen,
+    extended_signature,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use testkit::thunks::thunk;
@@ -135,140 +138,6 @@ fn moved(isa: &dyn TargetIsa, line: &str) -> Option<(Place, Place)> {
     }
 }
 
-/// What a register holds: bits, or an address.
-#[derive(Debug, PartialEq, Eq)]
-enum Held {
-    Bits(u64),
-    Address(UserExternalName, i64),
-}
-
-impl Held {
-    fn of(argument: &ExtraArgument) -> Held {
-        match argument {
-            ExtraArgument::Constant { ty: _, bits } => Held::Bits(*bits),
-            ExtraArgument::Function { symbol, .. } => Held::Address(symbol.clone(), 0),
-            ExtraArgument::Address { symbol, offset, .. } => Held::Address(symbol.clone(), *offset),
-        }
-    }
-
-    /// The value truncated to the bits of the type.
-    fn masked(self, ty: Type) -> Held {
-        match self {
-            Held::Bits(bits) => Held::Bits(bits & u64::MAX >> (64 - ty.bits())),
-            address @ Held::Address(..) => address,
-        }
-    }
-}
-
-fn word(bytes: &[u8]) -> u32 {
-    u32::from_le_bytes(bytes[..4].try_into().unwrap())
-}
-
-/// Performs the moves of a thunk for x86-64.
-fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
-    let mut registers = BTreeMap::new();
-    let mut at = 0;
-    loop {
-        let rest = &code.bytes[at..];
-        let prefix = if rest[0] & 0xf0 == 0x40 { rest[0] } else { 0 };
-        let opcode = &rest[usize::from(prefix != 0)..];
-        let (wide, high_base) = (prefix & 8 != 0, u32::from(prefix & 1) << 3);
-        let low = |byte: u8| u32::from(byte & 7);
-        let (register, held, length) = match opcode[0] {
-            0x31 => {
-                let source = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
-                assert_eq!(source, low(opcode[1]) | high_base);
-                (source, Held::Bits(0), 2)
-            }
-            0xc7 => {
-                assert!(wide && opcode[1] & 0xf8 == 0xc0);
-                let bits = i64::from(word(&opcode[2..]) as i32) as u64;
-                (low(opcode[1]) | high_base, Held::Bits(bits), 6)
-            }
-            0xb8..=0xbf if wide => {
-                let bits = u64::from_le_bytes(opcode[1..9].try_into().unwrap());
-                let held = match code.relocations.iter().find(|of| of.offset as usize == at + 2) {
-                    Some(of) => {
-                        assert_eq!((of.kind, bits), (Reloc::Abs8, 0));
-                        Held::Address(of.symbol.clone(), of.addend)
-                    }
-                    None => Held::Bits(bits),
-                };
-                (low(opcode[0]) | high_base, held, 9)
-            }
-            0xb8..=0xbf => (low(opcode[0]) | high_base, Held::Bits(word(&opcode[1..]).into()), 5),
-            0x8b | 0x8d => {
-                assert!(wide && opcode[1] & 0xc7 == 5);
-                let register = low(opcode[1] >> 3) | u32::from(prefix & 4) << 1;
-                let end = at as u32 + 7;
-                let of = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
-                // The value that is loaded from the table is the address itself, wherever the entry is.
-                let from_table = opcode[0] == 0x8b;
-                let kind = if from_table { Reloc::X86GOTPCRel4 } else { Reloc::X86PCRel4 };
-                assert_eq!(of.kind, kind);
-                assert!(!from_table || of.addend == -4, "{code:?}");
-                (register, Held::Address(of.symbol.clone(), of.addend + 4), 6)
-            }
-            0xe9 => {
-                assert_eq!(rest.len(), 5);
-                let of = code.relocations.last().unwrap();
-                assert_eq!((of.offset as usize, of.kind), (at + 1, Reloc::X86CallPCRel4));
-                assert_eq!((&of.symbol, of.addend), (&UserExternalName::new(0, 0), -4));
-                return registers;
-            }
-            other => panic!("{other:#x} in {code:?}"),
-        };
-        assert!(registers.insert(register, held).is_none(), "{code:?}");
-        at += length + usize::from(prefix != 0);
-    }
-}
-
-/// Performs the moves of a thunk for aarch64.
-fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
-    let mut registers = BTreeMap::new();
-    let mut pages = BTreeMap::new();
-    let (jump, moves) = code.bytes.as_chunks::<4>().0.split_last().unwrap();
-    assert_eq!(word(jump), 0x1400_0000);
-    for (at, instruction) in moves.iter().enumerate() {
-        let instruction = word(instruction);
-        let register = instruction & 31;
-        let wide = instruction >> 31 != 0;
-        let shift = 16 * (instruction >> 21 & 3);
-        let half = u64::from(instruction >> 5 & 0xffff);
-        let bits = match instruction >> 23 & 0xff {
-            0b1010_0101 => half << shift,
-            0b0010_0101 => !(half << shift),
-            0b1110_0101 => match registers.get(&register) {
-                Some(Held::Bits(bits)) => bits & !(0xffff << shift) | half << shift,
-                other => panic!("{other:?} in {code:?}"),
-            },
-            _ => {
-                let of = code.relocations.iter().find(|of| of.offset == 4 * at as u32).unwrap();
-                let address = Held::Address(of.symbol.clone(), of.addend);
-                if instruction == 0x9000_0000 | register {
-                    let kinds = [Reloc::Aarch64AdrPrelPgHi21, Reloc::Aarch64AdrGotPage21];
-                    assert!(kinds.contains(&of.kind), "{code:?}");
-                    assert!(pages.insert(register, of.kind).is_none());
-                    assert!(registers.insert(register, address).is_none());
-                    continue;
-                }
-                // The halves of one address go together: so many bytes behind the symbol, or an entry of the
-                // table, which has the address of the symbol itself.
-                let (opcode, kind) = match pages[&register] {
-                    Reloc::Aarch64AdrGotPage21 => (0xf940_0000, Reloc::Aarch64Ld64GotLo12Nc),
-                    _ => (0x9100_0000, Reloc::Aarch64AddAbsLo12Nc),
-                };
-                assert_eq!((instruction, of.kind), (opcode | register << 5 | register, kind));
-                assert_eq!(registers.get(&register), Some(&address));
-                assert!(kind == Reloc::Aarch64AddAbsLo12Nc || of.addend == 0, "{code:?}");
-                continue;
-            }
-        };
-        registers.insert(register, Held::Bits(if wide { bits } else { bits & 0xffff_ffff }));
-    }
-    registers
-}
-
 fn parameter(u: &mut Unstructured<'_>, simple: bool) -> Result<AbiParam> {
     const SIMPLE: [Type; 9] = [
         types::I8,
@@ -324,8 +193,27 @@ fn signature(u: &mut Unstructured<'_>, simple: bool) -> Result<Signature> {
     Ok(signature)
 }
 
-fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<ExtraArgument> {
-    let symbol = UserExternalName::new(1, number);
+fn argument(u: &mut Unstructured<'_>, others: &[ExtraArgument]) -> Result<ExtraArgument> {
+    // Often like one of the others, or near it.
+    if !others.is_empty() && u.ratio(1, 2)? {
+        let mut near = u.choose(others)?.clone();
+        let by: i64 = match u.int_in_range(0..=3)? {
+            0 => 0,
+            1 => u.int_in_range(-130..=130)?,
+            2 => u.int_in_range(-0x1001..=0x1001)?,
+            _ => i64::from(u.int_in_range(-0x1001..=0x1001)?) << 12,
+        };
+        match &mut near {
+            ExtraArgument::Constant { ty, bits } => {
+                *ty = *u.choose(&[*ty, *ty, types::I8, types::I16, types::I32, types::I64])?;
+                *bits = bits.wrapping_add_signed(by) & u64::MAX >> (64 - ty.bits());
+            }
+            ExtraArgument::Address { offset, .. } => *offset = offset.wrapping_add(by),
+            ExtraArgument::Function { .. } => {}
+        }
+        return Ok(near);
+    }
+    let symbol = UserExternalName::new(1, others.len() as u32);
     let ty = types::I64;
     Ok(match u.int_in_range(0..=5)? {
         0 => {
@@ -344,7 +232,7 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<ExtraArgument> {
             let ty = *u.choose(&[types::I8, types::I16, types::I32, types::I64])?;
             let mut bits = 0;
             for _ in 0..4 {
-                let half: u16 = *u.choose(&[0, 0xffff, 1, 0x8000, 0x1234])?;
+                let half: u16 = *u.choose(&[0, 0xffff, 1, 0x8000, 0x1234, 0xff80, 0x7f])?;
                 bits = bits << 16 | u64::from(half);
             }
             ExtraArgument::Constant { ty, bits: bits & u64::MAX >> (64 - ty.bits()) }
@@ -355,26 +243,43 @@ fn argument(u: &mut Unstructured<'_>, number: u32) -> Result<ExtraArgument> {
 /// Compares a thunk with what Cranelift does. Returns whether there is a thunk, and whether it loads an address
 /// from a table or contains it.
 fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) -> (bool, bool) {
-    let Some(code) = thunk(isa, own, arguments).unwrap_or_else(|wrong| panic!("{wrong}")) else {
-        return (false, false);
-    };
+    let [speed, size] = [OptimizeFor::Speed, OptimizeFor::Size].map(|optimize| {
+        let code = thunk(isa, own, arguments, optimize).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let far = code.as_ref().map(|code| check(isa, own, arguments, code));
+        (far, code.map(|code| code.size()))
+    });
+    assert_eq!(speed.0, size.0, "{arguments:?} behind {own}");
+    assert!(size.1 <= speed.1, "{arguments:?} behind {own}");
+    speed.0.flatten().map_or((false, false), |far| (true, far))
+}
+
+/// Compares the code of a thunk with what Cranelift does. Returns whether it loads an address from a table or
+/// contains it; `None` if there can be no body for it.
+fn check(
+    isa: &dyn TargetIsa,
+    own: &Signature,
+    arguments: &[ExtraArgument],
+    code: &ThunkCode,
+) -> Option<bool> {
     let mut thunk = match isa.name() {
-        "x64" => performed_on_x86_64(&code),
-        _ => performed_on_aarch64(&code),
+        "x64" => performed_on_x86_64(code),
+        _ => performed_on_aarch64(code),
     };
-    let mut extended = own.clone();
-    extended.params.extend(arguments.iter().map(|argument| AbiParam::new(argument.ty())));
+    let extended = extended_signature(own, arguments);
     for (at, argument) in arguments.iter().enumerate() {
-        let Some(place) = place(isa, &extended, own.params.len() + at) else {
-            // Then there can be no such body.
-            return (false, false);
+        let param = extended.params[own.params.len() + at];
+        let place = place(isa, &extended, own.params.len() + at)?;
+        // All other bits of a register may be anything, unless the signature says what they are.
+        let width = match param.extension {
+            ArgumentExtension::None => param.value_type.bits(),
+            ArgumentExtension::Uext | ArgumentExtension::Sext => 64,
         };
         let held = match place {
             Place::Register(register) => thunk.remove(&register),
             Place::Memory(_) => None,
         };
-        let held = held.map(|held| held.masked(argument.ty()));
-        assert_eq!(held, Some(Held::of(argument)), "argument {at} behind {own}");
+        let held = held.map(|held| held.lowest(width));
+        assert_eq!(held, Some(Held::of(argument, width)), "argument {at} behind {own}: {code:?}");
     }
     assert!(thunk.is_empty(), "{own}: {thunk:?} is changed as well");
     // All else stays where it is.
@@ -385,7 +290,7 @@ fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) ->
     let far = |of: &ThunkReloc| {
         matches!(of.kind, Reloc::X86GOTPCRel4 | Reloc::Abs8 | Reloc::Aarch64Ld64GotLo12Nc)
     };
-    (true, code.relocations.iter().any(far))
+    Some(code.relocations.iter().any(far))
 }
 
 /// `None` where no compiler makes such a function.
@@ -409,8 +314,10 @@ fn a_thunk_passes_extra_arguments_where_the_body_reads_them() {
     random(|u| {
         let own = signature(u, false)?;
         let count = u.int_in_range(1..=6)?;
-        let arguments: Vec<ExtraArgument> =
-            (0..count).map(|number| argument(u, number)).collect::<Result<_>>()?;
+        let mut arguments = Vec::new();
+        for _ in 0..count {
+            arguments.push(argument(u, &arguments)?);
+        }
         for ((isa, compared), far) in isas.iter().zip(&mut compared).zip(&mut far) {
             let (is_one, has_far) = compare(&**isa, &own, &arguments);
             *compared += usize::from(is_one);
@@ -482,7 +389,8 @@ fn thunks_keep_their_landing_pad() {
         let constants = (0..count).map(|bits| ExtraArgument::Constant { ty: types::I32, bits });
         let constants: Vec<ExtraArgument> = constants.collect();
         let to = UserExternalName::new(0, 0);
-        let code = Target::of(&*isa).thunk_code(&own, &constants, &to).expect("a thunk");
+        let code = Target::of(&*isa).thunk_code(&own, &constants, &to, OptimizeFor::Speed);
+        let code = code.expect("a thunk");
         assert_eq!(word(&code.bytes), 0xd503_245f, "bti c");
         assert_eq!(code.bytes.len(), 4 * (constants.len() + 2));
         assert_eq!(code.relocations.last().map(|of| of.offset), Some(code.size() - 4));
@@ -544,13 +452,76 @@ fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
                 continue;
             };
             let to = UserExternalName::new(0, 0);
-            let thunk = Target::of(&**isa).thunk_code(&own, &arguments, &to);
+            let thunk = Target::of(&**isa).thunk_code(&own, &arguments, &to, OptimizeFor::Size);
             assert_eq!(thunk.is_some(), expected, "{} further of {own}", arguments.len());
             *without += usize::from(!expected);
         }
         Ok(())
     });
     assert!(without.iter().all(|&without| without >= 10), "{without:?}");
+}
+
+/// The bytes that documents state, without the jump: on x86-64 for speed and for size, and on aarch64. Other instructions
+/// would be right as well.
+#[test]
+fn thunks_take_as_few_bytes_as_instructions_can() {
+    let constant = |ty: Type, bits: i64| ExtraArgument::Constant {
+        ty,
+        bits: bits as u64 & u64::MAX >> (64 - ty.bits()),
+    };
+    let address = |offset: i64| ExtraArgument::Address {
+        ty: types::I64,
+        symbol: UserExternalName::new(1, 7),
+        offset,
+        colocated: true,
+    };
+    let [i8, i16, i32, i64] = [types::I8, types::I16, types::I32, types::I64];
+    let cases: [(usize, Vec<ExtraArgument>, [usize; 3]); 26] = [
+        (0, vec![constant(i64, 0)], [2, 2, 4]),
+        (0, vec![constant(i64, 5)], [5, 3, 4]),
+        (0, vec![constant(i64, -1)], [7, 3, 4]),
+        (0, vec![constant(i64, -128)], [7, 3, 4]),
+        (0, vec![constant(i64, -129)], [7, 6, 4]),
+        (0, vec![constant(i64, 0xffff_fffe)], [5, 5, 4]),
+        (0, vec![constant(i64, 1 << 32)], [10, 10, 4]),
+        (0, vec![constant(i64, 0x1234_5678_9abc_def0)], [10, 10, 16]),
+        (0, vec![constant(i64, 0x0f0f_0f0f_0f0f_0f0f)], [10, 10, 4]),
+        (0, vec![constant(i32, 0x3ffc_3ffc)], [5, 5, 4]),
+        (0, vec![constant(i32, 0x1234_5678)], [5, 5, 8]),
+        (0, vec![constant(i32, -128)], [5, 3, 4]),
+        (0, vec![constant(i16, 0x1234)], [5, 4, 4]),
+        (0, vec![constant(i8, 5)], [5, 3, 4]),
+        (2, vec![constant(i8, 5)], [5, 2, 4]),
+        (4, vec![constant(i64, 5)], [6, 4, 4]),
+        (4, vec![constant(i64, 5), constant(i64, 5)], [9, 7, 8]),
+        (0, vec![constant(i32, 0x1234_5678), constant(i32, 0x1234_5678)], [7, 7, 12]),
+        (0, vec![constant(i32, 0x1234_5678), constant(i32, 0x1234_4678)], [10, 10, 12]),
+        (0, vec![constant(i64, 0x1234_5678), constant(i32, 0x1234_5679)], [8, 8, 12]),
+        // The second one is set first: the other one has fewer bits, or follows from zero.
+        (0, vec![constant(i8, 5), constant(i32, 5)], [7, 5, 8]),
+        (0, vec![constant(i64, -1), constant(i64, 0)], [6, 5, 8]),
+        (0, vec![address(0)], [7, 7, 8]),
+        (0, vec![address(8), address(8)], [10, 10, 12]),
+        (0, vec![address(8), address(0), address(136)], [15, 15, 16]),
+        (0, vec![address(0), address(1 << 20), address(0xfff_ffff)], [21, 21, 20]),
+    ];
+    let x86_64 = (Target::x86_64(), 5);
+    let aarch64 = (Target::aarch64(false), 4);
+    for (before, arguments, expected) in cases {
+        let mut own = Signature::new(CallConv::SystemV);
+        own.params = vec![AbiParam::new(types::I64); before];
+        let (speed, size) = (OptimizeFor::Speed, OptimizeFor::Size);
+        let sizes = [(x86_64, speed), (x86_64, size), (aarch64, speed)].map(
+            |((target, jump), optimize)| {
+                let to = UserExternalName::new(0, 0);
+                let code = target.thunk_code(&own, &arguments, &to, optimize).expect("a thunk");
+                let offsets: Vec<u32> = code.relocations.iter().map(|of| of.offset).collect();
+                assert!(offsets.is_sorted(), "{arguments:?}: {offsets:?}");
+                code.bytes.len() - jump
+            },
+        );
+        assert_eq!(sizes, expected, "{arguments:?}");
+    }
 }
 
 /// In a JIT on aarch64 a thunk also occupies the bytes that are reserved for its jump, so a body may be smaller;
@@ -560,7 +531,7 @@ fn what_is_reserved_for_a_jump_counts_as_its_size() {
     let own = Signature::new(CallConv::SystemV);
     let to = UserExternalName::new(0, 0);
     let size = |target: Target| {
-        let code = target.thunk_code(&own, &[], &to).expect("a thunk");
+        let code = target.thunk_code(&own, &[], &to, OptimizeFor::Speed).expect("a thunk");
         assert_eq!(code.size(), target.jump_thunk.expect("a jump").size());
         code.size()
     };

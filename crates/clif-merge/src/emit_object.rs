@@ -26,7 +26,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, Reason, Stats, Target, ThunkReloc,
+    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, Stats, Target, ThunkReloc,
     cranelift_codegen,
 };
 use cranelift_module::{
@@ -148,7 +148,8 @@ fn merged(
     mut module: MergingModule<ObjectModule>,
     dispositions: bool,
 ) -> Result<Object> {
-    let prepared = Prepared::new(unit, isa, &mut module)?;
+    let optimize = module.options().similar.policy.optimize_for();
+    let prepared = Prepared::new(unit, isa, &mut module, optimize)?;
     for (given, &id) in unit.given.iter().zip(&prepared.functions) {
         *module.attributes(id) = given.attributes;
     }
@@ -185,7 +186,7 @@ fn plain(
     mut module: ObjectModule,
     jobs: &Jobs,
 ) -> Result<Object> {
-    let prepared = Prepared::new(unit, isa, &mut module)?;
+    let prepared = Prepared::new(unit, isa, &mut module, OptimizeFor::Speed)?;
     let Prepared { ids, functions, definitions, .. } = prepared;
     let start = Start::now();
     match jobs.count() {
@@ -311,7 +312,13 @@ enum Definition {
 }
 
 impl Prepared {
-    fn new(unit: &Unit, isa: &OwnedTargetIsa, module: &mut dyn Module) -> Result<Prepared> {
+    /// The thunks of the text are optimised as those of the pass.
+    fn new(
+        unit: &Unit,
+        isa: &OwnedTargetIsa,
+        module: &mut dyn Module,
+        optimize: OptimizeFor,
+    ) -> Result<Prepared> {
         let mut ids = HashMap::new();
         let functions = declare_functions(unit, module, &mut ids)?;
         let data = declare_data(unit, module, &mut ids)?;
@@ -330,7 +337,8 @@ impl Prepared {
                     let mut renamed = func.clone();
                     renamed.name = UserFuncName::User(UserExternalName::new(0, id.as_u32()));
                     rename(unit, module, &mut ids, &mut renamed)?;
-                    let code = Target::of(&**isa).thunk_code(&func.signature, &extra(func), target);
+                    let (signature, extra) = (&func.signature, extra(func));
+                    let code = Target::of(&**isa).thunk_code(signature, &extra, target, optimize);
                     let Some(code) = code else {
                         // Then it is the function that it is written as.
                         let func = Box::new(renamed);

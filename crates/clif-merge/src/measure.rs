@@ -15,7 +15,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     self as pass, CallThunks, Candidate, CandidateToken, Disposition, ExtraArgument, FunctionIndex,
-    Options, Plan, Target, call_thunk, cranelift_codegen,
+    OptimizeFor, Options, Plan, Target, call_thunk, cranelift_codegen,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
@@ -201,7 +201,8 @@ pub fn compile(
         let functions = chunk * chunk_size..bodies.len().min((chunk + 1) * chunk_size);
         for side in [chunk % 2, 1 - chunk % 2] {
             let work = |index: usize| match side {
-                0 => (index < unit.functions.len()).then(|| Work::given(unit, index, isa)),
+                0 => (index < unit.functions.len())
+                    .then(|| Work::given(unit, index, isa, plan.optimize_for())),
                 _ => Some(Work::left(unit, &plan, index, bodies[index].take(), &compiled, isa)),
             };
             let work: Vec<Work> = functions.clone().filter_map(work).collect();
@@ -230,12 +231,12 @@ enum Work {
 
 impl Work {
     /// For a function as it was read. A thunk of the text has the size of a thunk.
-    fn given(unit: &Unit, index: usize, isa: &dyn TargetIsa) -> Work {
+    fn given(unit: &Unit, index: usize, isa: &dyn TargetIsa, optimize: OptimizeFor) -> Work {
         let func = &unit.functions[index];
         let code = match &unit.given[index].became {
             Some((Became::Alias, _)) => return Work::Known(0),
             Some((Became::Thunk, to)) => {
-                Target::of(isa).thunk_code(&func.signature, &extra(func), to)
+                Target::of(isa).thunk_code(&func.signature, &extra(func), to, optimize)
             }
             None => None,
         };
@@ -267,11 +268,13 @@ impl Work {
         }
         match plan.output(FunctionIndex::new(index)).emit {
             pass::Emit::Thunk { to, extra_arguments, late: _ } => {
-                Work::thunk(unit, index, &extra_arguments, to, isa)
+                Work::thunk(unit, index, &extra_arguments, to, isa, plan.optimize_for())
             }
             pass::Emit::Nothing | pass::Emit::Alias { to: _ } => Work::Known(0),
             // A thunk or an alias of the text.
-            pass::Emit::Body | pass::Emit::NewBody(_) => Work::given(unit, index, isa),
+            pass::Emit::Body | pass::Emit::NewBody(_) => {
+                Work::given(unit, index, isa, plan.optimize_for())
+            }
         }
     }
 
@@ -282,9 +285,11 @@ impl Work {
         arguments: &[ExtraArgument],
         to: &UserExternalName,
         isa: &dyn TargetIsa,
+        optimize: OptimizeFor,
     ) -> Work {
         let func = &unit.functions[index];
-        if let Some(code) = Target::of(isa).thunk_code(&func.signature, arguments, to) {
+        let code = Target::of(isa).thunk_code(&func.signature, arguments, to, optimize);
+        if let Some(code) = code {
             return Work::Known(code.size());
         }
         let thunks = CallThunks::of(isa);
@@ -351,8 +356,9 @@ fn sizes_of(
     compiler: &mut Compiler<'_>,
     isa: &dyn TargetIsa,
 ) -> [Measured; 2] {
+    let optimize = merged.plan.optimize_for();
     let before = match index < unit.functions.len() {
-        true => Work::given(unit, index, isa).measure(compiler),
+        true => Work::given(unit, index, isa, optimize).measure(compiler),
         false => Ok(0),
     };
     let after = match &merged.emit[index] {
@@ -362,7 +368,7 @@ fn sizes_of(
             compiler.compile_of(place, Function::clone(func)).map(size)
         }
         Emit::Thunk(to, arguments) => {
-            Work::thunk(unit, index, arguments, to, isa).measure(compiler)
+            Work::thunk(unit, index, arguments, to, isa, optimize).measure(compiler)
         }
         Emit::Alias(_) | Emit::Nothing => Ok(0),
     };

@@ -417,8 +417,8 @@ let from = if nothing { &[None; 2] } else { from };"#,
         ),
     },
     Hook {
-        file: "src/target/registers.rs",
-        at: &["offset == 0"],
+        file: "src/target/thunk.rs",
+        at: &["self.offset == 0"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::TableOffset) {
     return true;

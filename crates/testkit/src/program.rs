@@ -28,8 +28,9 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
     Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
-    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger, Options,
-    Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove, prove_after,
+    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger,
+    OptimizeFor, Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk,
+    prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -222,6 +223,8 @@ pub struct Jump {
     pub to: UserExternalName,
     /// What it passes behind the arguments that it gets.
     pub arguments: Vec<ExtraArgument>,
+    /// What its bytes are optimised for.
+    pub optimize: OptimizeFor,
     /// The same as a function that calls.
     pub call: Box<Function>,
 }
@@ -229,7 +232,7 @@ pub struct Jump {
 impl Jump {
     /// The thunk as the target has it, in bytes; `None` if it has none and `call` must do.
     pub fn code(&self, target: &Target) -> Option<ThunkCode> {
-        target.thunk_code(&self.call.signature, &self.arguments, &self.to)
+        target.thunk_code(&self.call.signature, &self.arguments, &self.to, self.optimize)
     }
 }
 
@@ -489,6 +492,9 @@ fn thunk(
     let call = call_thunk(name, signature, &arguments, to, &call_thunks);
     match (options.target.jump_thunk, &options.call_thunks) {
         (None, Some(_)) => Definition::Body(Box::new(call)),
-        (_, _) => Definition::Jump(Jump { to: to.clone(), arguments, call: Box::new(call) }),
+        (_, _) => {
+            let (to, optimize) = (to.clone(), options.similar.policy.optimize_for());
+            Definition::Jump(Jump { to, arguments, optimize, call: Box::new(call) })
+        }
     }
 }

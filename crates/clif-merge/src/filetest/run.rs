@@ -206,7 +206,8 @@ fn thunk(
     to: &UserExternalName,
     options: &Options<'_>,
 ) -> Code {
-    match options.target.thunk_code(signature, arguments, to) {
+    let optimize = options.similar.policy.optimize_for();
+    match options.target.thunk_code(signature, arguments, to, optimize) {
         Some(code) => Code::Thunk(code),
         None => {
             let name = UserFuncName::User(symbol.clone());

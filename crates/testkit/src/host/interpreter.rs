@@ -85,10 +85,12 @@ impl<'a> World<'a> {
                     world.callee_of.insert(symbol.clone(), world.callees.len());
                     world.callees.push((symbol.clone(), Some(func)));
                 }
-                Definition::Jump(Jump { to, arguments, call: _ }) if arguments.is_empty() => {
+                Definition::Jump(Jump { to, arguments, optimize: _, call: _ })
+                    if arguments.is_empty() =>
+                {
                     others.push((symbol, to));
                 }
-                Definition::Jump(Jump { to: _, arguments: _, call }) => {
+                Definition::Jump(Jump { to: _, arguments: _, optimize: _, call }) => {
                     world.callee_of.insert(symbol.clone(), world.callees.len());
                     world.callees.push((symbol.clone(), Some(call)));
                 }

@@ -266,7 +266,9 @@ impl Embedder<'_> {
                 let call_thunks = CallThunks { tail_calls: true, colocated: true };
                 let name = unit.functions[at].body.name.clone();
                 let call = Box::new(call_thunk(name, signature, &[], to, &call_thunks));
-                thunks.push((own.clone(), Jump { to: to.clone(), arguments: Vec::new(), call }));
+                let (to, optimize) = (to.clone(), plan.optimize_for());
+                let jump = Jump { to, arguments: Vec::new(), optimize, call };
+                thunks.push((own.clone(), jump));
             } else {
                 let to = self.functions.get(to).ok_or_else(|| {
                     Finding::new(format!("{own} is merged into an undefined function"))

@@ -26,7 +26,7 @@ use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding,
-    ExtraArgument, Linkage, Merger, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen, prove,
+    ExtraArgument, Linkage, Merger, OptimizeFor, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen, prove,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::host;
@@ -368,7 +368,8 @@ fn has_other_thunks(case: u64) -> bool {
         colocated: rng.one_in(2),
     });
     let arguments: Vec<ExtraArgument> = arguments.collect();
-    thunk(&*isa, &own, &arguments).is_err()
+    let optimize = if rng.one_in(2) { OptimizeFor::Size } else { OptimizeFor::Speed };
+    thunk(&*isa, &own, &arguments, optimize).is_err()
 }
 
 /// How the invocations of a generated unit end.

@@ -1,0 +1,105 @@
+//! How thunks set registers on aarch64.
+//!
+//! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but Cranelift has no
+//! relocation for it.
+
+use super::Far;
+use super::setting::Setting;
+use super::thunk::{Address, Step, Value};
+use cranelift_codegen::binemit::Reloc;
+
+/// The fewest instructions that set a register, whatever the others hold. `None` if there are none for an address.
+pub(super) fn alone(register: u8, value: &Value<'_>) -> Option<Setting> {
+    let register = u32::from(register);
+    match value {
+        &Value::Bits { bits, width: _ } => Some(constant(register, bits)),
+        Value::Address(address) => self::address(register, address),
+    }
+}
+
+fn then(setting: Setting, word: u32) -> Setting {
+    setting.then(&word.to_le_bytes())
+}
+
+/// The bit that makes an instruction one of 64 bits: others clear the upper half of the register.
+fn size(wide: bool) -> u32 {
+    u32::from(wide) << 31
+}
+
+fn constant(register: u32, bits: u64) -> Setting {
+    let wide = u32::try_from(bits).is_err();
+    let halves = by_halves(register, wide, bits);
+    match logical_immediate(wide, bits) {
+        // `orr reg, xzr, #bits`
+        Some(fields) if halves.bytes().len() > 4 => {
+            then(Setting::EMPTY, 0x3200_03e0 | size(wide) | fields << 10 | register)
+        }
+        _ => halves,
+    }
+}
+
+/// The shortest of `movz` or `movn`, and a `movk` for each further half-word.
+fn by_halves(register: u32, wide: bool, bits: u64) -> Setting {
+    let count = if wide { 4 } else { 2 };
+    let half = |at: u32| (bits >> (16 * at)) as u32 & 0xffff;
+    let others = |plain: u32| (0..count).filter(move |&at| half(at) != plain);
+    let inverted = others(0xffff).count() < others(0).count();
+    let mut rest = others(if inverted { 0xffff } else { 0 });
+    let first = rest.next().unwrap_or(0);
+    let (opcode, value) = match inverted {
+        true => (0x1280_0000, !half(first) & 0xffff),
+        false => (0x5280_0000, half(first)),
+    };
+    let word = opcode | size(wide) | first << 21 | value << 5 | register;
+    rest.fold(then(Setting::EMPTY, word), |setting, at| {
+        then(setting, 0x7280_0000 | size(wide) | at << 21 | half(at) << 5 | register)
+    })
+}
+
+/// The fields N, immr and imms of an immediate operand of logical instructions, if these bits are one: copies of an
+/// element of 2 to 64 bits, in which there is one run of ones, rotated to the right by immr.
+fn logical_immediate(wide: bool, bits: u64) -> Option<u32> {
+    let bits = if wide { bits } else { bits & 0xffff_ffff | bits << 32 };
+    if bits == 0 || bits == u64::MAX {
+        return None;
+    }
+    let element = [2, 4, 8, 16, 32, 64].into_iter().find(|&of| bits.rotate_right(of) == bits)?;
+    let mask = u64::MAX >> (64 - element);
+    let ones = (bits & mask).count_ones();
+    let run = (u64::MAX >> (64 - ones)) * (u64::MAX / mask);
+    let rotation = (0..element).find(|&by| run.rotate_right(by) == bits)?;
+    // The size of the element stands above the number of ones.
+    let imms = !(2 * element - 1) & 0x3f | (ones - 1);
+    Some(u32::from(element == 64) << 12 | rotation << 6 | imms)
+}
+
+/// `adrp` and `add`, which reach a near symbol; `adrp` and `ldr`, for one that may be far, of position-independent
+/// code. Other code has the address between instructions, which a thunk does not.
+fn address(register: u32, address: &Address<'_>) -> Option<Setting> {
+    let &Address { offset, near, far, .. } = address;
+    let (page, second, low) = match (near, far) {
+        (true, _) => (Reloc::Aarch64AdrPrelPgHi21, 0x9100_0000, Reloc::Aarch64AddAbsLo12Nc),
+        (false, Far::Table) if address.is_entry() => {
+            (Reloc::Aarch64AdrGotPage21, 0xf940_0000, Reloc::Aarch64Ld64GotLo12Nc)
+        }
+        (false, Far::Table | Far::Absolute | Far::Unknown) => return None,
+    };
+    let first = then(Setting::EMPTY.relocated(page, offset), 0x9000_0000 | register);
+    Some(then(first.relocated(low, offset), second | register << 5 | register))
+}
+
+/// `mov reg, from`, or one `add` or `sub` of an immediate of 12 bits, which may be shifted by 12.
+pub(super) fn derived(register: u8, from: u8, step: Step) -> Option<Setting> {
+    let Step { distance, wide } = step;
+    let (register, from) = (u32::from(register), u32::from(from));
+    if distance == 0 {
+        return Some(then(Setting::EMPTY, 0x2a00_03e0 | size(wide) | from << 16 | register));
+    }
+    let opcode = if distance > 0 { 0x1100_0000 } else { 0x5100_0000 };
+    let immediate = match distance.unsigned_abs() {
+        by @ 0..=0xfff => by as u32,
+        by if by & 0xfff == 0 && by >> 12 <= 0xfff => 1 << 12 | (by >> 12) as u32,
+        _ => return None,
+    };
+    Some(then(Setting::EMPTY, opcode | size(wide) | immediate << 10 | from << 5 | register))
+}
