@@ -24,6 +24,7 @@
 #![allow(missing_docs, reason = "not published")]
 #![allow(clippy::new_without_default, reason = "a host takes hold of the signals of the process")]
 
+pub mod aligned;
 pub mod augmented;
 pub mod check;
 pub mod checked;

@@ -6,6 +6,8 @@
 
 #[path = "differential/commands.rs"]
 mod commands;
+#[path = "differential/differing.rs"]
+mod differing;
 #[path = "differential/generated.rs"]
 mod generated;
 #[path = "differential/outcomes.rs"]

@@ -10,6 +10,7 @@
 //! form.
 
 use crate::generate::conventions::{self, DATA, FUNCTIONS};
+use crate::generate::differing::{self, Variant};
 use crate::generate::draw::Draw;
 use crate::generate::expected::{self, Expected, Node, Reference};
 use crate::generate::function::{self, Callees, Profile, Seed, Table, seed_number, signature};
@@ -42,6 +43,11 @@ pub enum Origin {
         what: String,
         /// Whether its meaning certainly differs.
         certain: bool,
+    },
+    /// It differs from the body of its group in few instructions.
+    Variant {
+        /// The edits.
+        what: Vec<String>,
     },
 }
 
@@ -81,7 +87,7 @@ impl GeneratedUnit {
         let seeds = seeds(&mut draw, profile, &callees, &similar);
         let mut kept = Unstructured::new(kept);
         let mut draw = Draw::new(&mut kept);
-        let mut members = members(&mut draw, profile, &seeds);
+        let mut members = members(&mut draw, profile, &callees, &seeds);
         // Symbols are given in the order of groups, positions are not.
         draw.rng().shuffle(&mut members);
         assemble(&mut draw, profile, &callees, &similar, &seeds, members)
@@ -219,15 +225,36 @@ fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) 
 /// A function that is to be in the unit.
 struct Chosen {
     group: u32,
-    near_miss: Option<(u32, NearMiss, bool)>,
+    other: Option<OtherBody>,
 }
 
-/// The functions of the unit: clones of each seed, and near misses, some of them more than once.
-fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Chosen> {
+/// A function that has not the body of its group.
+#[derive(Clone)]
+struct OtherBody {
+    /// Which of them.
+    number: u32,
+    func: Function,
+    origin: Origin,
+    /// Whether its meaning certainly differs.
+    certain: bool,
+    /// The only instruction that differs, if the others are where they were.
+    site: Option<Inst>,
+    /// Whether it can be run.
+    runs: bool,
+}
+
+/// The functions of the unit: clones of each seed, and near misses and variants, some of them more than once.
+fn members(
+    draw: &mut Draw<'_, '_>,
+    profile: &Profile,
+    callees: &Callees,
+    seeds: &[Seed],
+) -> Vec<Chosen> {
     let mut members = Vec::new();
     for (group, seed) in (0..).zip(seeds) {
-        for _ in 0..1 + draw.below(4) {
-            members.push(Chosen { group, near_miss: None });
+        let clones = if profile.differing { 2 } else { 4 };
+        for _ in 0..1 + draw.below(clones) {
+            members.push(Chosen { group, other: None });
         }
         let near_misses = if profile.near_misses { draw.below(4) } else { 0 };
         for number in 1..1 + near_misses as u32 {
@@ -238,14 +265,53 @@ fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Ch
             };
             let copies = if draw.one_in(4) { 2 } else { 1 };
             for _ in 0..copies {
-                let near_miss = near_miss.clone().map(|miss| (number, miss, runs));
-                if near_miss.is_some() {
-                    members.push(Chosen { group, near_miss });
+                let other = near_miss.clone().map(|NearMiss { what, func, certain, site }| {
+                    let origin = Origin::NearMiss { what, certain };
+                    OtherBody { number, func, origin, certain, site, runs }
+                });
+                if other.is_some() {
+                    members.push(Chosen { group, other });
                 }
             }
         }
+        if profile.differing {
+            variants(
+                draw,
+                differing::Group { profile, callees, number: group },
+                seed,
+                &mut members,
+            );
+        }
     }
     members
+}
+
+/// Functions that differ in few instructions from the body of a group, or from each other.
+fn variants(
+    draw: &mut Draw<'_, '_>,
+    group: differing::Group<'_>,
+    seed: &Seed,
+    members: &mut Vec<Chosen>,
+) {
+    let mut seeds = vec![seed.clone()];
+    for _ in 0..1 + draw.below(3) {
+        // Bodies for two of them are bodies for more in a later round.
+        let of = if draw.one_in(3) { draw.below(seeds.len()) } else { 0 };
+        let Variant { what, seed } = differing::variant(draw, group, &seeds[of]);
+        let other = OtherBody {
+            // Near misses have lower numbers.
+            number: 100 + seeds.len() as u32,
+            func: seed.func.clone(),
+            origin: Origin::Variant { what },
+            certain: false,
+            site: None,
+            runs: true,
+        };
+        seeds.push(seed);
+        for _ in 0..if draw.one_in(6) { 2 } else { 1 } {
+            members.push(Chosen { group: group.number, other: Some(other.clone()) });
+        }
+    }
 }
 
 fn assemble(
@@ -256,7 +322,8 @@ fn assemble(
     seeds: &[Seed],
     members: Vec<Chosen>,
 ) -> GeneratedUnit {
-    let style = draw.below(6);
+    // Functions that keep their bodies, whatever they equal, share no others.
+    let style = if profile.differing { draw.choose(&[0, 1, 3, 1, 5]) } else { draw.below(6) };
     let mut links = Links::of(&members, style, profile.uniform, draw.rng());
     let tables = tables(draw, callees, &mut links);
     let mut functions = Vec::new();
@@ -264,12 +331,15 @@ fn assemble(
     let mut nodes = Vec::new();
     for (index, chosen) in (0..).zip(members) {
         let seed = &seeds[chosen.group as usize];
-        let (mut func, number, certain, site, runs, origin) = match chosen.near_miss {
-            None => (seed.func.clone(), 0, true, None, true, Origin::Clone),
-            Some((number, NearMiss { what, func, certain, site }, runs)) => {
-                (func, number, certain, site, runs, Origin::NearMiss { what, certain })
-            }
-        };
+        let OtherBody { number, mut func, origin, certain, site, runs } =
+            chosen.other.unwrap_or_else(|| OtherBody {
+                number: 0,
+                func: seed.func.clone(),
+                origin: Origin::Clone,
+                certain: true,
+                site: None,
+                runs: true,
+            });
         func.name = UserFuncName::user(FUNCTIONS, index);
         let references = retarget(&mut func, &mut links, index, chosen.group);
         weaken(&mut func, &mut links.rng);
@@ -303,7 +373,9 @@ fn assemble(
     let expected = expected::solve(&nodes, functions.len());
     spread(&mut about, &nodes);
     let options = options(draw, profile);
-    let code_size = draw.choose(&[Some(64), None, Some(8)]);
+    // Aligning asks for sizes.
+    let sizes = [Some(64), if profile.differing { Some(64) } else { None }, Some(8)];
+    let code_size = draw.choose(&sizes);
     let unit = Unit { functions, data, options, code_size };
     GeneratedUnit { unit, about, expected, profile: *profile }
 }
@@ -334,10 +406,10 @@ impl Links {
         let mut functions: BTreeMap<u32, Members> = BTreeMap::new();
         for (index, chosen) in (0..).zip(members) {
             let members = functions.entry(chosen.group).or_default();
-            match &chosen.near_miss {
+            match &chosen.other {
                 None => members.clones.push(index),
-                Some((_, _, true)) => members.others.push(index),
-                Some((_, _, false)) => {}
+                Some(other) if other.runs => members.others.push(index),
+                Some(_) => {}
             }
         }
         let (tables, last) = (BTreeMap::new(), BTreeMap::new());
@@ -646,7 +718,10 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
         similar: Similar {
-            policy: draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            policy: match profile.differing {
+                true => Policy::Size,
+                false => draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            },
             // Few units have functions that a callee dispatch can choose between.
             callees: draw.choose(&[
                 cranelift_mergefunc::Callees::None,
