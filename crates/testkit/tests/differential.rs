@@ -16,5 +16,7 @@ mod outcomes;
 mod planted;
 #[path = "differential/real.rs"]
 mod real;
+#[path = "differential/templates.rs"]
+mod templates;
 #[path = "differential/units.rs"]
 mod units;

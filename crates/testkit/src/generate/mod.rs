@@ -26,6 +26,7 @@
 //! * [`near_miss`]: the same function but for one change of meaning.
 //! * [`differing`]: functions that differ in few instructions.
 //! * [`mod@unit`]: a whole unit; [`expected`]: what is known of its classes.
+//! * [`templates`]: a unit like those of C++ compilers, which is always the same.
 //! * [`statistics`]: how often what occurred.
 //!
 //! A function of some dozen instructions takes a few hundred bytes of input. Where there is no more
@@ -46,5 +47,6 @@ pub mod opcodes;
 pub mod statement;
 pub mod statistics;
 pub mod steps;
+pub mod templates;
 pub mod unit;
 pub(super) mod weaken;
