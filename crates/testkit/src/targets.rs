@@ -246,7 +246,7 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
         // The code that runs in place of merged functions is a canonical body.
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
     }
-    if differs && seed % 4 == 0 {
+    if differs && seed.is_multiple_of(4) {
         unit.options.prove = Prove::Never;
         let parts = Parts::from(&unit);
         let exchanges = exchanges(&parts, &parts.plan());

@@ -134,7 +134,7 @@ fn table(class: usize) -> DataMember {
         section: None,
     };
     let attributes = DataAttributes {
-        linkage: if class % 3 == 0 { Linkage::Export } else { Linkage::Local },
+        linkage: if class.is_multiple_of(3) { Linkage::Export } else { Linkage::Local },
         addresses: Addresses::Insignificant,
         ..DataAttributes::default()
     };

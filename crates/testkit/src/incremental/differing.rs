@@ -94,9 +94,8 @@ fn change(statement: &mut Statement, rng: &mut Rng) {
         },
         Statement::Vector { pointer, .. } => *pointer = 1 - *pointer,
         Statement::Call { passes, .. } => {
-            match &mut passes.pointers {
-                pointers @ [Pointer::Own(_), Pointer::Own(_)] => pointers.swap(0, 1),
-                _ => {}
+            if let pointers @ [Pointer::Own(_), Pointer::Own(_)] = &mut passes.pointers {
+                pointers.swap(0, 1);
             }
             if let Some(argument) = passes.extras.last_mut() {
                 *argument = Argument::Current;
