@@ -25,7 +25,7 @@
 //! * [`statement`]: a function as data; [`steps`]: the function itself.
 //! * [`near_miss`]: the same function but for one change of meaning.
 //! * [`differing`]: functions that differ in few instructions.
-//! * [`mod@unit`]: a whole unit; [`expected`]: what is known of its classes.
+//! * [`mod@unit`]: a whole unit, with `links` for its references; [`expected`]: what is known of its classes.
 //! * [`templates`]: a unit like those of C++ compilers, which is always the same.
 //! * [`statistics`]: how often what occurred.
 //!
@@ -42,6 +42,7 @@ pub mod draw;
 mod exits;
 pub mod expected;
 pub mod function;
+mod links;
 pub mod near_miss;
 pub mod opcodes;
 pub mod statement;
