@@ -7,6 +7,8 @@
 //!
 //! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` searches for longer.
 
+#[path = "laws/alignment.rs"]
+mod alignment;
 #[path = "laws/application.rs"]
 mod application;
 #[path = "laws/call_thunks.rs"]

@@ -50,9 +50,12 @@ impl Simulation<'_> {
                 let Some(bits) = self.terms[0].selected(a, arg) else {
                     return Ok(None);
                 };
-                // A branch of the original on a constant for which an extra argument is passed.
+                // A branch of the original on a constant for which an extra argument is passed. On a constant alone, it is
+                // a jump in the kept code, unless branches are compared as written.
+                let selects = self.terms[0].is_passed(a, arg) && self.folds_branches();
                 if let I::Brif { opcode: _, arg, blocks: _ } = b.dfg.insts[original]
                     && let Some(Term::Bits(..)) = self.terms[1].get(b, arg)
+                    && !selects
                 {
                     return Ok(None);
                 }

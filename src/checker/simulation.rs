@@ -433,9 +433,14 @@ impl<'a> Simulation<'a> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
             InstructionData::Jump { opcode: _, destination } => Some(*destination),
-            _ if self.claim.policy.constant_branches == Compare::Compare || self.dead => None,
+            _ if !self.folds_branches() => None,
             _ => self.known[side].only_way(&func.dfg, inst),
         }
+    }
+
+    /// Whether branches on known conditions count as jumps.
+    pub(super) fn folds_branches(&self) -> bool {
+        self.claim.policy.constant_branches == Compare::Ignore && !self.dead
     }
 
     /// Metadata that does not change what is computed, where the policy compares it.

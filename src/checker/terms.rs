@@ -139,6 +139,13 @@ impl Terms {
         self.bits(func, value).filter(|_| of_extra).map(|(_, bits)| bits)
     }
 
+    /// Whether a value is an extra argument itself.
+    pub fn is_passed(&self, func: &Function, value: Value) -> bool {
+        resolve(&func.dfg, value).is_some_and(|original| {
+            self.extra.contains(original) && func.dfg.value_def(original).inst().is_none()
+        })
+    }
+
     /// The content of a value, if it is known.
     pub fn get(&self, func: &Function, value: Value) -> Option<&Term> {
         self.known[resolve(&func.dfg, value)?].as_ref()

@@ -13,9 +13,11 @@ pub use crate::size::{
 
 use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
+use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
+use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
 
 /// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
@@ -48,6 +50,18 @@ pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition
 pub fn data_decided(mut plan: Plan, data: DataIndex, disposition: Disposition<DataIndex>) -> Plan {
     let reason = plan.data_entry(data).reason();
     plan.set_data(data, disposition, reason);
+    plan
+}
+
+/// `plan` with other extra arguments of a function that is merged, right or wrong.
+pub fn passing(mut plan: Plan, function: FunctionIndex, arguments: Vec<ExtraArgument>) -> Plan {
+    plan.set_extra_arguments(function, arguments.into());
+    plan
+}
+
+/// `plan` with other code of a body that it adds, right or wrong.
+pub fn with_body(mut plan: Plan, function: FunctionIndex, body: Function) -> Plan {
+    plan.set_body(function, body);
     plan
 }
 

@@ -8,6 +8,7 @@
 //! It proves nothing about inputs that it does not try, and does not see time, stack depth or
 //! addresses.
 
+use crate::aligned;
 use crate::generate::conventions::USUAL_FUEL;
 use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed};
 use crate::support::Rng;
@@ -156,6 +157,8 @@ pub struct Tally {
     pub functions: usize,
     /// Functions and data objects that were merged away.
     pub merged: usize,
+    /// Bodies of functions that differ in few instructions.
+    pub aligned: usize,
     /// Calls from outside, on either side.
     pub invocations: usize,
     /// Of these, those that returned.
@@ -179,6 +182,7 @@ impl std::ops::AddAssign for Tally {
             idle,
             functions,
             merged,
+            aligned,
             invocations,
             returned,
             trapped,
@@ -191,6 +195,7 @@ impl std::ops::AddAssign for Tally {
         self.idle += idle;
         self.functions += functions;
         self.merged += merged;
+        self.aligned += aligned;
         self.invocations += invocations;
         self.returned += returned;
         self.trapped += trapped;
@@ -218,11 +223,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { units, idle, functions, merged, invocations, .. } = self;
+        let Tally { units, idle, functions, merged, aligned, invocations, .. } = self;
         write!(
             f,
             "{units} units ({idle} more in which nothing merges), {functions} functions, {merged} \
-             merged away; {invocations} invocations: {} returned, {} trapped, {} signals, {} \
+             merged away, {aligned} bodies of functions that differ in few instructions; {invocations} \
+             invocations: {} returned, {} trapped, {} signals, {} \
              uncaught, {} given up; {} calls of imports",
             self.returned, self.trapped, self.signals, self.uncaught, self.gave_up, self.calls
         )
@@ -272,6 +278,8 @@ pub struct Comparison {
     pub invocations: [Vec<Invocation>; 2],
     /// Functions and data objects that were merged away.
     pub merged: usize,
+    /// Bodies of functions that differ in few instructions.
+    pub aligned: usize,
 }
 
 impl Comparison {
@@ -280,7 +288,12 @@ impl Comparison {
         let plan = unit.plan();
         let merged = merged_away(&plan);
         let programs = || [Program::unmerged(unit), Program::merged(unit, &plan)];
-        (merged > 0).then(|| Comparison { merged, ..Comparison::of(programs(), seed, effort) })
+        let aligned = aligned::bodies(unit, &plan).len();
+        (merged > 0).then(|| Comparison {
+            merged,
+            aligned,
+            ..Comparison::of(programs(), seed, effort)
+        })
     }
 
     /// The unit, and the unit as [`Program::streamed`] makes it.
@@ -298,7 +311,7 @@ impl Comparison {
     /// Compares two programs of unknown relation: no merged functions are counted.
     pub fn of(programs: [Program; 2], seed: u64, effort: Effort) -> Comparison {
         let invocations = [0, 1].map(|side| invocations(&programs[side].entries, seed, effort));
-        Comparison { programs, invocations, merged: 0 }
+        Comparison { programs, invocations, merged: 0, aligned: 0 }
     }
 
     /// Calls only functions at the places of the unit for which `called` has `true`.
@@ -340,7 +353,8 @@ impl Comparison {
         assert_eq!(before.len(), one.len(), "an outcome for each invocation");
         assert_eq!(after.len(), other.len(), "an outcome for each invocation");
         let functions = self.programs[0].entries.len();
-        let mut tally = Tally { units: 1, functions, merged: self.merged, ..Tally::default() };
+        let Comparison { merged, aligned, .. } = *self;
+        let mut tally = Tally { units: 1, functions, merged, aligned, ..Tally::default() };
         for (at, (expected, found)) in before.iter().zip(after).enumerate() {
             // How far a program comes before the host gives up is not a property of the program.
             let undecided = expected.end == End::GaveUp || found.end == End::GaveUp;

@@ -6,6 +6,8 @@
 //!   change.
 //! * `classes` computes the classes of a unit from the definition, by brute force; `check` holds a
 //!   plan and what it is applied to against what must always hold.
+//! * `aligned` finds the bodies of functions that differ in few instructions in a plan, and makes plans in which they are
+//!   wrong.
 //! * `program` says what a back end emits for a unit; `differential` has a host run it, merged and
 //!   unmerged, and compares; `fuel` makes every function end.
 //! * `module` makes random calls of `Module` on a module and on a `MergingModule`; `incremental` draws whole programs
@@ -24,6 +26,7 @@
 #![allow(missing_docs, reason = "not published")]
 #![allow(clippy::new_without_default, reason = "a host takes hold of the signals of the process")]
 
+pub mod aligned;
 pub mod augmented;
 pub mod check;
 pub mod checked;

@@ -3,6 +3,7 @@
 //! Each is a function that panics if something is wrong, and returns an error if the input is too
 //! short to be of use. `module` and `text` have modules of their own.
 
+use crate::aligned::{check_exchange, exchanges};
 use crate::augmented::augmented_with_merged;
 use crate::check::check_unit;
 use crate::classes::classes;
@@ -54,8 +55,9 @@ fn known(u: &mut Unstructured<'_>) -> Result<Known> {
         let same = move |a: usize, b: usize| bodies[a] == bodies[b];
         return Ok(Known { unit, relation: Box::new(relation), same: Box::new(same) });
     }
-    let machine = *u.choose(&Machine::ALL)?;
-    let GeneratedUnit { unit, expected, .. } = GeneratedUnit::draw(u, &Profile::all(machine));
+    let profile = Profile::all(*u.choose(&Machine::ALL)?);
+    let profile = if u.ratio(1, 3)? { profile.differing() } else { profile };
+    let GeneratedUnit { unit, expected, .. } = GeneratedUnit::draw(u, &profile);
     let expected = Rc::new(expected);
     let relations = Rc::clone(&expected);
     Ok(Known {
@@ -229,17 +231,30 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Differential execution on this machine: the merged unit does what the unmerged one does.
+/// Differential execution on this machine: the merged unit does what the unmerged one does. So does one of which the
+/// checker accepts a wrong selector.
 pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tally> {
     let seed: u64 = u.arbitrary()?;
-    let GeneratedUnit { mut unit, about, .. } =
-        GeneratedUnit::draw(u, &Profile::runnable(Machine::host()));
+    let profile = Profile::runnable(Machine::host());
+    let differs = u.ratio(1, 3)?;
+    let profile = if differs { profile.differing() } else { profile };
+    let GeneratedUnit { mut unit, about, .. } = GeneratedUnit::draw(u, &profile);
     if about.iter().any(|about| !about.runnable) {
         return Ok(Tally::default());
     }
     if seed % 8 == 2 {
         // The code that runs in place of merged functions is a canonical body.
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
+    }
+    if differs && seed.is_multiple_of(4) {
+        unit.options.prove = Prove::Never;
+        let parts = Parts::from(&unit);
+        let exchanges = exchanges(&parts, &parts.plan());
+        if !exchanges.is_empty() {
+            let exchange = &exchanges[Rng::new(seed).below(exchanges.len())];
+            check_exchange(&parts, exchange, seed, host);
+        }
+        unit.options.prove = Prove::default();
     }
     let mut called = vec![true; unit.functions.len()];
     if seed % 2 == 1 {

@@ -6,6 +6,8 @@
 
 #[path = "differential/commands.rs"]
 mod commands;
+#[path = "differential/differing.rs"]
+mod differing;
 #[path = "differential/generated.rs"]
 mod generated;
 #[path = "differential/outcomes.rs"]
@@ -14,5 +16,7 @@ mod outcomes;
 mod planted;
 #[path = "differential/real.rs"]
 mod real;
+#[path = "differential/templates.rs"]
+mod templates;
 #[path = "differential/units.rs"]
 mod units;

@@ -27,7 +27,7 @@ use super::body::fold_branches;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
 use super::second_pass::remove_merged_bodies;
 use super::uses::Uses;
-use super::{context, cost, is_candidate, merges_left, smaller};
+use super::{context, cost, is_candidate, merges_left, order, smaller};
 use crate::apply::compared;
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
@@ -93,7 +93,7 @@ fn round(
     options: &Options<'_>,
 ) -> bool {
     let compiled = encodings.compiled();
-    let functions: Vec<FunctionIndex> = plan
+    let mut functions: Vec<FunctionIndex> = plan
         .entries()
         .map(|(function, _)| function)
         .filter(|&function| {
@@ -103,6 +103,8 @@ fn round(
             (own || body) && is_candidate(plan, function, options) && !inside
         })
         .collect();
+    // Of those that resemble each other equally, the first ones are paired.
+    functions.sort_unstable_by_key(|&function| order(plan, function));
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
     for &function in &functions {
         if !compiled.callees.contains(function) {
@@ -514,6 +516,7 @@ impl Aligning<'_> {
             plan.set(function, disposition, reason);
         }
         let plan = &mut *self.plan;
+        members.sort_unstable_by_key(|&member| order(plan, member));
         let parameters = arguments[0].len();
         let set = SimilarSet { members, parameters, body: Some(to), saved: Some(saved) };
         plan.record_similar(set);

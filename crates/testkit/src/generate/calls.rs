@@ -211,6 +211,22 @@ impl Builder<'_, '_, '_> {
         }
     }
 
+    /// A call without a branch: of an import, or of a function that leads to other groups only.
+    pub fn straight_call(&mut self) {
+        let callee = match self.group > 0 && self.draw.one_in(2) {
+            true => {
+                Callee { namespace: FUNCTIONS, index: self.draw.below(self.group as usize) as u32 }
+            }
+            false => self.import(),
+        };
+        let call = self.prepare_call(callee, false);
+        // A pointer can lead elsewhere.
+        if call.ends {
+            let inst = self.finish_call(&call, false);
+            self.learn(inst, false);
+        }
+    }
+
     /// A call that may not come back while there is fuel: some other values without.
     fn call_if_plentiful(&mut self, call: &Call) {
         let returns = self.body.func.dfg.signatures[call.signature].returns.clone();

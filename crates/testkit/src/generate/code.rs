@@ -226,7 +226,8 @@ impl Builder<'_, '_, '_> {
         self.ins().icmp(IntCC::Equal, low, number)
     }
 
-    fn trap_on_condition(&mut self) {
+    /// A trap, taken rarely.
+    pub fn trap_on_condition(&mut self) {
         let code = self.trap_code();
         let condition = self.rare_condition(32);
         if self.draw.one_in(2) {
@@ -282,7 +283,7 @@ impl Builder<'_, '_, '_> {
     }
 
     /// A load or a store.
-    fn access(&mut self) {
+    pub fn access(&mut self) {
         let atomics = self.profile.atomics;
         let rmw = atomics && self.draw.one_in(6);
         let wanted = |way, opcode: Opcode| {
@@ -354,7 +355,7 @@ impl Builder<'_, '_, '_> {
     }
 
     /// Stores a value behind what other accesses lead to, if the back end can.
-    fn store(&mut self, value: Value) {
+    pub fn store(&mut self, value: Value) {
         let ty = self.body.func.dfg.value_type(value);
         let operation = Operation { opcode: Opcode::Store, ctrl: ty, free: types::I64 };
         if !self.profile.machine.operations().contains(&operation) {

@@ -68,6 +68,9 @@ pub struct Profile {
     pub portable: bool,
     /// Functions of a unit that differ in one change of meaning.
     pub near_misses: bool,
+    /// Functions of a unit that differ in few instructions, and that can share a body. Signatures are longer, so that extra
+    /// arguments are on the stack at times.
+    pub differing: bool,
     /// Data objects of a unit, with pointers to functions.
     pub tables: bool,
     /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
@@ -99,9 +102,17 @@ impl Profile {
             inside: false,
             portable: false,
             near_misses: true,
+            differing: false,
             tables: true,
             uniform: false,
         }
+    }
+
+    /// The same, with functions that differ in few instructions in place of near misses, large enough that one body for
+    /// two of them pays.
+    pub fn differing(self) -> Profile {
+        let (max_blocks, max_operations) = (7, 12);
+        Profile { differing: true, near_misses: false, max_blocks, max_operations, ..self }
     }
 
     /// Small functions of one signature that differ in constants, references and facts. Functions of a unit are
@@ -279,7 +290,8 @@ pub fn signature(draw: &mut Draw<'_, '_>, profile: &Profile) -> Signature {
     let arm = [Tail, SystemV, Fast, Tail, AppleAarch64, PreserveAll];
     let call_conv = draw.choose(if profile.machine.is_x86() { &x86 } else { &arm });
     let mut signature = Signature::new(call_conv);
-    for _ in 0..draw.below(6) {
+    let most = if profile.differing { 10 } else { 6 };
+    for _ in 0..draw.below(most) {
         let param = param(draw, profile, call_conv);
         signature.params.push(param);
     }
@@ -350,6 +362,30 @@ pub fn seed(draw: &mut Draw<'_, '_>, profile: &Profile, callees: &Callees, group
     builder.fill_all();
     let Builder { free, addresses, accesses, slots, folds, runnable, .. } = builder;
     Seed { func: body.func, free, addresses, accesses, slots, folds, runnable }
+}
+
+/// Adds to a function at the end of a block, of which nothing behind is in the layout. `known` are the values that can
+/// be used there, and `memory` is the address of the memory if that is one of them.
+pub(super) fn grow<T>(
+    seed: &mut Seed,
+    block: Block,
+    (known, memory): (Vec<Known>, Option<Value>),
+    (profile, callees, group): (&Profile, &Callees, u32),
+    draw: &mut Draw<'_, '_>,
+    add: impl FnOnce(&mut Builder<'_, '_, '_>) -> T,
+) -> T {
+    let mut body = Body { func: std::mem::replace(&mut seed.func, Function::new()), block };
+    let mut builder = Builder::new(draw, profile, callees, group, &mut body);
+    builder.regions = builder.body.func.dfg.alias_regions.iter().map(|(it, _)| it).collect();
+    (builder.known, builder.memory) = (known, memory);
+    builder.slots.clone_from(&seed.slots);
+    let result = add(&mut builder);
+    let Builder { free, addresses, accesses, .. } = builder;
+    seed.free.extend(free);
+    seed.addresses.extend(addresses);
+    seed.accesses.extend(accesses);
+    seed.func = body.func;
+    result
 }
 
 /// Draws up to so many operations on integers that every back end compiles, which use these values, and returns their

@@ -92,7 +92,7 @@ fn is_observed(func: &Function, inst: Inst, observed: &BTreeSet<Value>) -> bool 
 
 /// Whether the verifier accepts the function, and the back end knows the changed operation and
 /// those that take its result.
-fn is_compiled(func: &Function, changed: Inst, machine: Machine) -> bool {
+pub(super) fn is_compiled(func: &Function, changed: Inst, machine: Machine) -> bool {
     let operations = machine.operations();
     let results: Vec<Value> = func
         .dfg

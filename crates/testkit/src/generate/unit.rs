@@ -10,26 +10,25 @@
 //! form.
 
 use crate::generate::conventions::{self, DATA, FUNCTIONS};
+use crate::generate::differing::{self, Variant};
 use crate::generate::draw::Draw;
 use crate::generate::expected::{self, Expected, Node, Reference};
 use crate::generate::function::{self, Callees, Profile, Seed, Table, seed_number, signature};
+use crate::generate::links::{Links, choose, retarget};
 use crate::generate::near_miss::{self, NearMiss};
 use crate::generate::weaken::weaken;
-use crate::mutate::{Field, fields};
 use crate::permute::{Facts, permuted};
 use crate::support::{Rng, free};
 use crate::unit::{DataMember, Member, Unit};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Inst, InstructionData, Opcode, UserExternalName,
-    UserFuncName,
+    Function, Inst, InstructionData, Opcode, UserExternalName, UserFuncName,
 };
 use cranelift_mergefunc::{
     Addresses, Attributes, Contents, DataAttributes, DataObject, DataReloc, Linkage, Options,
     Policy, Prebucket, Similar, Target,
 };
-use std::collections::BTreeMap;
 
 /// How a function came to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +41,11 @@ pub enum Origin {
         what: String,
         /// Whether its meaning certainly differs.
         certain: bool,
+    },
+    /// It differs from the body of its group in few instructions.
+    Variant {
+        /// The edits.
+        what: Vec<String>,
     },
 }
 
@@ -81,7 +85,7 @@ impl GeneratedUnit {
         let seeds = seeds(&mut draw, profile, &callees, &similar);
         let mut kept = Unstructured::new(kept);
         let mut draw = Draw::new(&mut kept);
-        let mut members = members(&mut draw, profile, &seeds);
+        let mut members = members(&mut draw, profile, &callees, &seeds);
         // Symbols are given in the order of groups, positions are not.
         draw.rng().shuffle(&mut members);
         assemble(&mut draw, profile, &callees, &similar, &seeds, members)
@@ -219,15 +223,36 @@ fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) 
 /// A function that is to be in the unit.
 struct Chosen {
     group: u32,
-    near_miss: Option<(u32, NearMiss, bool)>,
+    other: Option<OtherBody>,
 }
 
-/// The functions of the unit: clones of each seed, and near misses, some of them more than once.
-fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Chosen> {
+/// A function that has not the body of its group.
+#[derive(Clone)]
+struct OtherBody {
+    /// Which of them.
+    number: u32,
+    func: Function,
+    origin: Origin,
+    /// Whether its meaning certainly differs.
+    certain: bool,
+    /// The only instruction that differs, if the others are where they were.
+    site: Option<Inst>,
+    /// Whether it can be run.
+    runs: bool,
+}
+
+/// The functions of the unit: clones of each seed, and near misses and variants, some of them more than once.
+fn members(
+    draw: &mut Draw<'_, '_>,
+    profile: &Profile,
+    callees: &Callees,
+    seeds: &[Seed],
+) -> Vec<Chosen> {
     let mut members = Vec::new();
     for (group, seed) in (0..).zip(seeds) {
-        for _ in 0..1 + draw.below(4) {
-            members.push(Chosen { group, near_miss: None });
+        let clones = if profile.differing { 2 } else { 4 };
+        for _ in 0..1 + draw.below(clones) {
+            members.push(Chosen { group, other: None });
         }
         let near_misses = if profile.near_misses { draw.below(4) } else { 0 };
         for number in 1..1 + near_misses as u32 {
@@ -238,14 +263,53 @@ fn members(draw: &mut Draw<'_, '_>, profile: &Profile, seeds: &[Seed]) -> Vec<Ch
             };
             let copies = if draw.one_in(4) { 2 } else { 1 };
             for _ in 0..copies {
-                let near_miss = near_miss.clone().map(|miss| (number, miss, runs));
-                if near_miss.is_some() {
-                    members.push(Chosen { group, near_miss });
+                let other = near_miss.clone().map(|NearMiss { what, func, certain, site }| {
+                    let origin = Origin::NearMiss { what, certain };
+                    OtherBody { number, func, origin, certain, site, runs }
+                });
+                if other.is_some() {
+                    members.push(Chosen { group, other });
                 }
             }
         }
+        if profile.differing {
+            variants(
+                draw,
+                differing::Group { profile, callees, number: group },
+                seed,
+                &mut members,
+            );
+        }
     }
     members
+}
+
+/// Functions that differ in few instructions from the body of a group, or from each other.
+fn variants(
+    draw: &mut Draw<'_, '_>,
+    group: differing::Group<'_>,
+    seed: &Seed,
+    members: &mut Vec<Chosen>,
+) {
+    let mut seeds = vec![seed.clone()];
+    for _ in 0..1 + draw.below(3) {
+        // Bodies for two of them are bodies for more in a later round.
+        let of = if draw.one_in(3) { draw.below(seeds.len()) } else { 0 };
+        let Variant { what, seed } = differing::variant(draw, group, &seeds[of]);
+        let other = OtherBody {
+            // Near misses have lower numbers.
+            number: 100 + seeds.len() as u32,
+            func: seed.func.clone(),
+            origin: Origin::Variant { what },
+            certain: false,
+            site: None,
+            runs: true,
+        };
+        seeds.push(seed);
+        for _ in 0..if draw.one_in(6) { 2 } else { 1 } {
+            members.push(Chosen { group: group.number, other: Some(other.clone()) });
+        }
+    }
 }
 
 fn assemble(
@@ -256,20 +320,25 @@ fn assemble(
     seeds: &[Seed],
     members: Vec<Chosen>,
 ) -> GeneratedUnit {
-    let style = draw.below(6);
-    let mut links = Links::of(&members, style, profile.uniform, draw.rng());
+    // Functions that keep their bodies, whatever they equal, share no others.
+    let style = if profile.differing { draw.choose(&[0, 1, 3, 1, 5]) } else { draw.below(6) };
+    let runs = |chosen: &Chosen| (chosen.group, chosen.other.as_ref().map(|other| other.runs));
+    let mut links = Links::of(members.iter().map(runs), style, profile.uniform, draw.rng());
     let tables = tables(draw, callees, &mut links);
     let mut functions = Vec::new();
     let mut about = Vec::new();
     let mut nodes = Vec::new();
     for (index, chosen) in (0..).zip(members) {
         let seed = &seeds[chosen.group as usize];
-        let (mut func, number, certain, site, runs, origin) = match chosen.near_miss {
-            None => (seed.func.clone(), 0, true, None, true, Origin::Clone),
-            Some((number, NearMiss { what, func, certain, site }, runs)) => {
-                (func, number, certain, site, runs, Origin::NearMiss { what, certain })
-            }
-        };
+        let OtherBody { number, mut func, origin, certain, site, runs } =
+            chosen.other.unwrap_or_else(|| OtherBody {
+                number: 0,
+                func: seed.func.clone(),
+                origin: Origin::Clone,
+                certain: true,
+                site: None,
+                runs: true,
+            });
         func.name = UserFuncName::user(FUNCTIONS, index);
         let references = retarget(&mut func, &mut links, index, chosen.group);
         weaken(&mut func, &mut links.rng);
@@ -303,70 +372,11 @@ fn assemble(
     let expected = expected::solve(&nodes, functions.len());
     spread(&mut about, &nodes);
     let options = options(draw, profile);
-    let code_size = draw.choose(&[Some(64), None, Some(8)]);
+    // Aligning asks for sizes.
+    let sizes = [Some(64), if profile.differing { Some(64) } else { None }, Some(8)];
+    let code_size = draw.choose(&sizes);
     let unit = Unit { functions, data, options, code_size };
     GeneratedUnit { unit, about, expected, profile: *profile }
-}
-
-/// The members that references to groups can mean.
-struct Links {
-    functions: BTreeMap<u32, Members>,
-    tables: BTreeMap<u32, Members>,
-    /// What the last function of each group refers to.
-    last: BTreeMap<u32, BTreeMap<Place, u32>>,
-    style: usize,
-    /// Whether any function can be called instead of any other one.
-    uniform: bool,
-    rng: Rng,
-}
-
-/// The members of a group.
-#[derive(Default)]
-struct Members {
-    /// Those with the body of the group.
-    clones: Vec<u32>,
-    /// Other functions that can be used instead of them.
-    others: Vec<u32>,
-}
-
-impl Links {
-    fn of(members: &[Chosen], style: usize, uniform: bool, rng: Rng) -> Links {
-        let mut functions: BTreeMap<u32, Members> = BTreeMap::new();
-        for (index, chosen) in (0..).zip(members) {
-            let members = functions.entry(chosen.group).or_default();
-            match &chosen.near_miss {
-                None => members.clones.push(index),
-                Some((_, _, true)) => members.others.push(index),
-                Some((_, _, false)) => {}
-            }
-        }
-        let (tables, last) = (BTreeMap::new(), BTreeMap::new());
-        Links { functions, tables, last, style, uniform, rng }
-    }
-
-    /// A member of a group of functions.
-    fn function(&mut self, group: u32) -> u32 {
-        let group = match self.uniform && self.rng.one_in(10) {
-            true => self.rng.below(self.functions.len()) as u32,
-            false => group,
-        };
-        choose(&self.functions[&group], self.style, &mut self.rng)
-    }
-
-    /// A member of a group of tables.
-    fn table(&mut self, group: u32) -> u32 {
-        choose(&self.tables[&group], self.style, &mut self.rng)
-    }
-}
-
-fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
-    let Members { clones, others } = members;
-    match style {
-        // All the same: equality depends on no other function.
-        0 => clones[0],
-        _ if !others.is_empty() && rng.one_in(5) => rng.choose(others),
-        _ => rng.choose(clones),
-    }
 }
 
 /// How a table differs from the others of its group.
@@ -401,106 +411,6 @@ fn tables(draw: &mut Draw<'_, '_>, callees: &Callees, links: &mut Links) -> Vec<
         }
     }
     tables
-}
-
-/// Points the references of a function to members of the groups, and returns what they are.
-fn retarget(func: &mut Function, links: &mut Links, own: u32, group: u32) -> Vec<Reference> {
-    let mut uses: BTreeMap<Place, (bool, bool)> = BTreeMap::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            let mut data = func.dfg.insts[inst];
-            let is_call = data.opcode().is_call();
-            for field in fields(&mut data) {
-                let place = match field {
-                    Field::Callee(callee) => Place::Import(*callee),
-                    Field::Global(global) => Place::Global(*global),
-                    _ => continue,
-                };
-                let (called, address) = uses.entry(place).or_default();
-                *(if is_call { called } else { address }) = true;
-            }
-        }
-    }
-    let mut references = Vec::new();
-    // Some refer to what other members of the group refer to, or hardly any would be equal.
-    let last = links.last.remove(&group).unwrap_or_default();
-    let mut follows = links.rng.but_one_in(4);
-    let mut chosen = BTreeMap::new();
-    for (place, (called, address)) in uses {
-        let Some(symbol) = place.symbol(func) else { continue };
-        let (namespace, patchable) = (symbol.namespace, place.patchable(func));
-        if links.uniform {
-            follows = links.rng.but_one_in(3);
-        }
-        let index = match namespace {
-            FUNCTIONS | DATA if follows && last.contains_key(&place) => last[&place],
-            FUNCTIONS if symbol.index == group && links.rng.one_in(3) => own,
-            // A change can have led to symbols that the unit does not have.
-            FUNCTIONS if links.functions.contains_key(&symbol.index) => {
-                links.function(symbol.index)
-            }
-            DATA if links.tables.contains_key(&symbol.index) => links.table(symbol.index),
-            _ => continue,
-        };
-        chosen.insert(place, index);
-        place.set(func, UserExternalName::new(namespace, index));
-        let (data, inside) = (namespace == DATA, namespace == FUNCTIONS && place.offset(func) != 0);
-        references.push(Reference { data, index, called, address, patchable, inside });
-    }
-    links.last.insert(group, chosen);
-    references
-}
-
-/// Where a function names a symbol.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Import(cranelift_codegen::ir::FuncRef),
-    Global(cranelift_codegen::ir::GlobalValue),
-}
-
-impl Place {
-    fn symbol(self, func: &Function) -> Option<UserExternalName> {
-        let name = match self {
-            Place::Import(func_ref) => &func.dfg.ext_funcs[func_ref].name,
-            Place::Global(global) => match &func.global_values[global] {
-                GlobalValueData::Symbol { name, .. } => name,
-                _ => return None,
-            },
-        };
-        match name {
-            ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
-            _ => None,
-        }
-    }
-
-    /// How far behind the symbol.
-    fn offset(self, func: &Function) -> i64 {
-        match self {
-            Place::Import(_) => 0,
-            Place::Global(global) => match &func.global_values[global] {
-                GlobalValueData::Symbol { offset, .. } => offset.bits(),
-                _ => 0,
-            },
-        }
-    }
-
-    fn patchable(self, func: &Function) -> bool {
-        match self {
-            Place::Import(func_ref) => func.dfg.ext_funcs[func_ref].patchable,
-            Place::Global(_) => false,
-        }
-    }
-
-    fn set(self, func: &mut Function, symbol: UserExternalName) {
-        let symbol = ExternalName::User(func.params.ensure_user_func_name(symbol));
-        match self {
-            Place::Import(func_ref) => func.dfg.ext_funcs[func_ref].name = symbol,
-            Place::Global(global) => match &mut func.global_values[global] {
-                GlobalValueData::Symbol { name, .. } => *name = symbol,
-                _ => unreachable!("names a symbol"),
-            },
-        }
-    }
 }
 
 /// The attributes of a function: of one of six styles, which are the same for all functions of a unit.
@@ -646,7 +556,10 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
         similar: Similar {
-            policy: draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            policy: match profile.differing {
+                true => Policy::Size,
+                false => draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
+            },
             // Few units have functions that a callee dispatch can choose between.
             callees: draw.choose(&[
                 cranelift_mergefunc::Callees::None,

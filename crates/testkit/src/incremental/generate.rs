@@ -3,15 +3,18 @@
 //! Uniformly random functions are never equal. So a program is drawn from *families*: a function, and
 //! copies of it that differ in some constants, references, and facts, by one of a few policies, defined
 //! in one flush or another. Functions of later families call those of earlier ones, copy by copy, and so are
-//! copies that become equal, or similar, once their callees are merged. Nothing here knows what will merge: the
+//! copies that become equal, or similar, once their callees are merged. Copies of some families differ in few statements
+//! as well (`differing`). Nothing here knows what will merge: the
 //! policies only ensure that much does.
 
 use super::calls::{call, order};
 use super::contract::settle;
+use super::differing;
 use super::program::{
     AREA, Callee, Data, End, Facts, Flush, Function, Hole, Part, Pointer, Program, Shape, Statement,
 };
 use crate::modules::Item;
+use crate::support::Rng;
 use crate::unit::similar;
 use arbitrary::{Result, Unstructured};
 use cranelift_mergefunc::{Addresses, Attributes, Callees, Mode, ModuleOptions, Policy, Similar};
@@ -327,7 +330,12 @@ impl Drawn {
     /// A function and its copies.
     fn family(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let mut choices = Vec::new();
-        let first = self.function(&mut choices, u)?;
+        let mut first = self.function(&mut choices, u)?;
+        let differs = u.ratio(1, 4)?;
+        if differs {
+            self.program.options.similar.policy = Policy::Size;
+            differing::enlarge(&mut first);
+        }
         let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 4, 6, 8])?;
         let holes = first.clone().holes().len().max(1);
         let variation = match u.int_in_range(0..=10)? {
@@ -427,6 +435,9 @@ impl Drawn {
                         *item = (*item + number) % self.program.data[data].items.len();
                     }
                 }
+            }
+            if differs && u.ratio(3, 4)? {
+                differing::edit(&mut function, &mut Rng::new(u.arbitrary::<u16>()?.into()));
             }
             function.facts = self.facts_of(&strong, flushes[copy], u)?;
             function.attributes = self.attributes(false, u)?;

@@ -10,8 +10,9 @@ use super::define::{
 };
 use super::jit::{Merged, run};
 use super::program::{Address, Callee, Data, Part, Program, Statement};
-use super::statistics::{Statistics, word};
+use super::statistics::{ALIGNED, Statistics, word};
 use super::{Finding, jit_isa};
+use crate::aligned;
 use crate::jit;
 use crate::modules::Item;
 use crate::program::{
@@ -219,7 +220,7 @@ impl Merged for Embedder<'_> {
 }
 
 impl Embedder<'_> {
-    fn count(&mut self, plan: &Plan) {
+    fn count(&mut self, unit: &Parts<'_>, plan: &Plan) {
         for (_, entry) in plan.entries().take(plan.added()) {
             let disposition = entry.disposition();
             let later = disposition.representative().is_some_and(|to| plan.is_cached(to));
@@ -232,10 +233,11 @@ impl Embedder<'_> {
         }
         let bodies = plan.new_bodies().len();
         self.statistics.add("parameterised or private bodies", bodies);
+        self.statistics.add(ALIGNED, aligned::bodies(unit, plan).len());
     }
 
     fn emit(&mut self, unit: &Parts<'_>, plan: &Plan) -> Result<(), Finding> {
-        self.count(plan);
+        self.count(unit, plan);
         let mut emitted = Emitted::merged(unit, plan);
         // Wrappers are for callers from outside that know no extra arguments. Here there are none.
         emitted.functions.retain(|(symbol, _)| symbol.namespace != WRAPPERS);

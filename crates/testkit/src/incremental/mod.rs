@@ -7,7 +7,7 @@
 //!
 //! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `echo` and `calls`; the functions themselves are drawn and built by
+//!   with `statements`, `differing`, `echo` and `calls`; the functions themselves are drawn and built by
 //!   [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
@@ -17,6 +17,7 @@
 mod calls;
 mod contract;
 mod define;
+mod differing;
 mod echo;
 mod generate;
 mod jit;

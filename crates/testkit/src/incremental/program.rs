@@ -125,6 +125,20 @@ impl Function {
         holes(&mut self.statements, &mut self.end)
     }
 
+    /// What it does, but for what may be another one in a copy.
+    pub fn outline(&self) -> String {
+        let mut copy = self.clone();
+        for hole in copy.holes() {
+            match hole {
+                Hole::Constant(value) => *value = 0,
+                Hole::Float(bits) => *bits = 0,
+                Hole::Offset(offset, _) => *offset = 0,
+                Hole::Function(number) | Hole::Data(number) | Hole::Item(number, _) => *number = 0,
+            }
+        }
+        format!("{:?} {:?}", copy.statements, copy.end)
+    }
+
     /// The functions and data objects that it refers to.
     pub fn references(&self) -> Vec<Part> {
         let mut copy = self.clone();

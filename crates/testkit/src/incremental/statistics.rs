@@ -4,8 +4,11 @@ use super::define::Ids;
 use super::program::{Address, Callee, End, Part, Program, Statement};
 use cranelift_mergefunc::{Disposition, MergingModule, Reason};
 use cranelift_module::Module;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+/// The bodies of functions that differ in few statements.
+pub const ALIGNED: &str = "bodies of functions that differ in few instructions";
 
 /// How often each thing occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,7 +131,12 @@ impl Statistics {
                 }
             }
         }
-        for &(id, flush) in flush_of.iter().flatten() {
+        // The statements, but for constants and references, of the functions that each body takes the place of.
+        let mut outlines: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+        for (function, known) in flush_of.iter().enumerate() {
+            let Some((id, flush)) = *known else {
+                continue;
+            };
             let Some((disposition, reason)) = module.outcome(id) else {
                 continue;
             };
@@ -144,6 +152,10 @@ impl Statistics {
             let is_thunk = matches!(disposition, Disposition::Thunk { .. });
             self.add("thunks to an earlier flush", usize::from(over_flushes && is_thunk));
             self.add("merged with extra arguments", usize::from(passes));
+            if let Some(to) = disposition.representative().filter(|_| passes) {
+                let outline = program.functions[function].outline();
+                outlines.entry(to.as_u32()).or_default().insert(outline);
+            }
             match reason {
                 Reason::AddressTaken => self.add("kept or a thunk because its address is taken", 1),
                 Reason::Preemptible => self.add("a thunk because it is preemptible", 1),
@@ -151,6 +163,8 @@ impl Statistics {
                 _ => {}
             }
         }
+        let aligned = outlines.values().filter(|outlines| outlines.len() > 1);
+        self.add(ALIGNED, aligned.count());
     }
 }
 

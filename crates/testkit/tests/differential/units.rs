@@ -50,7 +50,11 @@ fn unit(seed: u64, profile: &Profile) -> (Unit, HashSet<UserExternalName>) {
     let bytes = rng.bytes(8192);
     let small =
         Profile { machine: profile.machine, patchable: false, inside: false, ..Profile::small() };
-    let profile = if seed.is_multiple_of(4) { &small } else { profile };
+    let profile = match seed % 4 {
+        0 => &small,
+        2 => &profile.differing(),
+        _ => profile,
+    };
     let GeneratedUnit { unit, about, .. } =
         GeneratedUnit::draw(&mut Unstructured::new(&bytes), profile);
     let runnable = unit.functions.iter().zip(about).filter(|(_, about)| about.runnable);
@@ -111,6 +115,7 @@ fn random_units() {
         run_natively(seed, &comparison, &mut tally);
     }
     eprintln!("x86-64: {tally}");
+    assert!(tally.aligned > 0, "{tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
@@ -130,6 +135,7 @@ fn random_units_of_canonical_bodies() {
         }
     }
     eprintln!("canonical: {tally}");
+    assert!(tally.aligned > 0, "{tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
@@ -220,6 +226,7 @@ fn random_units_on_aarch64() {
     eprintln!(
         "aarch64: {tally}; {cannot} units do not compile, {like_x86_64} as on x86-64, {otherwise} not"
     );
+    assert!(tally.aligned > 0, "{tally}");
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
@@ -260,5 +267,6 @@ fn random_units_interpreted() {
         "interpreted: {tally}; {cannot} invocations cannot be, {like_x86_64} as on x86-64, \
          {otherwise} not"
     );
+    assert!(tally.aligned > 0, "{tally}");
     assert!(tally.returned > 0 && tally.trapped > 0, "{tally}");
 }

@@ -74,12 +74,10 @@ impl Oracle {
     pub fn cases(self) -> u64 {
         match self {
             Oracle::Sensitivity => mutants().len() as u64,
-            Oracle::Checker => mutants().len() as u64 + 4 * UNITS,
+            Oracle::Checker => mutants().len() as u64 + 4 * UNITS + DIFFERING,
             Oracle::Classes | Oracle::Laws => 4 * UNITS,
-            Oracle::Differential
-            | Oracle::Incremental
-            | Oracle::Thunks
-            | Oracle::Streaming => UNITS,
+            Oracle::Differential => UNITS + DIFFERING,
+            Oracle::Incremental | Oracle::Thunks | Oracle::Streaming => UNITS,
             Oracle::Linked => 13,
             Oracle::Modules => 4 * UNITS,
         }
@@ -130,6 +128,9 @@ const NEAR_MISSES: u32 = 78;
 
 /// How many generated units there are.
 const UNITS: u64 = 400;
+
+/// How many units of functions that differ in few instructions come after them.
+const DIFFERING: u64 = 60;
 
 /// Functions that have every opcode, and the mutants of each.
 fn mutants() -> &'static [(Function, Function)] {
@@ -247,6 +248,7 @@ fn any_unit(seed: u64) -> Unit {
     let mut unit = match seed % 2 {
         _ if seed < 2 => tables(seed),
         _ if seed < 2 + by_hand::COUNT => by_hand::unit(seed - 2),
+        _ if seed >= 4 * UNITS => generated(seed, &Profile::all(Machine::host()).differing()).unit,
         0 => recipe(seed),
         _ => generated(seed, &Profile::all(Machine::host())).unit,
     };
@@ -296,12 +298,14 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
     if let Some(&number) = by_hand::RUN.get(case as usize) {
         return differs(fault, &by_hand::unit(number), case);
     }
-    let mut generated = generated(case, &Profile::runnable(Machine::host()));
+    let profile = Profile::runnable(Machine::host());
+    let profile = if case < UNITS { profile } else { profile.differing() };
+    let mut generated = generated(case, &profile);
     if !generated.about.iter().all(|about| about.runnable) {
         return false;
     }
     generated.unit.options.prove = Prove::Never;
-    if case % 4 == 3 {
+    if case % 4 == 3 && case < UNITS {
         // With call thunks.
         generated.unit.options.target = Target::generic();
         generated.unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
