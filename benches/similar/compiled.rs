@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_mergefunc::{
-    Addresses, Callees, MergingModule, ModuleOptions, ModuleStats, Policy, Similar,
+    Addresses, Callees, Instructions, MergingModule, ModuleOptions, ModuleStats, Policy, Similar,
     cranelift_codegen, cranelift_module,
 };
 use cranelift_module::{FuncId, Linkage, Module as _};
@@ -17,25 +17,27 @@ use std::collections::{BTreeMap, HashMap};
 pub enum Variant {
     /// Not at all.
     Unmerged,
-    /// Identical functions are merged, and similar ones with this policy and these callees.
-    Merged(Policy, Callees),
+    /// Identical functions are merged, and similar ones with this policy, these callees and these instructions.
+    Merged(Policy, Callees, Instructions),
 }
 
 impl Variant {
     /// The others are compared with the first.
-    pub const ALL: [Variant; 5] = [
+    pub const ALL: [Variant; 6] = [
         Variant::Unmerged,
-        Variant::Merged(Policy::Off, Callees::None),
-        Variant::Merged(Policy::Balanced, Callees::Indirect),
-        Variant::Merged(Policy::Size, Callees::Indirect),
-        Variant::Merged(Policy::Size, Callees::None),
+        Variant::Merged(Policy::Off, Callees::None, Instructions::None),
+        Variant::Merged(Policy::Balanced, Callees::Indirect, Instructions::Select),
+        Variant::Merged(Policy::Balanced, Callees::Indirect, Instructions::Always),
+        Variant::Merged(Policy::Size, Callees::Indirect, Instructions::Select),
+        Variant::Merged(Policy::Size, Callees::None, Instructions::Select),
     ];
 
     pub fn name(self) -> &'static str {
         match self {
             Variant::Unmerged => "unmerged",
-            Variant::Merged(Policy::Size, Callees::None) => "size, same callees",
-            Variant::Merged(policy, _) => policy.name(),
+            Variant::Merged(Policy::Size, Callees::None, _) => "size, same callees",
+            Variant::Merged(Policy::Balanced, _, Instructions::Always) => "balanced, always",
+            Variant::Merged(policy, ..) => policy.name(),
         }
     }
 
@@ -47,8 +49,7 @@ impl Variant {
         };
         match self {
             Variant::Unmerged => ModuleOptions { merge_limit: Some(0), ..insignificant },
-            Variant::Merged(policy, callees) => {
-                let instructions = Default::default();
+            Variant::Merged(policy, callees, instructions) => {
                 let similar = Similar { policy, callees, instructions, keep_symbols: false };
                 ModuleOptions { similar, ..insignificant }
             }

@@ -102,6 +102,10 @@ pub(super) const MAX_DIFFERING: usize = 500;
 /// In how many places aligned functions differ, at most.
 pub(super) const MAX_GAPS: usize = 60;
 
+/// How many instructions of a loop there must be for each arm in it, with `Balanced`: to branch and join again takes two
+/// instructions, so this is one in fifty.
+pub(super) const MIN_PER_ARM: usize = 100;
+
 /// How many extra arguments a body of aligned functions takes, at most.
 pub(super) const MAX_ALIGNED_ARGUMENTS: usize = 6;
 

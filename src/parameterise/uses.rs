@@ -233,6 +233,11 @@ impl Uses {
         }
     }
 
+    /// Adds a body that is called where these functions were.
+    pub fn add_body(&mut self, body: FunctionIndex, functions: [FunctionIndex; 2]) {
+        self.of[body].calls = functions.iter().map(|&function| self.of[function].calls).sum();
+    }
+
     /// How often a function is called directly.
     pub fn calls(&self, function: FunctionIndex) -> u32 {
         self.of[function].calls

@@ -202,7 +202,7 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
-    /// What functions that differ in few instructions are merged into, with --similar size
+    /// What functions that differ in few instructions are merged into
     #[arg(long, value_enum, value_name = "HOW", default_value_t = DifferingInstructions::Select)]
     pub instructions: DifferingInstructions,
 
@@ -259,8 +259,10 @@ pub enum CalleeParameters {
 pub enum DifferingInstructions {
     /// They are not merged
     None,
-    /// A function that takes a selector and branches where they differ
+    /// With --similar size, a function that takes a selector and branches where they differ
     Select,
+    /// The same also with --similar balanced, where branches are rare in loops; takes longer
+    Always,
 }
 
 /// The values of `--compare`.
@@ -325,6 +327,7 @@ impl Pass {
             instructions: match self.instructions {
                 DifferingInstructions::None => Instructions::None,
                 DifferingInstructions::Select => Instructions::Select,
+                DifferingInstructions::Always => Instructions::Always,
             },
             keep_symbols: self.keep_symbols,
         };

@@ -14,13 +14,15 @@
 //!
 //! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
 //! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
-//! compiling). Only [`Policy::Size`] asks for it: merged code branches.
+//! compiling). [`Policy::Balanced`] asks for it only with [`Instructions::Always`]: merged code branches, and pairs take time
+//! to find. Then sizes are predicted, and arms must be rare in loops (`speed`).
 
 mod blocks;
 mod body;
 mod diff;
 mod entities;
 mod sketch;
+mod speed;
 
 use super::accept::add_body;
 use super::body::fold_branches;
@@ -28,7 +30,7 @@ use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
 use super::second_pass::remove_merged_bodies;
 use super::uses::Uses;
 use super::{context, cost, is_candidate, merges_left, order, smaller};
-use crate::apply::compared;
+use crate::apply::{compared, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
@@ -36,6 +38,7 @@ use crate::ir::observes_its_frame;
 use crate::lists::Lists;
 use crate::options::{Compare, Instructions, Options, Policy};
 use crate::plan::{Disposition, Plan, Reason, SimilarSet};
+use crate::size;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, Candidate, CandidateToken, FunctionIndex, Item, NoUnit, Observed};
 use alloc::sync::Arc;
@@ -45,12 +48,12 @@ use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName}
 use cranelift_entity::{EntityRef, EntitySet};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
-use sketch::{Pair, Sketch, pairs};
+use sketch::{Pair, Sketch};
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
-/// `tokens` are those given to candidates before. Reads every kept function twice, and compiles the functions of each
-/// pair that is tried, and their body.
+/// `tokens` are those given to candidates before. Reads every kept function twice, and, unless sizes are predicted, compiles
+/// the functions of each pair that is tried, and their body.
 pub(crate) fn align(
     plan: &mut Plan,
     observed: &Observed,
@@ -63,97 +66,64 @@ pub(crate) fn align(
     let policy = &options.compare;
     let metadata =
         [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
-    if options.similar.policy != Policy::Size
-        || options.similar.instructions == Instructions::None
+    let source = match options.predicts() {
+        Some(model) => Source::Predicted(model),
+        None if bodies.code_sizes().is_some() => Source::Asked,
+        None => Source::Unknown,
+    };
+    let wanted = match (options.similar.policy, options.similar.instructions) {
+        (Policy::Off, _) | (_, Instructions::None) | (Policy::Balanced, Instructions::Select) => {
+            false
+        }
+        (Policy::Size, Instructions::Select | Instructions::Always)
+        | (Policy::Balanced, Instructions::Always) => true,
+    };
+    if !wanted
+        || matches!(source, Source::Unknown)
         || metadata.contains(&Compare::Compare)
         || !compiled.functions.is_empty()
-        || bodies.code_sizes().is_none()
     {
         return;
     }
-    let (mut tokens, mut tried) = (tokens, Tried::default());
-    for _ in 0..cost::MAX_ALIGNED_ROUNDS {
-        if !round(plan, observed, encodings, &mut tokens, &mut tried, bodies, options) {
-            break;
-        }
-    }
-}
-
-/// Pairs of functions that were tried, by symbol: bodies get other numbers when some of them are removed.
-type Tried = HashSet<[UserExternalName; 2], FxBuildHasher>;
-
-/// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
-fn round(
-    plan: &mut Plan,
-    observed: &Observed,
-    encodings: &Encodings,
-    tokens: &mut u32,
-    tried: &mut Tried,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> bool {
-    let compiled = encodings.compiled();
-    let mut functions: Vec<FunctionIndex> = plan
-        .entries()
-        .map(|(function, _)| function)
-        .filter(|&function| {
-            let own = function.index() < plan.added();
-            let inside = own && observed.points_inside(plan.entry(function).symbol());
-            let body = plan.parameterised_body(function).is_some();
-            (own || body) && is_candidate(plan, function, options) && !inside
-        })
-        .collect();
-    // Of those that resemble each other equally, the first ones are paired.
-    functions.sort_unstable_by_key(|&function| order(plan, function));
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
-    for &function in &functions {
+    for (function, _) in plan.entries() {
         if !compiled.callees.contains(function) {
             known.insert(function);
         }
     }
-    let before = plan.clone();
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
-    let merged_into = Lists::of_pairs(plan.entries().len(), || {
-        plan.entries().filter_map(|(function, entry)| {
-            Some((entry.disposition().representative()?.index(), function.as_u32()))
-        })
-    });
     let (limit, callee) = (merges_left(plan, options), bodies.probe_callee());
     let mut aligning = Aligning {
         next_class: plan.classes(),
         plan,
-        bodies: &mut *bodies,
+        bodies,
         options,
         uses,
-        merged_into,
+        merged_into: Lists::new(),
         limit,
         limited: false,
         tokens,
-        tried,
-        probed: Probed::default(),
+        tried: HashSet::default(),
+        sketches: Sketches::default(),
+        probed: OwnSizes::default(),
         sizes: HashMap::default(),
         callee,
+        source,
     };
-    let any = aligning.run(&functions);
-    let limited = aligning.limited;
-    if !any {
-        return false;
-    }
+    let mut rounds = 0..cost::MAX_ALIGNED_ROUNDS;
+    while rounds.next().is_some() && aligning.round(observed) {}
+    // Functions keep their numbers until the last round.
     remove_merged_bodies(plan, options);
     plan.count();
-    let smaller = smaller::compare(&before, plan, bodies, options) == Ordering::Less;
-    if !smaller {
-        *plan = before;
-    }
-    smaller && !limited
 }
 
 struct Aligning<'a> {
     plan: &'a mut Plan,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
+    /// As they were before the first round, and those of new bodies.
     uses: Uses,
-    /// What was merged into each function.
+    /// What was merged into each function before the round.
     merged_into: Lists<u32>,
     /// The number of the next class.
     next_class: u32,
@@ -162,13 +132,45 @@ struct Aligning<'a> {
     /// Whether a pair was left out because of that.
     limited: bool,
     /// The last token given to a candidate.
-    tokens: &'a mut u32,
-    tried: &'a mut Tried,
-    probed: Probed,
-    /// Bytes of functions as the plan leaves them.
+    tokens: u32,
+    /// Pairs of functions that were tried.
+    tried: HashSet<[FunctionIndex; 2], FxBuildHasher>,
+    sketches: Sketches,
+    probed: OwnSizes,
+    /// Bytes of functions as the plan leaves them in this round.
     sizes: HashMap<FunctionIndex, Option<u32>, FxBuildHasher>,
     /// The function that probes call, and the name of candidates.
     callee: UserExternalName,
+    source: Source,
+}
+
+/// What was found out about functions in order to pair them.
+#[derive(Default)]
+struct Sketches {
+    /// Digests of their signatures and control-flow graphs.
+    graphs: HashMap<FunctionIndex, Option<u64>, FxBuildHasher>,
+    /// Of those that share a digest.
+    of: HashMap<FunctionIndex, Option<Sketch>, FxBuildHasher>,
+}
+
+/// Reads functions, on several threads.
+fn read<T: Send>(
+    bodies: &mut dyn Bodies,
+    functions: Vec<FunctionIndex>,
+    read: impl Fn(&mut dyn Bodies, FunctionIndex) -> T + Sync,
+) -> Vec<(FunctionIndex, T)> {
+    const FUNCTIONS: usize = 256;
+    struct Chunk<'f, T> {
+        functions: &'f [FunctionIndex],
+        found: Vec<(FunctionIndex, T)>,
+    }
+    let new = |functions| Chunk { functions, found: Vec::new() };
+    let mut chunks: Vec<Chunk<'_, T>> = functions.chunks(FUNCTIONS).map(new).collect();
+    for_each(bodies, &Pool::<()>::default(), &mut chunks, |bodies, (), chunk| {
+        let found = chunk.functions.iter().map(|&function| (function, read(bodies, function)));
+        chunk.found = found.collect();
+    });
+    chunks.into_iter().flat_map(|chunk| chunk.found).collect()
 }
 
 /// Two functions, and a body for both.
@@ -181,7 +183,9 @@ struct Merge {
     originals: [Function; 2],
     body: Function,
     arguments: [Arc<[ExtraArgument]>; 2],
-    token: CandidateToken,
+    /// Bytes of the two functions and of the body; predicted at first.
+    sizes: Option<[i64; 3]>,
+    token: Option<CandidateToken>,
 }
 
 /// What becomes of a function of a pair, and the bytes that takes.
@@ -195,15 +199,49 @@ struct Outcome {
 const IN_HAND: usize = 256;
 
 impl Aligning<'_> {
-    /// Returns whether anything was merged.
-    fn run(&mut self, functions: &[FunctionIndex]) -> bool {
-        let sketches = self.sketches(functions);
-        let mut left: Vec<Pair> = pairs(&sketches);
-        drop(sketches);
-        let Aligning { plan, tried, .. } = self;
+    /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
+    fn round(&mut self, observed: &Observed) -> bool {
+        let plan = &*self.plan;
+        let mut functions: Vec<FunctionIndex> = plan
+            .entries()
+            .map(|(function, _)| function)
+            .filter(|&function| {
+                let own = function.index() < plan.added();
+                let inside = own && observed.points_inside(plan.entry(function).symbol());
+                let body = plan.parameterised_body(function).is_some();
+                (own || body) && is_candidate(plan, function, self.options) && !inside
+            })
+            .collect();
+        // Of those that resemble each other equally, the first ones are paired.
+        functions.sort_unstable_by_key(|&function| order(plan, function));
+        self.merged_into = Lists::of_pairs(plan.entries().len(), || {
+            plan.entries().filter_map(|(function, entry)| {
+                Some((entry.disposition().representative()?.index(), function.as_u32()))
+            })
+        });
+        self.sizes.clear();
+        let before = match self.options.similar.policy {
+            Policy::Size => Some(self.plan.clone()),
+            Policy::Balanced | Policy::Off => None,
+        };
+        let any = self.pair(&functions);
+        self.plan.count();
+        if let Some(before) = before
+            && any
+            && smaller::compare(&before, self.plan, self.bodies, self.options) != Ordering::Less
+        {
+            *self.plan = before;
+            return false;
+        }
+        any && !self.limited
+    }
+
+    /// Merges pairs of these functions. Returns whether there are any.
+    fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
+        let mut left = self.pairs(functions);
         left.retain(|pair| {
-            let symbols = pair.functions.map(|at| plan.entry(functions[at as usize]).symbol());
-            !tried.contains(&symbols.map(Clone::clone))
+            let pair = pair.functions.map(|at| functions[at as usize]);
+            !self.tried.contains(&pair)
         });
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         while !left.is_empty() && !self.limited {
@@ -220,8 +258,7 @@ impl Aligning<'_> {
                 }
                 in_hand.insert(pair[0]);
                 in_hand.insert(pair[1]);
-                let symbols = pair.map(|function| self.plan.entry(function).symbol().clone());
-                self.tried.insert(symbols);
+                self.tried.insert(pair);
                 now.push(Try { functions: pair, merged: None });
                 false
             });
@@ -245,30 +282,43 @@ impl Aligning<'_> {
         !merged.is_empty()
     }
 
-    fn sketches(&mut self, functions: &[FunctionIndex]) -> Vec<Option<Sketch>> {
-        let Aligning { plan, bodies, options, .. } = self;
-        const FUNCTIONS: usize = 256;
-        let mut chunks: Vec<(&[FunctionIndex], Vec<Option<Sketch>>)> =
-            functions.chunks(FUNCTIONS).map(|chunk| (chunk, Vec::new())).collect();
-        for_each(*bodies, &Pool::<()>::default(), &mut chunks, |bodies, (), (chunk, sketches)| {
-            for &function in *chunk {
-                let key = plan.entry(function).attributes().key;
-                let body = crate::apply::not_redirected(plan, bodies, function, options);
-                let large = body.dfg.num_insts() >= cost::MIN_ALIGNED;
-                sketches.push(if large { Sketch::of(&body, key) } else { None });
-            }
+    /// Pairs of these functions that are worth aligning, by number.
+    fn pairs(&mut self, functions: &[FunctionIndex]) -> Vec<Pair> {
+        let Aligning { plan, bodies, options, sketches, .. } = self;
+        let (plan, Sketches { graphs, of }) = (&**plan, sketches);
+        let new = functions.iter().copied().filter(|function| !graphs.contains_key(function));
+        let found = self::read(*bodies, new.collect(), |bodies, function| {
+            let key = plan.entry(function).attributes().key;
+            let func = not_redirected(plan, bodies, function, options);
+            (func.dfg.num_insts() >= cost::MIN_ALIGNED).then(|| sketch::graph(&func, key)).flatten()
         });
-        chunks.into_iter().flat_map(|(_, sketches)| sketches).collect()
+        graphs.extend(found);
+        let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
+        for graph in functions.iter().filter_map(|function| graphs[function]) {
+            *count.entry(graph).or_default() += 1;
+        }
+        let shares =
+            |function: &FunctionIndex| graphs[function].is_some_and(|graph| count[&graph] > 1);
+        let new = functions.iter().copied().filter(|it| shares(it) && !of.contains_key(it));
+        let found = self::read(*bodies, new.collect(), |bodies, function| {
+            let func = not_redirected(plan, bodies, function, options);
+            Sketch::of(&func, graphs[&function]?)
+        });
+        of.extend(found);
+        let sketches: Vec<Option<&Sketch>> =
+            functions.iter().map(|function| of.get(function)?.as_ref()).collect();
+        sketch::pairs(&sketches)
     }
 
     /// Aligns the functions of each pair and makes their body.
     fn make(&mut self, tries: &mut [Try]) {
         let Aligning { plan, bodies, options, callee, merged_into, .. } = self;
+        let model = options.target.size_model;
         for_each(
             *bodies,
-            &Pool::<Scratch>::default(),
+            &Pool::<(Scratch, size::Scratch)>::default(),
             tries,
-            |bodies, scratch, Try { functions, merged }| {
+            |bodies, (scratch, predicting), Try { functions, merged }| {
                 let mut originals = functions.map(|function| {
                     let mut func = compared(plan, bodies, function, options);
                     fold_branches(&mut func);
@@ -290,6 +340,10 @@ impl Aligning<'_> {
                 let Some(alignment) = blocks::align(two, extra) else {
                     return;
                 };
+                if options.similar.policy == Policy::Balanced && !speed::is_kept(two[0], &alignment)
+                {
+                    return;
+                }
                 let Some(body::Merged { mut body, arguments }) = body::merged(two, &alignment)
                 else {
                     return;
@@ -299,8 +353,12 @@ impl Aligning<'_> {
                 let few = few && body.signature.params.len() <= cost::MAX_PARAMETERS;
                 // Functions that are equal, and were not merged nevertheless, have nothing to pass.
                 if few && !arguments[0].is_empty() {
-                    let token = CandidateToken::from_u32(0);
-                    *merged = Some(Merge { originals, body, arguments, token });
+                    let sizes = model.and_then(|model| {
+                        let mut size = |func: &Function| model.predict_with(func, predicting);
+                        let [a, b] = originals.each_ref().map(&mut size);
+                        Some([a?, b?, size(&body)?].map(i64::from))
+                    });
+                    *merged = Some(Merge { originals, body, arguments, sizes, token: None });
                 }
             },
         );
@@ -308,7 +366,7 @@ impl Aligning<'_> {
 
     /// The pairs that pay, each with what becomes of its functions and the bytes that are saved.
     fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
-        let mut left: Vec<([FunctionIndex; 2], Merge, [Outcome; 2])> = Vec::new();
+        let mut judged: Vec<([FunctionIndex; 2], Merge, [Outcome; 2])> = Vec::new();
         for Try { functions, merged } in tries {
             let Some(merge) = merged else {
                 continue;
@@ -318,16 +376,30 @@ impl Aligning<'_> {
                 self.outcome(functions[side], &merge.originals[side], arguments)
             });
             if let [Some(a), Some(b)] = outcomes
-                && self.may_pay(&merge, a.bytes + b.bytes)
+                && self.may_pay(merge.sizes, a.bytes + b.bytes)
             {
-                left.push((functions, merge, [a, b]));
+                judged.push((functions, merge, [a, b]));
             }
         }
+        if let Source::Asked = self.source {
+            self.ask(&mut judged);
+        }
+        let paying = judged.into_iter().filter_map(|(functions, merge, outcomes)| {
+            let [a, b, body] = merge.sizes?;
+            let cost: i64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
+            let saved = a + b - body - cost;
+            self.is_enough(saved, a + b).then_some((functions, merge, outcomes, saved))
+        });
+        paying.collect()
+    }
+
+    /// Asks for the sizes of all functions and bodies, in place of those that were predicted.
+    fn ask(&mut self, judged: &mut [([FunctionIndex; 2], Merge, [Outcome; 2])]) {
         let mut candidates: Vec<Candidate> = Vec::new();
-        for (functions, merge, _) in &mut left {
-            *self.tokens += 1;
-            merge.token = CandidateToken::from_u32(*self.tokens);
-            candidates.push(Candidate { func: merge.body.clone(), token: Some(merge.token) });
+        for (functions, merge, _) in &mut *judged {
+            self.tokens += 1;
+            merge.token = Some(CandidateToken::from_u32(self.tokens));
+            candidates.push(Candidate { func: merge.body.clone(), token: merge.token });
             for (&function, original) in functions.iter().zip(&merge.originals) {
                 if !self.sizes.contains_key(&function) {
                     candidates.push(Candidate { func: original.clone(), token: None });
@@ -337,41 +409,41 @@ impl Aligning<'_> {
         let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
         self.plan.stats_mut().similar_sizes += candidates.len();
         let mut sizes = sizes.into_iter().flatten().chain(core::iter::repeat(None));
-        let mut paying = Vec::new();
-        for (functions, merge, outcomes) in left {
+        for (functions, merge, _) in judged {
             let body = sizes.next().flatten();
-            for &function in &functions {
+            for &function in &*functions {
                 if !self.sizes.contains_key(&function) {
                     let size = sizes.next().flatten();
                     self.sizes.insert(function, size);
                 }
             }
             let [a, b] = functions.map(|function| self.sizes[&function]);
-            let (Some(body), Some(a), Some(b)) = (body, a, b) else {
-                continue;
+            merge.sizes = match (a, b, body) {
+                (Some(a), Some(b), Some(body)) => Some([a, b, body].map(i64::from)),
+                _ => None,
             };
-            let cost: i64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
-            let saved = i64::from(a) + i64::from(b) - i64::from(body) - cost;
-            if saved > 0 {
-                paying.push((functions, merge, outcomes, saved));
-            }
         }
-        paying
     }
 
-    /// Whether a body could pay, by predictions.
-    fn may_pay(&self, merge: &Merge, cost: i64) -> bool {
-        let Some(model) = self.options.target.size_model else {
-            return true;
-        };
-        let mut scratch = crate::size::Scratch::default();
-        let mut size = |func: &Function| model.predict_with(func, &mut scratch).map(i64::from);
-        let [a, b] = merge.originals.each_ref().map(&mut size);
-        match (a, b, size(&merge.body)) {
-            (Some(a), Some(b), Some(body)) => {
+    /// Whether a body could pay, by predicted sizes of the two functions and of the body.
+    fn may_pay(&self, predicted: Option<[i64; 3]>, cost: i64) -> bool {
+        match (self.source, predicted) {
+            (Source::Predicted(_), None) | (Source::Unknown, _) => false,
+            (Source::Asked, None) => true,
+            (Source::Predicted(_), Some([a, b, body])) => {
+                self.is_enough(a + b - body - cost, a + b)
+            }
+            (Source::Asked, Some([a, b, body])) => {
                 a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
             }
-            _ => true,
+        }
+    }
+
+    /// Whether it is enough to save `saved` of `before` bytes.
+    fn is_enough(&self, saved: i64, before: i64) -> bool {
+        match self.options.similar.policy {
+            Policy::Size => saved > 0,
+            Policy::Balanced | Policy::Off => saved * cost::DEMANDED_SHARE > before,
         }
     }
 
@@ -432,14 +504,14 @@ impl Aligning<'_> {
         &mut self,
         size: impl Fn(&mut Sizes<'_>) -> Result<Option<T>, super::probe::Needs>,
     ) -> Option<T> {
-        let mut own = OwnSizes::default();
+        let none = Probed::default();
         loop {
             let mut sizes = Sizes {
                 options: self.options,
                 callee: &self.callee,
-                source: Source::Asked,
-                known: &self.probed,
-                own: &mut own,
+                source: self.source,
+                known: &none,
+                own: &mut self.probed,
                 answers: Vec::new(),
                 used: 0,
                 request: None,
@@ -454,7 +526,7 @@ impl Aligning<'_> {
             };
             let func = probe.function(&self.callee, self.options);
             let size = self.bodies.code_sizes()?.of_candidate(&Candidate { func, token: None });
-            self.probed.insert(probe, size);
+            self.probed.probed.insert(probe, size);
         }
     }
 
@@ -466,7 +538,7 @@ impl Aligning<'_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { originals, mut body, arguments, token } = merge;
+        let Merge { originals, mut body, arguments, sizes: _, token } = merge;
         let plan = &mut *self.plan;
         let mut members: Vec<FunctionIndex> = Vec::new();
         let mut bodies = 0;
@@ -488,8 +560,9 @@ impl Aligning<'_> {
         body.name = UserFuncName::User(symbol.clone());
         let key = plan.entry(functions[0]).attributes().key;
         // It grew while it was made; a copy takes no more memory than it needs.
-        let to = add_body(plan, symbol, key, self.next_class, body.clone(), Some(token));
+        let to = add_body(plan, symbol, key, self.next_class, body.clone(), token);
         self.next_class += 1;
+        self.uses.add_body(to, functions);
         for side in [0, 1] {
             let plan = &mut *self.plan;
             let (function, arguments) = (functions[side], arguments[side].clone());

@@ -5,8 +5,9 @@
 //! share (Jaccard). Only functions with equal digests are paired, and of many only those that share a band of the sketch.
 //! An error costs bytes or time, never correctness.
 //!
-//! Sources: A. Broder, *On the resemblance and containment of documents* (1997); R. Rocha et al., *HyFM: Function
-//! Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
+//! Sources: A. Broder, *On the resemblance and containment of documents* (1997); P. Li, A. Owen, C. Zhang, *One Permutation
+//! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
+//! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
 
 use super::super::cost;
 use crate::canon::only_destination;
@@ -15,7 +16,7 @@ use core::cmp::Reverse;
 use cranelift_codegen::ir::{
     Block, ExceptionTableItem, Function, Inst, InstructionData, Signature, StackSlotData,
 };
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use xxhash_rust::xxh3::xxh3_64;
@@ -35,30 +36,54 @@ pub(super) struct Sketch {
     pub instructions: u32,
 }
 
+/// A digest of a function's signature and control-flow graph: only functions with equal digests are aligned. `None` for
+/// functions that are never aligned. `key` is that of the embedder. Linear in the number of blocks.
+pub(super) fn graph(func: &Function, key: u64) -> Option<u64> {
+    let mut graph: Vec<u8> = key.to_le_bytes().to_vec();
+    put_signature(&mut graph, &func.signature);
+    if !func.dynamic_stack_slots.is_empty() {
+        return None;
+    }
+    for slot in func.sized_stack_slots.values() {
+        let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
+        graph.extend(size.to_le_bytes());
+        graph.push(*align_shift);
+    }
+    let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
+    let mut blocks = alloc::vec![func.layout.entry_block()?];
+    number[blocks[0]] = 1;
+    let mut at = 0;
+    while let Some(&block) = blocks.get(at) {
+        at += 1;
+        graph.extend([0xff, u8::from(func.layout.is_cold(block))]);
+        for &param in func.dfg.block_params(block) {
+            graph.extend((func.dfg.value_type(param).index() as u16).to_le_bytes());
+        }
+        let last = func.layout.last_inst(block)?;
+        put_branch(&mut graph, func, last);
+        for block in successors(func, last) {
+            if number[block] == 0 {
+                blocks.push(block);
+                number[block] = blocks.len() as u32;
+            }
+            graph.extend(number[block].to_le_bytes());
+        }
+    }
+    Some(xxh3_64(&graph))
+}
+
 impl Sketch {
-    /// `None` for functions that are never aligned. `key` is that of the embedder. Linear in the size of the function.
-    pub fn of(func: &Function, key: u64) -> Option<Sketch> {
-        let mut graph: Vec<u8> = key.to_le_bytes().to_vec();
-        put_signature(&mut graph, &func.signature);
-        if !func.dynamic_stack_slots.is_empty() {
-            return None;
-        }
-        for slot in func.sized_stack_slots.values() {
-            let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
-            graph.extend(size.to_le_bytes());
-            graph.push(*align_shift);
-        }
-        let mut sketch = Sketch { graph: 0, hashes: [u32::MAX; HASHES], instructions: 0 };
-        let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
+    /// The sketch of a function with this digest. `None` for functions that are never aligned. Linear in the size of the
+    /// function.
+    pub fn of(func: &Function, graph: u64) -> Option<Sketch> {
+        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
+        // By the graph, in which some blocks may come twice as the target of a branch.
+        let mut known: EntitySet<Block> = EntitySet::new();
         let mut blocks = alloc::vec![func.layout.entry_block()?];
-        number[blocks[0]] = 1;
+        known.insert(blocks[0]);
         let mut at = 0;
         while let Some(&block) = blocks.get(at) {
             at += 1;
-            graph.extend([0xff, u8::from(func.layout.is_cold(block))]);
-            for &param in func.dfg.block_params(block) {
-                graph.extend((func.dfg.value_type(param).index() as u16).to_le_bytes());
-            }
             let mut before = 0;
             for inst in func.layout.block_insts(block) {
                 if let InstructionData::ExceptionHandlerAddress { .. } = func.dfg.insts[inst] {
@@ -67,17 +92,23 @@ impl Sketch {
                 before = sketch.add(func, inst, before);
             }
             let last = func.layout.last_inst(block)?;
-            put_branch(&mut graph, func, last);
-            for block in successors(func, last) {
-                if number[block] == 0 {
-                    blocks.push(block);
-                    number[block] = blocks.len() as u32;
-                }
-                graph.extend(number[block].to_le_bytes());
+            blocks.extend(successors(func, last).filter(|&block| known.insert(block)));
+        }
+        sketch.fill();
+        Some(sketch)
+    }
+
+    /// Gives each bin that nothing fell into the hash of the next one that has one, made different by the distance.
+    fn fill(&mut self) {
+        let own = self.hashes;
+        for (at, hash) in self.hashes.iter_mut().enumerate() {
+            let mut next =
+                (0..HASHES).map(|distance| (distance as u32, own[(at + distance) % HASHES]));
+            let filled = next.find(|&(_, hash)| hash != u32::MAX);
+            if let Some((distance, other)) = filled {
+                *hash = other.wrapping_add(distance.wrapping_mul(0x85eb_ca6b));
             }
         }
-        sketch.graph = xxh3_64(&graph);
-        Some(sketch)
     }
 
     /// Adds an instruction behind one with this content, and returns its own.
@@ -86,13 +117,11 @@ impl Sketch {
         let own =
             (func.dfg.insts[inst].opcode() as u64) << 16 | ty.map_or(0, |ty| ty.index() as u64);
         self.instructions += 1;
-        let shingle = xxh3_64(&(before << 32 | own).to_le_bytes());
-        let (low, high) = (shingle as u32, (shingle >> 32) as u32 | 1);
-        for (at, hash) in self.hashes.iter_mut().enumerate() {
-            // Two hashes make as many as are needed (Kirsch and Mitzenmacher 2006).
-            let mixed = low.wrapping_add(high.wrapping_mul(at as u32 + 1));
-            *hash = (mixed.wrapping_mul(0x9e37_79b1) ^ mixed >> 15).min(*hash);
-        }
+        // Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
+        let mixed = (before << 32 | own).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bin = &mut self.hashes[(mixed >> 59) as usize];
+        *bin = (mixed as u32).min(*bin);
         own
     }
 
@@ -147,10 +176,10 @@ pub(super) struct Pair {
 
 /// Pairs of functions that are worth aligning, the most similar first. For each function the few that are most similar
 /// to it are considered.
-pub(super) fn pairs(sketches: &[Option<Sketch>]) -> Vec<Pair> {
+pub(super) fn pairs(sketches: &[Option<&Sketch>]) -> Vec<Pair> {
     let mut groups: HashMap<(u64, usize, [u32; BAND]), Vec<u32>, FxBuildHasher> =
         HashMap::default();
-    let numbered = || (0..).zip(sketches).filter_map(|(at, it)| Some((at, it.as_ref()?)));
+    let numbered = || (0..).zip(sketches).filter_map(|(at, it)| Some((at, (*it)?)));
     for (at, sketch) in numbered() {
         let (bands, _) = sketch.hashes.as_chunks::<BAND>();
         for (band, &hashes) in bands.iter().enumerate() {
@@ -168,7 +197,7 @@ pub(super) fn pairs(sketches: &[Option<Sketch>]) -> Vec<Pair> {
                 ..group.len().min(own + cost::MAX_PARTNERS + 1);
             for &other in group[near].iter().filter(|&&other| other != at) {
                 let known = partners.iter().any(|pair| pair.functions.contains(&other));
-                let candidate = sketches[other as usize].as_ref().expect("is in a group");
+                let candidate = sketches[other as usize].expect("is in a group");
                 let shared = sketch.shared(candidate);
                 if !known && 3 * shared >= HASHES {
                     partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
@@ -180,7 +209,7 @@ pub(super) fn pairs(sketches: &[Option<Sketch>]) -> Vec<Pair> {
         pairs.extend(partners);
     }
     let size = |pair: &Pair| {
-        let sizes = pair.functions.map(|at| sketches[at as usize].as_ref());
+        let sizes = pair.functions.map(|at| sketches[at as usize]);
         sizes.into_iter().flatten().map(|sketch| sketch.instructions).min()
     };
     pairs.sort_unstable_by_key(|pair| (Reverse(pair.shared), Reverse(size(pair)), pair.functions));
