@@ -1,9 +1,9 @@
 //! Functions that differ from another one in few instructions, so that one body for both pays.
 //!
-//! [`variant`] makes a few *edits*, at every kind of position of a block and of a function ([`Where`]): an instruction has
-//! another opcode, condition, type, width, flag or operand (`changes`, and [`narrow`]), is missing, is exchanged with its
+//! `variant` makes a few *edits*, at every kind of position of a block and of a function (`Where`): an instruction has
+//! another opcode, condition, type, width, flag or operand (`changes`, and `narrow`), is missing, is exchanged with its
 //! neighbour, or others come before it, whose results are used later in the block, in other blocks, or as arguments of
-//! blocks ([`insert`]). Control flow, the signature and stack slots stay, or no body could be shared.
+//! blocks (`insert`). Control flow, the signature and stack slots stay, or no body could be shared.
 //!
 //! A variant keeps to the conventions, so it runs. Whether it does the same as the function is *not* known: an edit may
 //! be undone by another one, or exchange equal things.
