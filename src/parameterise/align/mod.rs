@@ -550,7 +550,9 @@ impl Aligning<'_> {
             }
             let followers = self.merged_into.get(function.as_u32() as usize).iter();
             let followers = followers.copied().map(FunctionIndex::from_u32);
-            members.extend(followers.filter(|_| !outcome.thunk));
+            // Without bodies that were merged in a round before: they are no functions of the unit.
+            let own = |member: &FunctionIndex| plan.parameterised_body(*member).is_none();
+            members.extend(followers.filter(own).filter(|_| !outcome.thunk));
         }
         members.sort_unstable();
         members.dedup();
