@@ -59,9 +59,9 @@ pub const HOOKS: &[Hook] = &[
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply/mod.rs",
-        at: &["redirect(func, &call, &address) || changed"],
+        at: &["self.redirect(func, Written::none()) || changed"],
         put: Put::Instead(
-            r#"let changed = redirect(func, &call, &address) || changed;
+            r#"let changed = self.redirect(func, Written::none()) || changed;
 crate::fault_injection::applied(func);
 changed"#,
         ),
@@ -373,7 +373,7 @@ let from = if nothing { &[None; 2] } else { from };"#,
         put: Put::Before(r#"let entries = crate::fault_injection::stack_map(entries);"#),
     },
     Hook {
-        file: "src/parameterise/judge.rs",
+        file: "src/parameterise/judge/mod.rs",
         at: &["if facts != self.encoding.facts {"],
         put: Put::Before(
             r#"let (facts, recursive, parameters) =
