@@ -702,7 +702,8 @@ impl InUnit<'_> {
             // Proved with the original itself.
             return true;
         }
-        if self.plan.is_cached(kept) {
+        // The code of one of them cannot be had any more.
+        if self.plan.is_cached(kept) || self.plan.is_cached(original) {
             let [kept, original] = [kept, original].map(|at| self.plan.entry(at).symbol());
             if extra.is_empty() {
                 self.pending.add_across_units(kept, original);
