@@ -4,7 +4,8 @@
 //! hasher of the standard library), a copy of every function, and compiling all of them. The walk is timed alone:
 //! *encode* writes the encodings of the functions that have a chance to merge, *encode and hash* hashes them as well.
 //! Then the pass, phase by phase: *add*; *bucket*, which encodes, hashes and compares; *refine*; *decide*; *search* for
-//! similar functions; *second pass*, the second identical pass; *apply*, which rewrites the functions that are kept.
+//! similar functions; *second pass*, the second identical pass; *align*, functions that differ in few instructions, which
+//! the balanced policy does not look for unless it is asked to; *apply*, which rewrites the functions that are kept.
 //! *whole pass* is all of it at once, as an embedder calls it.
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and
@@ -26,7 +27,7 @@ use testkit::support::free;
 use testkit::unit::Held;
 
 /// What is timed, in the order of the report.
-const ROWS: [&str; 14] = [
+const ROWS: [&str; 15] = [
     "visit",
     "hash of Cranelift",
     "clone",
@@ -38,6 +39,7 @@ const ROWS: [&str; 14] = [
     "decide",
     "search",
     "second pass",
+    "align",
     "apply",
     "whole pass",
     "compile",
