@@ -55,7 +55,7 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.canonicalize(function, func, options);
-        self.rewrite(function, func, options) || changed
+        self.rewrite(function, func, Written::none(), options) || changed
     }
 
     /// Whether [`apply`](Plan::apply) would change `func`, which is the body of `function`. A function that it would
@@ -113,15 +113,16 @@ impl Plan {
     }
 
     /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without
-    /// the canonicalisation.
-    pub(crate) fn rewrite(
+    /// the canonicalisation. Some calls stay as they are `written`.
+    fn rewrite(
         &self,
         function: FunctionIndex,
         func: &mut Function,
+        written: &Written,
         options: &Options<'_>,
     ) -> bool {
         let changed = self.weaken(function, func, options);
-        self.redirect(func, Written::none()) || changed
+        self.redirect(func, written) || changed
     }
 
     /// Redirects the references of `func`, but for calls that stay as they are written.
@@ -339,8 +340,7 @@ pub(crate) fn compared_as(
 ) -> Function {
     let own = || canonicalized(bodies.body(function), options.canonicalize).into_owned();
     let mut func = kept(plan, function, own);
-    plan.weaken(function, &mut func, options);
-    plan.redirect(&mut func, written);
+    plan.rewrite(function, &mut func, written, options);
     func
 }
 

@@ -87,10 +87,7 @@ impl Search<'_> {
             let reason = self.uses.must_keep_symbol(self.plan, function);
             self.plan.set_extra_arguments(function, arguments);
             self.plan.set_body_facts(function, common_facts.clone());
-            let (disposition, reason) = match thunk {
-                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
-                false => (Disposition::Redirect { to }, Reason::Similar),
-            };
+            let (disposition, reason) = outcome(to, thunk, reason);
             self.plan.set(function, disposition, reason);
             self.merged.insert(function, function);
             self.follow(function, to);
@@ -157,6 +154,19 @@ impl Search<'_> {
         let members = rows.iter().map(|&row| table.function(row)).collect();
         let parameters = table.parameters(rows).len();
         self.plan.record_similar(SimilarSet { members, parameters, body, saved });
+    }
+}
+
+/// What becomes of a function that shares the body `to`, and why: `keeps_symbol` is the reason why its symbol must be kept,
+/// if it must.
+pub(super) fn outcome(
+    to: FunctionIndex,
+    thunk: bool,
+    keeps_symbol: Option<Reason>,
+) -> (Disposition, Reason) {
+    match thunk {
+        true => (Disposition::Thunk { to }, keeps_symbol.unwrap_or(Reason::ThunkCheaper)),
+        false => (Disposition::Redirect { to }, Reason::Similar),
     }
 }
 

@@ -14,6 +14,19 @@ use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 
+/// Whether calls of functions of one shape can go to different bodies: these are their tables with all calls redirected.
+/// Linear in the sizes of the tables.
+pub(super) fn may_differ(tables: &[Table]) -> bool {
+    let differs = |table: &Table, column: usize| {
+        let cells = (0..table.len() as u32).map(|row| table.at(row, column));
+        let mut callees = cells.clone().filter_map(|cell| table.value(cell));
+        callees.any(|value| matches!(value, Value::Callee { .. }))
+            && cells.clone().any(|cell| cell != table.at(0, column))
+    };
+    let differs = |table: &Table| (0..table.width()).any(|column| differs(table, column));
+    tables.len() > 1 || tables.iter().any(differs)
+}
+
 /// Adds to `written` the functions whose calls have to stay as they are written for the functions of `table` to have one
 /// shape. In the table, all calls are as they are written. `merged` are the functions that share a parameterised body,
 /// and `merged_into` are those that were merged into each before. Linear in the size of the table, unless one callee

@@ -6,7 +6,7 @@
 //! demand on each body, and given up if that does not help; and what [`Policy::Balanced`] would do is taken where that is
 //! smaller: the sum of choices that are each the smallest is not always the smallest sum.
 
-use super::{Found, smaller};
+use super::{Found, cost, smaller};
 use crate::options::{Options, Policy, Similar};
 use crate::plan::Plan;
 use crate::unit::Bodies;
@@ -18,6 +18,16 @@ pub(super) enum Share {
     Anything,
     /// An eighth of what its functions take.
     Eighth,
+}
+
+impl Share {
+    /// Whether it is enough to save `saved` of `before` bytes.
+    pub fn is_reached(self, saved: i64, before: i64) -> bool {
+        match self {
+            Share::Anything => saved > 0,
+            Share::Eighth => saved * cost::DEMANDED_SHARE > before,
+        }
+    }
 }
 
 /// One attempt: how much each body must save, and by which policy bodies are chosen.

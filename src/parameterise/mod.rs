@@ -55,7 +55,7 @@ use crate::congruence::Encodings;
 use crate::incremental::MergeCache;
 use crate::lists::Lists;
 use crate::options::{Options, Policy, Prebucket};
-use crate::plan::{Disposition, Entry, Plan, Reason};
+use crate::plan::{Disposition, Plan, Reason};
 use crate::threads::{Pool, for_each};
 use crate::unit::{
     Attributes, Bodies, Candidate, CandidateToken, FunctionIndex, NoUnit, Observed, ResolveSymbol,
@@ -114,19 +114,13 @@ pub(crate) fn search(
         }
     }
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
-    let merged_into = Lists::of_pairs(plan.entries().len(), || {
-        let merged = |(function, entry): (FunctionIndex, Entry<'_>)| {
-            Some((entry.disposition().representative()?.index(), function.as_u32()))
-        };
-        plan.entries().filter_map(merged)
-    });
-    let (source, keeps_candidates) = match options.predicts() {
+    let merged_into = merged_into(plan);
+    let source = Source::of(options, bodies);
+    let keeps_candidates = match source {
         // A prediction costs so little that all bodies are predicted.
-        Some(model) => (Source::Predicted(model), true),
-        None => match bodies.code_sizes() {
-            Some(sizes) => (Source::Asked, sizes.keeps_candidates()),
-            None => (Source::Unknown, false),
-        },
+        Source::Predicted(_) => true,
+        Source::Asked => bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates()),
+        Source::Unknown => false,
     };
     let calls = calls(&uses, &shapes);
     let cycles = match options.similar.policy {
@@ -457,6 +451,15 @@ fn context<'a>(
 ) -> Context<'a> {
     let key = plan.entry(function).attributes().key;
     Context { policy: options.compare, target: options.target, key, symbols }
+}
+
+/// What was merged into each function. Linear in the number of functions.
+fn merged_into(plan: &Plan) -> Lists<u32> {
+    Lists::of_pairs(plan.entries().len(), || {
+        plan.entries().filter_map(|(function, entry)| {
+            Some((entry.disposition().representative()?.index(), function.as_u32()))
+        })
+    })
 }
 
 /// How many merges the limit leaves after identical merging.

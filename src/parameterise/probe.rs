@@ -12,7 +12,7 @@ use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use crate::size::{self, SizeModel};
 use crate::target::CallThunks;
-use crate::unit::{CandidateToken, FunctionIndex};
+use crate::unit::{Bodies, CandidateToken, FunctionIndex};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, Type, UserExternalName, UserFuncName};
@@ -84,6 +84,17 @@ pub(super) enum Source {
     Asked,
     /// They are not known.
     Unknown,
+}
+
+impl Source {
+    /// Where sizes come from with these options.
+    pub fn of(options: &Options<'_>, bodies: &mut dyn Bodies) -> Source {
+        match options.predicts() {
+            Some(model) => Source::Predicted(model),
+            None if bodies.code_sizes().is_some() => Source::Asked,
+            None => Source::Unknown,
+        }
+    }
 }
 
 /// A size that is to be asked for.
@@ -164,7 +175,19 @@ fn with_equal_cost(argument: &ExtraArgument, callee: &UserExternalName) -> Extra
     }
 }
 
-impl Sizes<'_> {
+impl<'a> Sizes<'a> {
+    /// Without answers to what was asked for.
+    pub fn new(
+        options: &'a Options<'a>,
+        callee: &'a UserExternalName,
+        source: Source,
+        known: &'a Probed,
+        own: &'a mut OwnSizes,
+    ) -> Sizes<'a> {
+        let (answers, used, request, predicted, count) = Default::default();
+        Sizes { options, callee, source, known, own, answers, used, request, predicted, count }
+    }
+
     fn probe(
         &mut self,
         signature: &Signature,

@@ -25,8 +25,8 @@ struct Shape<'s> {
     functions: &'s [FunctionIndex],
     /// The calls that are compared as they are written.
     written: Arc<Written>,
-    /// Whether some call passes extra arguments.
-    passes: bool,
+    /// Whether more of them could have one shape if some calls were as they are written.
+    may_differ: bool,
     /// Those that have one shape now.
     tables: Vec<Table>,
     /// The sets of each table: rows, and what they differ in.
@@ -45,7 +45,7 @@ impl Search<'_> {
         let new = |(number, &functions)| Shape::new(number, functions, Arc::default());
         let mut redirected: Vec<Shape<'_>> = shapes.iter().enumerate().map(new).collect();
         self.find(&mut redirected);
-        let passing = redirected.iter().filter(|shape| shape.passes);
+        let passing = redirected.iter().filter(|shape| shape.may_differ);
         let passing = passing.map(|shape| new((shape.number, &shapes[shape.number])));
         let mut written = self.as_written(passing.collect());
         self.find(&mut written);
@@ -132,8 +132,8 @@ impl Search<'_> {
 
 impl<'s> Shape<'s> {
     fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<Written>) -> Shape<'s> {
-        let (passes, tables, sets, contents, addressed) = Default::default();
-        Shape { number, functions, written, passes, tables, sets, contents, addressed }
+        let (may_differ, tables, sets, contents, addressed) = Default::default();
+        Shape { number, functions, written, may_differ, tables, sets, contents, addressed }
     }
 
     /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
@@ -149,7 +149,7 @@ impl<'s> Shape<'s> {
                 contents.push((function, Content::of(&walked.scratch, &walked.encoding)));
             }
         });
-        self.passes = passes;
+        self.may_differ = passes && as_written::may_differ(&self.tables);
         self.contents = contents;
         for table in &self.tables {
             let sets: Vec<Set<'_>> = Set::of(table).collect();

@@ -109,6 +109,20 @@ impl Table {
         self.row(row)[column]
     }
 
+    /// The cells of some rows in some columns, each once, ascending.
+    pub fn distinct<'c>(
+        &self,
+        rows: &[u32],
+        columns: impl IntoIterator<Item = &'c usize>,
+    ) -> Vec<Cell> {
+        let columns = columns.into_iter();
+        let mut cells: Vec<Cell> =
+            columns.flat_map(|&column| rows.iter().map(move |&row| self.at(row, column))).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        cells
+    }
+
     /// The value of a cell, if it can become a parameter.
     pub fn value(&self, cell: Cell) -> Option<&Value> {
         self.values[cell as usize].as_ref()

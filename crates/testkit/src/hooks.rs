@@ -59,9 +59,9 @@ pub const HOOKS: &[Hook] = &[
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply/mod.rs",
-        at: &["self.redirect(func, Written::none()) || changed"],
+        at: &["self.redirect(func, written) || changed"],
         put: Put::Instead(
-            r#"let changed = self.redirect(func, Written::none()) || changed;
+            r#"let changed = self.redirect(func, written) || changed;
 crate::fault_injection::applied(func);
 changed"#,
         ),
@@ -342,16 +342,16 @@ let encoding = &overlooked;"#,
         file: "src/parameterise/align/body.rs",
         at: &["cursor.ins().brif(selector, then, &[], otherwise, &[]);"],
         put: Put::Before(
-            r#"let exchanged = crate::fault_injection::is(crate::fault_injection::Fault::ArmsExchanged);
-let (then, otherwise) = if exchanged { (otherwise, then) } else { (then, otherwise) };"#,
+            r#"let (then, otherwise) =
+crate::fault_injection::exchanged(crate::fault_injection::Fault::ArmsExchanged, (then, otherwise));"#,
         ),
     },
     Hook {
         file: "src/parameterise/align/body.rs",
         at: &["let chosen = cursor.ins().select(selector, then, otherwise);"],
         put: Put::Before(
-            r#"let exchanged = crate::fault_injection::is(crate::fault_injection::Fault::SelectExchanged);
-let (then, otherwise) = if exchanged { (otherwise, then) } else { (then, otherwise) };"#,
+            r#"let (then, otherwise) =
+crate::fault_injection::exchanged(crate::fault_injection::Fault::SelectExchanged, (then, otherwise));"#,
         ),
     },
     Hook {

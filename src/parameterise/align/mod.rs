@@ -24,12 +24,13 @@ mod entities;
 mod sketch;
 mod speed;
 
-use super::accept::add_body;
+use super::accept::{add_body, outcome};
+use super::attempts::Share;
 use super::body::fold_branches;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
 use super::second_pass::remove_merged_bodies;
 use super::uses::Uses;
-use super::{context, cost, is_candidate, merges_left, order, smaller};
+use super::{context, cost, is_candidate, merged_into, merges_left, order, smaller};
 use crate::apply::{compared, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
@@ -37,7 +38,7 @@ use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
 use crate::lists::Lists;
 use crate::options::{Compare, Instructions, Options, Policy};
-use crate::plan::{Disposition, Plan, Reason, SimilarSet};
+use crate::plan::{Disposition, Plan, SimilarSet};
 use crate::size;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, Candidate, CandidateToken, FunctionIndex, Item, NoUnit, Observed};
@@ -66,11 +67,7 @@ pub(crate) fn align(
     let policy = &options.compare;
     let metadata =
         [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
-    let source = match options.predicts() {
-        Some(model) => Source::Predicted(model),
-        None if bodies.code_sizes().is_some() => Source::Asked,
-        None => Source::Unknown,
-    };
+    let source = Source::of(options, bodies);
     let wanted = match (options.similar.policy, options.similar.instructions) {
         (Policy::Off, _) | (_, Instructions::None) | (Policy::Balanced, Instructions::Select) => {
             false
@@ -93,6 +90,10 @@ pub(crate) fn align(
     }
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
     let (limit, callee) = (merges_left(plan, options), bodies.probe_callee());
+    let share = match options.similar.policy {
+        Policy::Size => Share::Anything,
+        Policy::Balanced | Policy::Off => Share::Eighth,
+    };
     let mut aligning = Aligning {
         next_class: plan.classes(),
         plan,
@@ -109,6 +110,7 @@ pub(crate) fn align(
         sizes: HashMap::default(),
         callee,
         source,
+        share,
     };
     let mut rounds = 0..cost::MAX_ALIGNED_ROUNDS;
     while rounds.next().is_some() && aligning.round(observed) {}
@@ -142,6 +144,8 @@ struct Aligning<'a> {
     /// The function that probes call, and the name of candidates.
     callee: UserExternalName,
     source: Source,
+    /// How much each body must save.
+    share: Share,
 }
 
 /// What was found out about functions in order to pair them.
@@ -214,18 +218,13 @@ impl Aligning<'_> {
             .collect();
         // Of those that resemble each other equally, the first ones are paired.
         functions.sort_unstable_by_key(|&function| order(plan, function));
-        self.merged_into = Lists::of_pairs(plan.entries().len(), || {
-            plan.entries().filter_map(|(function, entry)| {
-                Some((entry.disposition().representative()?.index(), function.as_u32()))
-            })
-        });
+        self.merged_into = merged_into(plan);
         self.sizes.clear();
         let before = match self.options.similar.policy {
             Policy::Size => Some(self.plan.clone()),
             Policy::Balanced | Policy::Off => None,
         };
         let any = self.pair(&functions);
-        self.plan.count();
         if let Some(before) = before
             && any
             && smaller::compare(&before, self.plan, self.bodies, self.options) != Ordering::Less
@@ -388,7 +387,7 @@ impl Aligning<'_> {
             let [a, b, body] = merge.sizes?;
             let cost: i64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
             let saved = a + b - body - cost;
-            self.is_enough(saved, a + b).then_some((functions, merge, outcomes, saved))
+            self.share.is_reached(saved, a + b).then_some((functions, merge, outcomes, saved))
         });
         paying.collect()
     }
@@ -431,19 +430,11 @@ impl Aligning<'_> {
             (Source::Predicted(_), None) | (Source::Unknown, _) => false,
             (Source::Asked, None) => true,
             (Source::Predicted(_), Some([a, b, body])) => {
-                self.is_enough(a + b - body - cost, a + b)
+                self.share.is_reached(a + b - body - cost, a + b)
             }
             (Source::Asked, Some([a, b, body])) => {
                 a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
             }
-        }
-    }
-
-    /// Whether it is enough to save `saved` of `before` bytes.
-    fn is_enough(&self, saved: i64, before: i64) -> bool {
-        match self.options.similar.policy {
-            Policy::Size => saved > 0,
-            Policy::Balanced | Policy::Off => saved * cost::DEMANDED_SHARE > before,
         }
     }
 
@@ -506,18 +497,8 @@ impl Aligning<'_> {
     ) -> Option<T> {
         let none = Probed::default();
         loop {
-            let mut sizes = Sizes {
-                options: self.options,
-                callee: &self.callee,
-                source: self.source,
-                known: &none,
-                own: &mut self.probed,
-                answers: Vec::new(),
-                used: 0,
-                request: None,
-                predicted: [0; 2],
-                count: 0,
-            };
+            let own = &mut self.probed;
+            let mut sizes = Sizes::new(self.options, &self.callee, self.source, &none, own);
             if let Ok(size) = size(&mut sizes) {
                 return size;
             }
@@ -573,13 +554,8 @@ impl Aligning<'_> {
                 self.follow(function, to, &arguments);
             }
             let plan = &mut *self.plan;
-            let (disposition, reason) = match outcomes[side].thunk {
-                true => {
-                    let reason = self.uses.must_keep_symbol(plan, function);
-                    (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper))
-                }
-                false => (Disposition::Redirect { to }, Reason::Similar),
-            };
+            let reason = self.uses.must_keep_symbol(plan, function);
+            let (disposition, reason) = outcome(to, outcomes[side].thunk, reason);
             if !is_body {
                 let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
                 let context = context(plan, function, &NoUnit, self.options);

@@ -66,9 +66,7 @@ impl<'b> Work<'_, 'b> {
             return columns;
         }
         for Parameter { columns: own } in parameters {
-            let mut cells: Vec<Cell> = rows.iter().map(|&row| table.at(row, own[0])).collect();
-            cells.sort_unstable();
-            cells.dedup();
+            let cells = table.distinct(rows, own.first());
             let cannot = |&cell: &Cell| {
                 let callee = self.becomes_thunk(cell);
                 callee.is_some_and(|(function, signature)| {
@@ -108,11 +106,8 @@ impl<'b> Work<'_, 'b> {
         if table.written().is_empty() {
             return Ok(Some(bytes));
         }
-        let columns = argument_plan.passed.iter().map(|parameter| parameter.columns[0]);
-        let cells = columns.flat_map(|column| rows.iter().map(move |&row| table.at(row, column)));
-        let mut cells: Vec<Cell> = cells.collect();
-        cells.sort_unstable();
-        cells.dedup();
+        let columns = argument_plan.passed.iter().map(|parameter| &parameter.columns[0]);
+        let cells = table.distinct(rows, columns);
         for cell in cells {
             let Some((function, signature)) = self.becomes_thunk(cell) else {
                 continue;

@@ -165,18 +165,7 @@ impl Judge<'_> {
     /// Finds out about a set what can be found out, and leaves in it what has to be asked for.
     pub fn judge(&self, judged: &mut Judged<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
         let Memory { scratch, encoding, sizes: own } = memory;
-        let sizes = Sizes {
-            options: self.options,
-            callee: self.callee,
-            source: self.source,
-            known: self.probed,
-            own,
-            answers: Vec::new(),
-            used: 0,
-            request: None,
-            predicted: [0; 2],
-            count: 0,
-        };
+        let sizes = Sizes::new(self.options, self.callee, self.source, self.probed, own);
         let Judged { set, divided, sizes: known, is_compared, .. } = judged;
         let mut work = Work {
             judge: self,
@@ -450,7 +439,7 @@ impl Work<'_, '_> {
         let size = i64::from(size);
         // A lower bound for the size of each function; if that is enough, none of them need be measured.
         let least = known_saves.map(|known_saves| size - known_saves).filter(|&least| {
-            let enough = self.is_enough(count * least - cost - size, count * least);
+            let enough = self.judge.share.is_reached(count * least - cost - size, count * least);
             enough && 2 * least > size && self.known_size(function).is_none()
         });
         let own = match least {
@@ -462,13 +451,13 @@ impl Work<'_, '_> {
         // be larger than is assumed.
         if let (Some(own), Some(first)) = (own, saved)
             && self.judge.options.similar.policy == Policy::Size
-            && self.is_enough(first, count * own)
+            && self.judge.share.is_reached(first, count * own)
             && 2 * first < count * own
         {
             saved = self.all_sizes(rows)?.map(|all| all - cost - size);
         }
         Ok(match own.zip(saved) {
-            Some((own, saved)) if self.is_enough(saved, count * own) => {
+            Some((own, saved)) if self.judge.share.is_reached(saved, count * own) => {
                 Verdict::Pays(Box::new(Candidate { body, outcomes, saved, token }))
             }
             _ => Verdict::DoesNot(saved),
@@ -511,7 +500,7 @@ impl Work<'_, '_> {
         let least = self.guess(body.dfg.num_insts()) / cost::MAX_SIZE_ERROR;
         let own = least - known_saves?;
         let saved = count * own - cost - least;
-        (2 * own > least && self.is_enough(saved, count * own)).then_some(saved)
+        (2 * own > least && self.judge.share.is_reached(saved, count * own)).then_some(saved)
     }
 
     /// The disposition of each of these functions: the one that takes fewer bytes. Fails if one of them needs a
@@ -631,13 +620,5 @@ impl Work<'_, '_> {
     fn guess(&self, instructions: usize) -> i64 {
         let [bytes, measured] = self.judge.measured;
         (instructions as i64).saturating_mul(bytes) / measured
-    }
-
-    /// Whether it is enough to save `saved` of `before` bytes.
-    fn is_enough(&self, saved: i64, before: i64) -> bool {
-        match self.judge.share {
-            Share::Anything => saved > 0,
-            Share::Eighth => saved * cost::DEMANDED_SHARE > before,
-        }
     }
 }

@@ -317,6 +317,11 @@ pub fn is(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
+/// Two things, exchanged if this fault is injected.
+pub fn exchanged<T>(fault: Fault, (a, b): (T, T)) -> (T, T) {
+    if is(fault) { (b, a) } else { (a, b) }
+}
+
 /// Whether any fault is injected. Then only the oracle that runs the code may notice it.
 pub fn is_any() -> bool {
     PLANTED.get().is_some()
