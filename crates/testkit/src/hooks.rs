@@ -339,6 +339,26 @@ let encoding = &overlooked;"#,
         put: Put::Before(r#"let values = crate::fault_injection::passed_on(func, call, &values);"#),
     },
     Hook {
+        file: "src/parameterise/as_written.rs",
+        at: &["written.insert(callee, callee);"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::WrittenElsewhere) {
+    let at = callees.iter().position(|&other| other == callee).unwrap();
+    written.insert(callee, callees[(at + 1) % callees.len()]);
+    continue;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/parameterise/accept.rs",
+        at: &["self.keep_thunk(symbol);"],
+        put: Put::Instead(
+            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::CalleeWithoutThunk) {
+    self.keep_thunk(symbol);
+}"#,
+        ),
+    },
+    Hook {
         file: "src/parameterise/align/body.rs",
         at: &["cursor.ins().brif(selector, then, &[], otherwise, &[]);"],
         put: Put::Before(

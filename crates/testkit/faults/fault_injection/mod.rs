@@ -234,6 +234,10 @@ faults! {
     SelectExchanged = "select-exchanged",
     /// Where the instructions that differ join, zero is passed in place of what they compute.
     JoinWithoutValue = "join-without-value",
+    /// Calls that are compared as they are written go to the callee of another function.
+    WrittenElsewhere = "written-elsewhere",
+    /// A function whose address is passed has no code, if only its calls passed its extra arguments before.
+    CalleeWithoutThunk = "callee-without-thunk",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
     /// The parameterised body has the facts of the first function.

@@ -9,10 +9,10 @@ use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
 /// How many there are.
-pub const COUNT: u64 = 11;
+pub const COUNT: u64 = 12;
 
 /// Those that can be run.
-pub const RUN: [u64; 4] = [0, 1, 2, 10];
+pub const RUN: [u64; 5] = [0, 1, 2, 10, 11];
 
 /// The sizes of consecutive units, if the unit is meant as such.
 pub fn sizes(number: u64) -> &'static [usize] {
@@ -38,6 +38,7 @@ pub fn unit(number: u64) -> Unit {
         8 => addresses_by_class_and_by_symbol(),
         9 => callers_that_pass_constants(),
         10 => few_differing_instructions(),
+        11 => callees_in_different_bodies(),
         _ => unreachable!("so many there are"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
@@ -47,7 +48,8 @@ pub fn unit(number: u64) -> Unit {
         functions[1].attributes.pinned = true;
     }
     let similar = Similar {
-        policy: Policy::Size,
+        // Predicted sizes, where the same size for all functions would decide otherwise.
+        policy: if number == 11 { Policy::Balanced } else { Policy::Size },
         callees: if matches!(number, 2 | 3) { Callees::Dispatch } else { Callees::Indirect },
         instructions: Default::default(),
         keep_symbols: false,
@@ -137,6 +139,48 @@ block0(v0: i64, v1: i64):
         )
     };
     (0..).zip([("iadd", "v0"), ("isub", "v1")]).map(function).collect()
+}
+
+/// Two functions that differ in one constant, two others that differ in two, and a caller of each. The callers have one
+/// shape only as they are written: the callees take one extra argument, or two.
+fn callees_in_different_bodies() -> Vec<String> {
+    let callee = |own: u32| {
+        let (work, last) = work("v3".into(), "v0".into());
+        let differing = match own {
+            0 | 1 => "    v3 = iadd v1, v2\n".to_owned(),
+            _ => format!(
+                "    v4 = isub v1, v2\n    v5 = iconst.i64 {}\n    v3 = bxor v4, v5\n",
+                9000 + own
+            ),
+        };
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+block0(v0: i64, v1: i64):
+    v2 = iconst.i64 {}
+{differing}{work}    return {last}
+}}",
+            1000 + own
+        )
+    };
+    let caller = |own: u32| {
+        let (first, middle) = work("v2".into(), "v1".into());
+        format!(
+            "function u0:{}(i64, i64) -> i64 tail {{
+    sig0 = (i64, i64) -> i64 tail
+    fn0 = colocated u0:{own} sig0
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+{first}    v3 = imul {middle}, v2
+    v4 = rotl v3, {middle}
+    v5 = bxor v4, v3
+    v6 = imul v5, v4
+    v7 = iadd v6, v5
+    return v7
+}}",
+            own + 4
+        )
+    };
+    (0..4).map(callee).chain((0..4).map(caller)).collect()
 }
 
 /// Functions that differ in their callees, which do different things.
