@@ -119,10 +119,10 @@ impl Search<'_> {
 
     /// Makes a function whose address is passed a thunk, if only its calls pass the extra arguments so far.
     fn keep_thunk(&mut self, symbol: &UserExternalName) {
+        // One that an earlier unit eliminated gets a late thunk.
         if let Some(function) = self.plan.function(symbol)
-            && let entry = self.plan.entry(function)
-            && let Disposition::Redirect { to } = entry.disposition()
-            && !entry.extra_arguments().is_empty()
+            && self.merged.callee(function).is_some()
+            && let Disposition::Redirect { to } = self.plan.entry(function).disposition()
         {
             self.plan.set(function, Disposition::Thunk { to }, Reason::AddressTaken);
         }

@@ -90,9 +90,9 @@ impl<'b> Work<'_, 'b> {
             return None;
         };
         let function = judge.plan.function(symbol)?;
-        let entry = judge.plan.entry(function);
-        let redirected = matches!(entry.disposition(), Disposition::Redirect { to: _ });
-        (redirected && !entry.extra_arguments().is_empty()).then_some((function, &**signature))
+        table.written().callee(function)?;
+        let disposition = judge.plan.entry(function).disposition();
+        matches!(disposition, Disposition::Redirect { to: _ }).then_some((function, signature))
     }
 
     /// Bytes of the thunks that callees need because their addresses are passed. `None` if there is no thunk for one.
