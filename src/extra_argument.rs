@@ -8,28 +8,31 @@ use crate::ir::{called, user_name};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::immediates::Imm64;
+use cranelift_codegen::ir::immediates::{Ieee32, Ieee64, Imm64};
 use cranelift_codegen::ir::{
     AbiParam, ExceptionTableData, ExtFuncData, FuncRef, Function, GlobalValueData, Inst,
-    InstBuilder, InstructionData, Signature, Type, UserExternalName, Value,
+    InstBuilder, InstructionData, MemFlagsData, Signature, Type, UserExternalName, Value, types,
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 /// An argument that a parameterised body receives in place of a constant or a reference. A constant of more than 64
 /// bits takes two arguments, the low half first.
+///
+/// Its type is that of the parameter that receives it. Where the calling convention has no register left for integers, but
+/// one for floating-point numbers, this is `f32` or `f64`: the number of the same bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExtraArgument {
-    /// A constant, as an integer of up to 64 bits.
+    /// A constant, as an integer of up to 64 bits, or as a number of 32 or 64 bits.
     Constant {
-        /// The type of the integer.
+        /// The type of the integer or number.
         ty: Type,
         /// Its bits; those that the type does not have are 0.
         bits: u64,
     },
     /// The address of a function.
     Function {
-        /// The type of an address.
+        /// The type of an address, or a number of as many bits.
         ty: Type,
         /// The function's symbol.
         symbol: UserExternalName,
@@ -40,7 +43,7 @@ pub enum ExtraArgument {
     },
     /// An address that is this many bytes behind that of a symbol.
     Address {
-        /// The type of an address.
+        /// The type of an address, or a number of as many bits.
         ty: Type,
         /// The symbol.
         symbol: UserExternalName,
@@ -105,9 +108,28 @@ impl ExtraArgument {
         redirected
     }
 
+    /// The same argument, passed as this type, which has no fewer bits.
+    pub(crate) fn passed_as(mut self, passed: Type) -> ExtraArgument {
+        let (ExtraArgument::Constant { ty, .. }
+        | ExtraArgument::Function { ty, .. }
+        | ExtraArgument::Address { ty, .. }) = &mut self;
+        *ty = passed;
+        self
+    }
+
     /// Inserts code at the cursor that computes it.
     pub(crate) fn insert(&self, cursor: &mut FuncCursor<'_>) -> Value {
+        let bitcast = |cursor: &mut FuncCursor<'_>, ty: Type, address: Value| match ty.is_int() {
+            true => address,
+            false => cursor.ins().bitcast(ty, MemFlagsData::new(), address),
+        };
         match self {
+            ExtraArgument::Constant { ty: types::F32, bits } => {
+                cursor.ins().f32const(Ieee32::with_bits(*bits as u32))
+            }
+            ExtraArgument::Constant { ty: types::F64, bits } => {
+                cursor.ins().f64const(Ieee64::with_bits(*bits))
+            }
             ExtraArgument::Constant { ty, bits } => cursor.ins().iconst(*ty, *bits as i64),
             ExtraArgument::Function { ty, symbol, signature, colocated } => {
                 let func = &mut *cursor.func;
@@ -119,7 +141,8 @@ impl ExtraArgument {
                     colocated: *colocated,
                     patchable: false,
                 });
-                cursor.ins().func_addr(*ty, func_ref)
+                let address = cursor.ins().func_addr(computed_as(*ty), func_ref);
+                bitcast(cursor, *ty, address)
             }
             ExtraArgument::Address { ty, symbol, offset, colocated } => {
                 let func = &mut *cursor.func;
@@ -130,10 +153,16 @@ impl ExtraArgument {
                     colocated: *colocated,
                     tls: false,
                 });
-                cursor.ins().symbol_value(*ty, gv)
+                let address = cursor.ins().symbol_value(computed_as(*ty), gv);
+                bitcast(cursor, *ty, address)
             }
         }
     }
+}
+
+/// The type in which code computes what is passed as this type, if it is an address: an integer of as many bits.
+pub(crate) fn computed_as(ty: Type) -> Type {
+    ty.as_int()
 }
 
 /// The target to which a call is redirected.

@@ -6,13 +6,14 @@
 
 use super::tables::Use;
 use super::{Malformed, Operand, Place, Record, Scratch, Walk, type_number};
-use crate::extra_argument::{ExtraArgument, extended_signature};
+use crate::extra_argument::{ExtraArgument, computed_as, extended_signature};
 use crate::options::Compare;
 use crate::unit::{Redirected, ResolveSymbol, Resolved};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use cranelift_codegen::ir::{
-    ExternalName, FuncRef, Function, Inst, Opcode, UserExternalName, UserExternalNameRef, Value,
+    ExternalName, FuncRef, Function, Inst, Opcode, Type, UserExternalName, UserExternalNameRef,
+    Value, types,
 };
 use cranelift_entity::EntityRef;
 
@@ -143,13 +144,20 @@ impl Walk<'_> {
     fn extra_argument(&mut self, call: Inst, argument: ExtraArgument) -> Result<(), Malformed> {
         self.mark(Place::ExtraArgument(call));
         self.out.instructions += 1;
-        let opcode = match &argument {
-            ExtraArgument::Constant { .. } => Opcode::Iconst,
-            ExtraArgument::Function { .. } => Opcode::FuncAddr,
-            ExtraArgument::Address { .. } => Opcode::SymbolValue,
+        let (opcode, ty) = match &argument {
+            ExtraArgument::Constant { ty: types::F32, .. } => (Opcode::F32const, types::F32),
+            ExtraArgument::Constant { ty: types::F64, .. } => (Opcode::F64const, types::F64),
+            ExtraArgument::Constant { ty, .. } => (Opcode::Iconst, *ty),
+            ExtraArgument::Function { ty, .. } => (Opcode::FuncAddr, computed_as(*ty)),
+            ExtraArgument::Address { ty, .. } => (Opcode::SymbolValue, computed_as(*ty)),
         };
-        let record = Record::EMPTY.byte(opcode as u8).half(type_number(argument.ty()));
+        let passed = argument.ty();
+        let record = Record::EMPTY.byte(opcode as u8).half(type_number(ty));
         match &argument {
+            ExtraArgument::Constant { ty: types::F32, bits } => {
+                self.put(record);
+                self.out.constant_i32(*bits as i32);
+            }
             ExtraArgument::Constant { ty: _, bits } => {
                 self.put(record);
                 self.out.constant_i64(*bits as i64);
@@ -171,7 +179,26 @@ impl Walk<'_> {
             self.scratch.arguments.push(argument);
         }
         self.scratch.value_count += 1;
+        self.metadata_of_extra_argument(call)?;
+        if ty != passed {
+            self.passed_as_float(call, passed)?;
+        }
         self.scratch.passed.push(self.scratch.value_count);
+        Ok(())
+    }
+
+    /// The `bitcast` of the address that was written last.
+    fn passed_as_float(&mut self, call: Inst, ty: Type) -> Result<(), Malformed> {
+        self.mark(Place::ExtraArgument(call));
+        self.out.instructions += 1;
+        let access = self.plain_access();
+        let record = Record::EMPTY.byte(Opcode::Bitcast as u8).half(type_number(ty));
+        self.put_numbers(record.half(access), [self.scratch.value_count]);
+        self.scratch.value_count += 1;
+        self.metadata_of_extra_argument(call)
+    }
+
+    fn metadata_of_extra_argument(&mut self, call: Inst) -> Result<(), Malformed> {
         if self.context.policy.source_locations == Compare::Compare {
             self.word(self.func.srcloc(call).bits());
         }

@@ -288,6 +288,13 @@ impl Walk<'_> {
         Ok(behaviour)
     }
 
+    /// The same for the flags of an instruction that states nothing.
+    pub(super) fn plain_access(&mut self) -> u16 {
+        let data = MemFlagsData::new();
+        self.out.facts.push(Fact::Access { flags: fact_bits(data), region: None });
+        self.trap_and_endianness(data)
+    }
+
     fn first_access(&mut self, flags: MemFlags) -> Result<Access, Malformed> {
         let data = self.mem_flags(flags)?;
         let region = match data.alias_region() {

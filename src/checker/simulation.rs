@@ -402,6 +402,10 @@ impl<'a> Simulation<'a> {
                 && self.terms[side].learn(func, inst, &self.constants[side]);
             if known {
                 self.known[side].learn(&func.dfg, inst);
+                let result = func.dfg.first_result(inst);
+                if let Some(bits) = self.terms[side].passed(func, result) {
+                    self.known[side].set(result, bits);
+                }
             }
             !known
         })

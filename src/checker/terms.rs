@@ -84,7 +84,7 @@ impl ExtraTerm {
     /// The extra argument that a known operand is, if its type can be passed.
     pub(super) fn of(term: &Term) -> Option<ExtraTerm> {
         match term {
-            Term::Bits(ty, bits) if ty.is_int() => {
+            Term::Bits(ty, bits) if ty.is_int() || matches!(*ty, types::F32 | types::F64) => {
                 Some(ExtraTerm::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
             }
             Term::Behind(ty, Base::Symbol(symbol), offset) => Some(ExtraTerm::Symbol(
@@ -139,11 +139,30 @@ impl Terms {
         self.bits(func, value).filter(|_| of_extra).map(|(_, bits)| bits)
     }
 
-    /// Whether a value is an extra argument itself.
+    /// Whether a value is an extra argument itself, or the integer that was passed as another type.
     pub fn is_passed(&self, func: &Function, value: Value) -> bool {
-        resolve(&func.dfg, value).is_some_and(|original| {
-            self.extra.contains(original) && func.dfg.value_def(original).inst().is_none()
-        })
+        let mut value = value;
+        loop {
+            let Some(original) = resolve(&func.dfg, value).filter(|it| self.extra.contains(*it))
+            else {
+                return false;
+            };
+            let Some(inst) = func.dfg.value_def(original).inst() else {
+                return true;
+            };
+            // What an instruction is computed from was computed before it.
+            value = match func.dfg.insts[inst] {
+                InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags: _ }
+                | InstructionData::Unary { opcode: Opcode::Ireduce, arg } => arg,
+                _ => return false,
+            };
+        }
+    }
+
+    /// The bits of a value, if it is an extra argument in this sense.
+    pub fn passed(&self, func: &Function, value: Value) -> Option<u64> {
+        let (_, bits) = self.bits(func, value).filter(|_| self.is_passed(func, value))?;
+        Some(bits as u64)
     }
 
     /// The content of a value, if it is known.
@@ -232,9 +251,22 @@ impl Terms {
                 Some(Term::Behind(ty, Base::Slot(*stack_slot), masked(ty, offset)))
             }
             I::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags } => {
-                let (from, bits) = self.bits(func, *arg)?;
-                let by_lanes = from.lane_count() != ty.lane_count();
-                (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, bits))
+                match self.get(func, *arg)? {
+                    Term::Bits(from, bits) => {
+                        let by_lanes = from.lane_count() != ty.lane_count();
+                        (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, *bits))
+                    }
+                    // In one lane.
+                    Term::Behind(from, base, offset) => {
+                        let whole = from.bits() == ty.bits() && !ty.is_vector();
+                        whole.then(|| Term::Behind(ty, base.clone(), *offset))
+                    }
+                }
+            }
+            // What was passed as a number of more bits.
+            I::Unary { opcode: Opcode::Ireduce, arg } if ty.is_int() => {
+                let (_, bits) = self.bits(func, *arg)?;
+                Some(Term::Bits(ty, u128::from(masked(ty, bits as u64))))
             }
             I::Binary { opcode: Opcode::Iadd, args } if ty.is_int() && ty.bits() <= 64 => {
                 self.sum(func, *args, ty)

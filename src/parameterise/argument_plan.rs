@@ -183,7 +183,7 @@ impl ArgumentPlan {
         self.dispatches.is_empty() && self.passed.iter().all(plain)
     }
 
-    /// The extra arguments of one function: `row` of the table, which has position `at` among the functions.
+    /// The extra arguments of one function, as integers: `row` of the table, which has position `at` among the functions.
     pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<ExtraArgument> {
         let passed = self.passed.iter().flat_map(|parameter| {
             let cell = table.at(row, parameter.columns[0]);

@@ -8,6 +8,7 @@ use super::dispatch::{self, Case};
 use crate::canon::only_destination;
 use crate::extra_argument::{extra_parameter, push_arguments};
 use crate::ir::{called, user_name};
+use crate::target::Target;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
@@ -19,7 +20,7 @@ use cranelift_entity::EntitySet;
 
 /// A parameter of the new body.
 pub(crate) struct Parameter {
-    /// The types of the arguments that are passed for it: one, or two.
+    /// The types of the arguments that are passed for it, as integers: one, or two.
     pub types: Vec<Type>,
     /// The instructions that use it, each once.
     pub places: Vec<Inst>,
@@ -60,22 +61,36 @@ pub(super) fn parameterise(
     symbol: &UserExternalName,
     parameters: &[Parameter],
     recursive: &[Inst],
+    target: &Target,
 ) {
     func.name = UserFuncName::User(symbol.clone());
-    let entry = func.layout.entry_block().expect("was walked");
-    let mut values: Vec<Value> = Vec::new();
+    let types = parameters.iter().flat_map(|parameter| &parameter.types).copied();
+    let passed_as = target.passed_as(&func.signature, types);
+    let passed: Vec<Value> = passed_as.into_iter().map(|ty| add_parameter(func, ty)).collect();
+    let mut first = 0;
     for parameter in parameters {
-        let first = values.len();
-        for &ty in &parameter.types {
-            let others = func.signature.params.len();
-            func.signature.params.push(extra_parameter(ty, others));
-            values.push(func.dfg.append_block_param(entry, ty));
-        }
+        let passed = &passed[first..first + parameter.types.len()];
+        first += parameter.types.len();
+        let mut integers: Vec<Value> = Vec::new();
         for &place in &parameter.places {
-            put(func, place, &values[first..]);
+            let result = func.dfg.inst_results(place).first();
+            let is_passed = result.is_some_and(|&result| {
+                func.dfg.value_type(result) == func.dfg.value_type(passed[0])
+            });
+            if is_passed && holds_value(&func.dfg.insts[place]) {
+                put(func, place, passed);
+                continue;
+            }
+            if integers.is_empty() {
+                integers = as_integers(func, passed, &parameter.types);
+            }
+            put(func, place, &integers);
         }
         for (call, cases) in &parameter.dispatches {
-            dispatch::insert_dispatch(func, *call, values[first], cases);
+            if integers.is_empty() {
+                integers = as_integers(func, passed, &parameter.types);
+            }
+            dispatch::insert_dispatch(func, *call, integers[0], cases);
         }
     }
     let mut own: Vec<(FuncRef, FuncRef)> = Vec::new();
@@ -90,7 +105,35 @@ pub(super) fn parameterise(
                 after
             }
         };
-        push_arguments(func, call, after, &values);
+        push_arguments(func, call, after, &passed);
+    }
+}
+
+/// A further parameter of a function, of this type.
+pub(super) fn add_parameter(func: &mut Function, ty: Type) -> Value {
+    let others = func.signature.params.len();
+    func.signature.params.push(extra_parameter(ty, others));
+    let entry = func.layout.entry_block().expect("was walked");
+    func.dfg.append_block_param(entry, ty)
+}
+
+/// What was passed as these values, as integers of these types, at the start of the function.
+fn as_integers(func: &mut Function, passed: &[Value], types: &[Type]) -> Vec<Value> {
+    passed.iter().zip(types).map(|(&value, &ty)| as_integer(func, value, ty)).collect()
+}
+
+/// What was passed as this value, as an integer of this type, at the start of the function.
+pub(super) fn as_integer(func: &mut Function, passed: Value, ty: Type) -> Value {
+    let passed_as = func.dfg.value_type(passed);
+    if passed_as == ty {
+        return passed;
+    }
+    let entry = func.layout.entry_block().expect("was walked");
+    let mut cursor = FuncCursor::new(func).at_first_insertion_point(entry);
+    let integer = cursor.ins().bitcast(passed_as.as_int(), MemFlagsData::new(), passed);
+    match passed_as.bits() > ty.bits() {
+        true => cursor.ins().ireduce(ty, integer),
+        false => integer,
     }
 }
 
@@ -106,18 +149,27 @@ fn import(func: &mut Function, before: FuncRef, symbol: &UserExternalName) -> Fu
     func.import_function(ExtFuncData { name, signature, colocated, patchable })
 }
 
+/// Whether an instruction does nothing but to compute the constant or reference that it holds.
+fn holds_value(inst: &InstructionData) -> bool {
+    use InstructionData as I;
+    matches!(
+        inst,
+        I::UnaryImm { .. }
+            | I::UnaryIeee16 { .. }
+            | I::UnaryIeee32 { .. }
+            | I::UnaryIeee64 { .. }
+            | I::UnaryConst { .. }
+            | I::FuncAddr { .. }
+            | I::UnaryGlobalValue { .. }
+    )
+}
+
 /// Makes an instruction use the first of `values`, or the first two, instead of its constant or reference.
 pub(super) fn put(func: &mut Function, place: Inst, values: &[Value]) {
     use InstructionData as I;
     let location = func.srcloc(place);
     match func.dfg.insts[place] {
-        I::UnaryImm { .. }
-        | I::UnaryIeee16 { .. }
-        | I::UnaryIeee32 { .. }
-        | I::UnaryIeee64 { .. }
-        | I::UnaryConst { .. }
-        | I::FuncAddr { .. }
-        | I::UnaryGlobalValue { .. } => put_value(func, place, values),
+        _ if holds_value(&func.dfg.insts[place]) => put_value(func, place, values),
         I::Load { .. } | I::Store { .. } => {
             let (I::Load { arg, .. } | I::Store { args: [_, arg], .. }) = func.dfg.insts[place]
             else {

@@ -5,7 +5,7 @@
 
 use crate::apply::Written;
 use crate::canon::{Operand, Place};
-use crate::extra_argument::{CallTarget, ExtraArgument, extended_signature};
+use crate::extra_argument::{CallTarget, ExtraArgument, computed_as, extended_signature};
 use crate::incremental::MergeCache;
 use crate::ir::user_symbol;
 use crate::options::Options;
@@ -60,7 +60,7 @@ impl Value {
         self
     }
 
-    /// The extra arguments for it: one, or two for more than 64 bits.
+    /// The extra arguments for it, as integers: one, or two for more than 64 bits.
     pub fn arguments(&self) -> Vec<ExtraArgument> {
         let constant = |ty: Type, bits: u64| ExtraArgument::Constant { ty, bits };
         match self {
@@ -218,10 +218,10 @@ fn passed(argument: &ExtraArgument) -> Option<Value> {
     match argument.clone() {
         ExtraArgument::Constant { ty, bits } => constant(ty, bits.into()),
         ExtraArgument::Function { ty, symbol, signature, colocated } => {
-            Some(Value::Function { ty, symbol, signature, colocated })
+            Some(Value::Function { ty: computed_as(ty), symbol, signature, colocated })
         }
         ExtraArgument::Address { ty, symbol, offset, colocated } => {
-            Some(Value::Address { ty, symbol, offset, colocated })
+            Some(Value::Address { ty: computed_as(ty), symbol, offset, colocated })
         }
     }
 }

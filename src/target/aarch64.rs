@@ -1,20 +1,63 @@
 //! How thunks set registers on aarch64.
 //!
 //! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but Cranelift has no
-//! relocation for it.
+//! relocation for it. What registers for floating-point numbers cannot hold at once goes by way of x9, in which no
+//! function gets anything.
 
 use super::Far;
+use super::registers::Register;
 use super::setting::Setting;
 use super::thunk::{Address, Step, Value};
 use cranelift_codegen::binemit::Reloc;
 
+/// The number of x9.
+const SCRATCH: u32 = 9;
+
 /// The fewest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(register: u8, value: &Value<'_>) -> Option<Setting> {
-    let register = u32::from(register);
-    match value {
+pub(super) fn alone(register: Register, value: &Value<'_>) -> Option<Setting> {
+    let integer = |register: u32| match value {
         &Value::Bits { bits, width: _ } => Some(constant(register, bits)),
         Value::Address(address) => self::address(register, address),
+    };
+    match register {
+        Register::Integer(register) => integer(register.into()),
+        Register::Float(register) => {
+            let at_once = match value {
+                &Value::Bits { bits, width } => float_immediate(bits, width),
+                Value::Address(_) => None,
+            };
+            let word = match at_once {
+                Some(word) => return Some(then(Setting::EMPTY, word | u32::from(register))),
+                // Of fewer bits the rest is clear.
+                None => to_float(register, SCRATCH, true),
+            };
+            Some(then(integer(SCRATCH)?, word))
+        }
     }
+}
+
+/// `fmov d, x`, or `fmov s, w`, which clears the rest of the register.
+fn to_float(register: u8, from: u32, wide: bool) -> u32 {
+    let opcode = if wide { 0x9e67_0000 } else { 0x1e27_0000 };
+    opcode | from << 5 | u32::from(register)
+}
+
+/// `movi d, #bits` of bytes that are zero or all ones; of 32 bits, `movi` or `mvni` of one byte and of zeros or ones, in
+/// both halves of the register: without the number of the register.
+fn float_immediate(bits: u64, width: u32) -> Option<u32> {
+    let immediate = |byte: u32| (byte >> 5) << 16 | (byte & 31) << 5;
+    let plain = |at: u32| matches!(bits >> (8 * at) & 0xff, 0 | 0xff);
+    if (0..8).all(plain) {
+        let bytes = (0..8).map(|at| (bits >> (8 * at) & 1) << at).sum::<u64>();
+        return Some(0x2f00_e400 | immediate(bytes as u32));
+    }
+    let bits = u32::try_from(bits).ok().filter(|_| width == 32)?;
+    let [plain, inverted] = [bits, !bits].map(|bits| {
+        (0..4).find(|at| bits & !(0xff << (8 * at)) == 0).map(|at| {
+            immediate(bits >> (8 * at)) | at << 13
+        })
+    });
+    plain.map(|fields| 0x0f00_0400 | fields).or(inverted.map(|fields| 0x2f00_0400 | fields))
 }
 
 fn then(setting: Setting, word: u32) -> Setting {
@@ -88,10 +131,29 @@ fn address(register: u32, address: &Address<'_>) -> Option<Setting> {
     Some(then(first.relocated(low, offset), second | register << 5 | register))
 }
 
+/// From a register for integers, or an equal one for floating-point numbers.
+pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<Setting> {
+    match (register, from) {
+        (Register::Integer(register), Register::Integer(from)) => {
+            integer(register.into(), from.into(), step)
+        }
+        (Register::Integer(_), Register::Float(_)) => None,
+        (Register::Float(register), Register::Integer(from)) if step.distance == 0 => {
+            Some(then(Setting::EMPTY, to_float(register, from.into(), step.wide)))
+        }
+        (Register::Float(register), Register::Integer(from)) => {
+            Some(then(integer(SCRATCH, from.into(), step)?, to_float(register, SCRATCH, step.wide)))
+        }
+        // `fmov d, d`
+        (Register::Float(register), Register::Float(from)) => step
+            .equal
+            .then(|| then(Setting::EMPTY, 0x1e60_4000 | u32::from(from) << 5 | u32::from(register))),
+    }
+}
+
 /// `mov reg, from`, or one `add` or `sub` of an immediate of 12 bits, which may be shifted by 12.
-pub(super) fn derived(register: u8, from: u8, step: Step) -> Option<Setting> {
-    let Step { distance, wide } = step;
-    let (register, from) = (u32::from(register), u32::from(from));
+fn integer(register: u32, from: u32, step: Step) -> Option<Setting> {
+    let Step { distance, wide, equal: _ } = step;
     if distance == 0 {
         return Some(then(Setting::EMPTY, 0x2a00_03e0 | size(wide) | from << 16 | register));
     }

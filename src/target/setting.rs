@@ -14,8 +14,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Bytes: four instructions of aarch64.
-    const MOST: usize = 16;
+    /// Bytes: five instructions of aarch64.
+    const MOST: usize = 20;
 
     pub const EMPTY: Setting =
         Setting { bytes: [0; Setting::MOST], length: 0, relocations: [None; 2], slow: false };

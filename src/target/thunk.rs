@@ -2,15 +2,16 @@
 //!
 //! No other argument of the caller moves: the extra ones come last, and such a thunk is only made where all of them
 //! are in registers in which the function itself gets no arguments (`registers`). Elsewhere there is no such thunk (a
-//! call thunk in IR has the same effect). No other register changes, and the flags hold nothing when a function is
-//! entered.
+//! call thunk in IR has the same effect). No other register changes but one that holds nothing when a function is
+//! entered, and neither do the flags hold anything then.
 //!
 //! A register is set from nothing, or from one that was set before: a value that is equal or near takes fewer bytes
 //! so. What is possible is said by the module of each architecture; here the order is chosen, which is the one of
 //! fewest bytes.
 
+use super::registers::Register;
 use super::setting::Setting;
-use super::{Far, JumpThunk, OptimizeFor, Target, aarch64, registers, x86_64};
+use super::{Far, JumpThunk, OptimizeFor, Target, aarch64, x86_64};
 use crate::extra_argument::{ExtraArgument, extra_parameter};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -91,6 +92,8 @@ pub(super) struct Step {
     pub distance: i64,
     /// Whether 64 bits are added. If not, 32 are, and the upper half of the result is zero.
     pub wide: bool,
+    /// Whether the other register holds all bits that matter.
+    pub equal: bool,
 }
 
 impl<'a> Value<'a> {
@@ -98,7 +101,7 @@ impl<'a> Value<'a> {
     fn of(argument: &'a ExtraArgument, others: usize, far: Far) -> Option<Value<'a>> {
         let address = |ty: Type, symbol, offset, near| {
             let address = Address { symbol, offset, near, far };
-            (ty == types::I64).then_some(Value::Address(address))
+            matches!(ty, types::I64 | types::F64).then_some(Value::Address(address))
         };
         match argument {
             // No register holds it.
@@ -125,18 +128,20 @@ impl<'a> Value<'a> {
     pub(super) fn step_from(&self, other: &Value<'_>) -> Option<Step> {
         match (self, other) {
             (&Value::Bits { bits, width }, &Value::Bits { bits: from, width: known }) => {
+                let differ = (bits ^ from) & (u64::MAX >> (64 - width)) != 0;
+                let equal = width <= known && !differ;
                 // The lowest bits of a sum depend on no higher ones of what is added, which may be unknown.
                 let wide = u32::try_from(bits).is_err();
                 let width = if wide { width } else { width.min(32) };
                 let unused = 64 - width;
                 let distance = (bits.wrapping_sub(from) << unused) as i64 >> unused;
-                (width <= known).then_some(Step { distance, wide })
+                (width <= known).then_some(Step { distance, wide, equal })
             }
             (Value::Address(own), Value::Address(from)) => {
                 // Through the table, another definition may be found.
                 let same = own.symbol == from.symbol && own.near == from.near;
                 let distance = own.offset.checked_sub(from.offset).filter(|_| same)?;
-                Some(Step { distance, wide: true })
+                Some(Step { distance, wide: true, equal: distance == 0 })
             }
             (Value::Bits { .. }, Value::Address(_)) | (Value::Address(_), Value::Bits { .. }) => {
                 None
@@ -172,12 +177,7 @@ impl Target {
             veneer: jump.veneer,
         };
         if !arguments.is_empty() {
-            let count = arguments.len();
-            let registers = match jump.relocation {
-                Reloc::X86CallPCRel4 => registers::x86_64(signature, count)?,
-                Reloc::Arm64Call => registers::aarch64(signature, count)?,
-                _ => return None,
-            };
+            let registers = self.registers(signature, arguments.iter().map(ExtraArgument::ty))?;
             let first = signature.params.len();
             let values = arguments.iter().enumerate();
             let values = values.map(|(at, argument)| Value::of(argument, first + at, self.far));
@@ -193,8 +193,8 @@ impl Target {
                     _ => aarch64::derived(registers[at], registers[from], step),
                 }
             };
-            let alone = (0..count).map(alone).collect::<Option<Vec<Setting>>>()?;
-            for (at, setting) in shortest(&alone, derived) {
+            let alone = (0..registers.len()).map(alone).collect::<Option<Vec<Setting>>>()?;
+            for (at, setting) in shortest(&registers, &alone, derived) {
                 code.append(&setting, values[at].symbol());
             }
         }
@@ -223,29 +223,50 @@ impl JumpThunk {
 
 /// The registers in the order in which they are set, and how: `alone`, or `derived` from one that is set before.
 ///
-/// The order of fewest bytes, found by taking for each set of registers the best one to be set last: there are eight
-/// registers at most. Of equally good orders it is that of the arguments, as far as it can be.
+/// The order of fewest bytes. For integers it is found by taking for each set of registers the best one to be set last:
+/// there are eight at most. Of equally good orders it is that of the arguments, as far as it can be. Registers for
+/// floating-point numbers come after them, in order: no other one is derived from them but by a copy.
 fn shortest(
+    registers: &[Register],
     alone: &[Setting],
     derived: impl Fn(usize, usize) -> Option<Setting>,
 ) -> Vec<(usize, Setting)> {
-    let count = alone.len();
+    let is_integer = |at: &usize| matches!(registers[*at], Register::Integer(_));
+    let (integers, floats): (Vec<usize>, Vec<usize>) =
+        (0..registers.len()).partition(is_integer);
+    let mut order = shortest_of_integers(&integers, alone, &derived);
+    for at in floats {
+        let derived = order.iter().filter_map(|&(from, _)| derived(at, from));
+        let settings = core::iter::once(alone[at]).chain(derived);
+        let setting = settings.min_by_key(Setting::cost).expect("alone it can be set");
+        order.push((at, setting));
+    }
+    order
+}
+
+fn shortest_of_integers(
+    integers: &[usize],
+    alone: &[Setting],
+    derived: impl Fn(usize, usize) -> Option<Setting>,
+) -> Vec<(usize, Setting)> {
     // What is not better than alone is left out.
     let mut better: Vec<(usize, usize, Setting)> = Vec::new();
-    for (at, alone) in alone.iter().enumerate() {
-        for from in (0..count).filter(|&from| from != at) {
-            if let Some(setting) = derived(at, from).filter(|it| it.cost() < alone.cost()) {
-                better.push((at, from, setting));
+    for (number, &at) in integers.iter().enumerate() {
+        for (other, &from) in integers.iter().enumerate().filter(|&(other, _)| other != number) {
+            if let Some(setting) = derived(at, from).filter(|it| it.cost() < alone[at].cost()) {
+                better.push((number, other, setting));
             }
         }
     }
     if better.is_empty() {
-        return alone.iter().copied().enumerate().collect();
+        return integers.iter().map(|&at| (at, alone[at])).collect();
     }
-    let setting = |at: usize, before: usize| {
-        let possible = better.iter().filter(|&&(of, from, _)| of == at && before >> from & 1 != 0);
+    let count = integers.len();
+    let setting = |number: usize, before: usize| {
+        let possible = better.iter();
+        let possible = possible.filter(|&&(of, from, _)| of == number && before >> from & 1 != 0);
         let possible = possible.map(|(_, _, setting)| setting);
-        *possible.min_by_key(|setting| setting.cost()).unwrap_or(&alone[at])
+        *possible.min_by_key(|setting| setting.cost()).unwrap_or(&alone[integers[number]])
     };
     // By the registers that are set, as bits: what that takes, and which is the last.
     let mut best = vec![(0, 0); 1 << count];
@@ -261,7 +282,7 @@ fn shortest(
     while set != 0 {
         let (_, last) = best[set];
         set &= !(1 << last);
-        order.push((last, setting(last, set)));
+        order.push((integers[last], setting(last, set)));
     }
     order.reverse();
     order

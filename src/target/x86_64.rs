@@ -1,20 +1,48 @@
 //! How thunks set registers on x86-64.
 //!
 //! A register is its number in code; neither rsp nor rbp is one of them, nor are r12 and r13, which need longer forms as
-//! well.
+//! well. Registers for floating-point numbers are set by way of rax, in which no function gets anything.
 
+use super::registers::Register;
 use super::setting::Setting;
 use super::thunk::{Address, Step, Value};
 use super::{Far, OptimizeFor};
 use alloc::vec::Vec;
 use cranelift_codegen::binemit::Reloc;
 
+/// The number of rax.
+const SCRATCH: u8 = 0;
+
 /// The shortest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(register: u8, value: &Value<'_>, optimize: OptimizeFor) -> Option<Setting> {
-    match value {
+pub(super) fn alone(
+    register: Register,
+    value: &Value<'_>,
+    optimize: OptimizeFor,
+) -> Option<Setting> {
+    let integer = |register: u8| match value {
         &Value::Bits { bits, width } => Some(constant(register, bits, width, optimize)),
         Value::Address(address) => self::address(register, address),
+    };
+    match (register, value) {
+        (Register::Integer(register), _) => integer(register),
+        // `xorps xmm, xmm`
+        (Register::Float(register), Value::Bits { bits: 0, width: _ }) => {
+            Some(instruction(false, register, register, &[0x0f, 0x57, registers(register, register)]))
+        }
+        (Register::Float(register), _) => {
+            let wide = match value {
+                Value::Bits { bits, width: _ } => u32::try_from(*bits).is_err(),
+                Value::Address(_) => true,
+            };
+            Some(integer(SCRATCH)?.then(to_float(register, SCRATCH, wide).bytes()))
+        }
     }
+}
+
+/// `movd xmm, r32` or `movq xmm, r64`, which clear the rest of the register.
+fn to_float(register: u8, from: u8, wide: bool) -> Setting {
+    let mov = instruction(wide, register, from, &[0x0f, 0x6e, registers(register, from)]);
+    Setting::EMPTY.then(&[0x66]).then(mov.bytes())
 }
 
 /// An instruction with the prefix that is needed for 64 bits, for `register` in the field for registers, and for `base`
@@ -103,9 +131,29 @@ fn address(register: u8, address: &Address<'_>) -> Option<Setting> {
     }
 }
 
-/// `mov reg, from` or `lea reg, [from + distance]`, which take no longer than a constant.
-pub(super) fn derived(register: u8, from: u8, step: Step) -> Option<Setting> {
-    let Step { distance, wide } = step;
+/// From a register for integers by `mov` or `lea`, which take no longer than a constant; from one for floating-point
+/// numbers, an equal one by `movaps`.
+pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<Setting> {
+    match (register, from) {
+        (Register::Integer(register), Register::Integer(from)) => integer(register, from, step),
+        (Register::Integer(_), Register::Float(_)) => None,
+        (Register::Float(register), Register::Integer(from)) if step.distance == 0 => {
+            Some(to_float(register, from, step.wide))
+        }
+        (Register::Float(register), Register::Integer(from)) => {
+            let mov = to_float(register, SCRATCH, step.wide);
+            Some(integer(SCRATCH, from, step)?.then(mov.bytes()))
+        }
+        (Register::Float(register), Register::Float(from)) => {
+            let movaps = [0x0f, 0x28, registers(register, from)];
+            step.equal.then(|| instruction(false, register, from, &movaps))
+        }
+    }
+}
+
+/// `mov reg, from` or `lea reg, [from + distance]`.
+fn integer(register: u8, from: u8, step: Step) -> Option<Setting> {
+    let Step { distance, wide, equal: _ } = step;
     if distance == 0 {
         return Some(instruction(wide, from, register, &[0x89, registers(from, register)]));
     }

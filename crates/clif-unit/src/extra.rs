@@ -2,14 +2,15 @@
 
 use crate::unit::Names;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, InstructionData, Opcode, Value,
+    ExternalName, Function, GlobalValueData, Inst, InstructionData, Opcode, Type, Value,
 };
 use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 
-/// Extra arguments as text for a person: types and numbers, or names and offsets in bytes. Empty if there are
-/// none.
+/// Extra arguments as text for a person: types and numbers, in bits where these are passed as floating-point numbers, or
+/// names and offsets in bytes. Empty if there are none.
 pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
     let one = |argument: &ExtraArgument| match argument {
+        ExtraArgument::Constant { ty, bits } if !ty.is_int() => format!("{ty} {bits:#x}"),
         ExtraArgument::Constant { ty, bits } => {
             // As the text has them: signed.
             let unused = 64 - ty.bits();
@@ -35,17 +36,29 @@ pub fn extra(func: &Function) -> Vec<ExtraArgument> {
     extra.iter().map_while(|&value| argument(func, value)).collect()
 }
 
-/// A constant or an address that a function computes.
+/// A constant or an address that a function computes, passed as it is or as a floating-point number of the same bits.
 fn argument(func: &Function, value: Value) -> Option<ExtraArgument> {
-    let ty = func.dfg.value_type(value);
+    let passed_as = func.dfg.value_type(value);
+    let inst = func.dfg.value_def(value).inst()?;
+    let constant = |bits: u64| Some(ExtraArgument::Constant { ty: passed_as, bits });
+    match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => constant(imm.bits() as u64),
+        InstructionData::UnaryIeee32 { opcode: _, imm } => constant(imm.bits().into()),
+        InstructionData::UnaryIeee64 { opcode: _, imm } => constant(imm.bits()),
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags: _ } => {
+            address(func, func.dfg.value_def(arg).inst()?, passed_as)
+        }
+        _ => address(func, inst, passed_as),
+    }
+}
+
+/// An address that an instruction computes.
+fn address(func: &Function, inst: Inst, ty: Type) -> Option<ExtraArgument> {
     let user = |name: &ExternalName| match name {
         ExternalName::User(name) => func.params.user_named_funcs().get(*name).cloned(),
         _ => None,
     };
-    match func.dfg.insts[func.dfg.value_def(value).inst()?] {
-        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-            Some(ExtraArgument::Constant { ty, bits: imm.bits() as u64 })
-        }
+    match func.dfg.insts[inst] {
         InstructionData::FuncAddr { opcode: _, func_ref } => {
             let callee = &func.dfg.ext_funcs[func_ref];
             Some(ExtraArgument::Function {

@@ -10,10 +10,11 @@
 //! SSA Form* (PLDI 2020); there operands are merged by `select` and phi nodes, too, and phi nodes share what comes from
 //! one side only with what comes from the other.
 
-use super::super::body::put;
+use super::super::body::{add_parameter, as_integer, put};
 use super::blocks::{Aligned, Alignment, Blocks, Differing};
 use super::entities::Copying;
-use crate::extra_argument::{ExtraArgument, extra_parameter};
+use crate::extra_argument::ExtraArgument;
+use crate::target::Target;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -32,8 +33,12 @@ pub(super) struct Merged {
 
 /// Makes the body of two aligned functions. `None` if it would have to choose between values that cannot be chosen from.
 /// Linear in their sizes.
-pub(super) fn merged(two: [&Function; 2], alignment: &Alignment) -> Option<Merged> {
-    let mut builder = Builder::new(two, &alignment.constants);
+pub(super) fn merged(
+    two: [&Function; 2],
+    alignment: &Alignment,
+    target: &Target,
+) -> Option<Merged> {
+    let mut builder = Builder::new(two, &alignment.constants, target);
     builder.remove_unreachable(alignment);
     for (at, blocks) in alignment.blocks.iter().enumerate() {
         builder.block(at as u32, blocks)?;
@@ -73,8 +78,8 @@ struct Param {
 
 struct Builder<'a> {
     two: [&'a Function; 2],
+    target: &'a Target,
     body: Function,
-    entry: Block,
     homes: [SecondaryMap<Value, Option<Home>>; 2],
     gaps: Vec<Gap>,
     /// Values chosen in a block, by what they are chosen from.
@@ -84,6 +89,8 @@ struct Builder<'a> {
     selector: Option<(Value, usize)>,
     /// Whether the selector is an extra argument of its own.
     own_selector: bool,
+    /// The types of the extra arguments, as they are passed.
+    passed_as: Vec<Type>,
     order: u32,
 }
 
@@ -91,13 +98,16 @@ struct Builder<'a> {
 const SELECTOR: Type = types::I32;
 
 impl<'a> Builder<'a> {
-    fn new(two: [&'a Function; 2], constants: &[Differing]) -> Builder<'a> {
-        let body = two[0].clone();
-        let entry = body.layout.entry_block().expect("was aligned");
+    fn new(
+        two: [&'a Function; 2],
+        constants: &[Differing],
+        target: &'a Target,
+    ) -> Builder<'a> {
         let mut builder = Builder {
             two,
-            body,
-            entry,
+            target,
+            body: two[0].clone(),
+            passed_as: Vec::new(),
             homes: Default::default(),
             gaps: Vec::new(),
             chosen: HashMap::default(),
@@ -118,11 +128,12 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// A further parameter of the body.
+    /// What a further parameter of the body receives, as an integer of this type.
     fn parameter(&mut self, ty: Type) -> Value {
-        let params = &mut self.body.signature.params;
-        params.push(extra_parameter(ty, params.len()));
-        self.body.dfg.append_block_param(self.entry, ty)
+        let passed_as = self.target.passed_as(&self.body.signature, [ty])[0];
+        self.passed_as.push(passed_as);
+        let param = add_parameter(&mut self.body, passed_as);
+        as_integer(&mut self.body, param, ty)
     }
 
     /// The value to branch on, and the function for which it is not zero.
@@ -390,12 +401,13 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(self) -> Merged {
-        let Builder { body, constants, own_selector, .. } = self;
+        let Builder { body, constants, own_selector, passed_as, .. } = self;
         let arguments = [0, 1].map(|side| {
             let constants = constants.iter().map(|((ty, bits), _)| (*ty, bits[side]));
             let selector = own_selector.then_some((SELECTOR, side as u64));
             let all = constants.chain(selector);
-            all.map(|(ty, bits)| ExtraArgument::Constant { ty, bits }).collect()
+            let all = all.map(|(ty, bits)| ExtraArgument::Constant { ty, bits });
+            all.zip(&passed_as).map(|(argument, &ty)| argument.passed_as(ty)).collect()
         });
         Merged { body, arguments }
     }

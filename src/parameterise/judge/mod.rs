@@ -350,12 +350,13 @@ impl Work<'_, '_> {
         let with = self.sizes.roughly(&alone, &[argument(1)], false)?;
         let without = self.sizes.roughly(&alone, &[], false)?;
         let each = with.zip(without).map_or(0, |(with, without)| with - without);
+        let most = most.min(cost::MAX_COUNTED_ARGUMENTS);
+        let arguments = (1..=most as u64).map(argument).collect();
+        let arguments = passed(arguments, signature, self.judge.options);
         let mut thunks = Vec::new();
-        let mut arguments = Vec::new();
-        for count in 0..=most.min(cost::MAX_COUNTED_ARGUMENTS) as i64 {
-            let thunk = self.sizes.roughly(signature, &arguments, true)?;
-            thunks.push(thunk.map(|thunk| thunk - count * each));
-            arguments.push(argument(count as u64 + 1));
+        for count in 0..=most {
+            let thunk = self.sizes.roughly(signature, &arguments[..count], true)?;
+            thunks.push(thunk.map(|thunk| thunk - count as i64 * each));
         }
         Ok(thunks)
     }
@@ -521,6 +522,7 @@ impl Work<'_, '_> {
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
             let extra_arguments = argument_plan.arguments(self.table, row, at);
+            let extra_arguments = passed(extra_arguments, signature, self.judge.options);
             let function = self.table.function(row);
             if signature.params.len() + extra_arguments.len() > cost::MAX_PARAMETERS {
                 return Ok(Err(Verdict::DoesNot(None)));
@@ -588,7 +590,7 @@ impl Work<'_, '_> {
             known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
         // Nor does it compute what calls pass that are redirected.
         let known_saves = known_saves.filter(|_| table.written().is_empty());
-        body::parameterise(&mut body, callee, &parameters, &recursive);
+        body::parameterise(&mut body, callee, &parameters, &recursive, &options.target);
         if !table.written().is_empty() {
             plan.redirect(&mut body, Written::none());
         }
@@ -621,4 +623,15 @@ impl Work<'_, '_> {
         let [bytes, measured] = self.judge.measured;
         (instructions as i64).saturating_mul(bytes) / measured
     }
+}
+
+/// Extra arguments as they are passed behind the arguments of functions of this signature.
+fn passed(
+    arguments: Vec<ExtraArgument>,
+    signature: &Signature,
+    options: &Options<'_>,
+) -> Vec<ExtraArgument> {
+    let types = arguments.iter().map(ExtraArgument::ty);
+    let types = options.target.passed_as(signature, types);
+    arguments.into_iter().zip(types).map(|(argument, ty)| argument.passed_as(ty)).collect()
 }
