@@ -189,7 +189,8 @@ impl Walk<'_> {
 
     /// The `bitcast` of the address that was written last.
     fn passed_as_float(&mut self, call: Inst, ty: Type) -> Result<(), Malformed> {
-        self.mark(Place::ExtraArgument(call));
+        let place = Place::ExtraArgument(call);
+        self.mark(place);
         self.out.instructions += 1;
         let access = self.plain_access();
         let record = Record::EMPTY.byte(Opcode::Bitcast as u8).half(type_number(ty));

@@ -53,9 +53,9 @@ fn float_immediate(bits: u64, width: u32) -> Option<u32> {
     }
     let bits = u32::try_from(bits).ok().filter(|_| width == 32)?;
     let [plain, inverted] = [bits, !bits].map(|bits| {
-        (0..4).find(|at| bits & !(0xff << (8 * at)) == 0).map(|at| {
-            immediate(bits >> (8 * at)) | at << 13
-        })
+        (0..4)
+            .find(|at| bits & !(0xff << (8 * at)) == 0)
+            .map(|at| immediate(bits >> (8 * at)) | at << 13)
     });
     plain.map(|fields| 0x0f00_0400 | fields).or(inverted.map(|fields| 0x2f00_0400 | fields))
 }
@@ -145,9 +145,9 @@ pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<
             Some(then(integer(SCRATCH, from.into(), step)?, to_float(register, SCRATCH, step.wide)))
         }
         // `fmov d, d`
-        (Register::Float(register), Register::Float(from)) => step
-            .equal
-            .then(|| then(Setting::EMPTY, 0x1e60_4000 | u32::from(from) << 5 | u32::from(register))),
+        (Register::Float(register), Register::Float(from)) => step.equal.then(|| {
+            then(Setting::EMPTY, 0x1e60_4000 | u32::from(from) << 5 | u32::from(register))
+        }),
     }
 }
 

@@ -232,8 +232,7 @@ fn shortest(
     derived: impl Fn(usize, usize) -> Option<Setting>,
 ) -> Vec<(usize, Setting)> {
     let is_integer = |at: &usize| matches!(registers[*at], Register::Integer(_));
-    let (integers, floats): (Vec<usize>, Vec<usize>) =
-        (0..registers.len()).partition(is_integer);
+    let (integers, floats): (Vec<usize>, Vec<usize>) = (0..registers.len()).partition(is_integer);
     let mut order = shortest_of_integers(&integers, alone, &derived);
     for at in floats {
         let derived = order.iter().filter_map(|&(from, _)| derived(at, from));

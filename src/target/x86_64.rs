@@ -26,9 +26,12 @@ pub(super) fn alone(
     match (register, value) {
         (Register::Integer(register), _) => integer(register),
         // `xorps xmm, xmm`
-        (Register::Float(register), Value::Bits { bits: 0, width: _ }) => {
-            Some(instruction(false, register, register, &[0x0f, 0x57, registers(register, register)]))
-        }
+        (Register::Float(register), Value::Bits { bits: 0, width: _ }) => Some(instruction(
+            false,
+            register,
+            register,
+            &[0x0f, 0x57, registers(register, register)],
+        )),
         (Register::Float(register), _) => {
             let wide = match value {
                 Value::Bits { bits, width: _ } => u32::try_from(*bits).is_err(),

@@ -476,7 +476,14 @@ fn thunks_take_as_few_bytes_as_instructions_can() {
         colocated: true,
     };
     let [i8, i16, i32, i64] = [types::I8, types::I16, types::I32, types::I64];
-    let cases: [(usize, Vec<ExtraArgument>, [usize; 3]); 26] = [
+    let [f32, f64] = [types::F32, types::F64];
+    let in_float = |offset: i64| match address(offset) {
+        ExtraArgument::Address { ty: _, symbol, offset, colocated } => {
+            ExtraArgument::Address { ty: f64, symbol, offset, colocated }
+        }
+        other => other,
+    };
+    let cases: [(usize, Vec<ExtraArgument>, [usize; 3]); 38] = [
         (0, vec![constant(i64, 0)], [2, 2, 4]),
         (0, vec![constant(i64, 5)], [5, 3, 4]),
         (0, vec![constant(i64, -1)], [7, 3, 4]),
@@ -504,6 +511,18 @@ fn thunks_take_as_few_bytes_as_instructions_can() {
         (0, vec![address(8), address(8)], [10, 10, 12]),
         (0, vec![address(8), address(0), address(136)], [15, 15, 16]),
         (0, vec![address(0), address(1 << 20), address(0xfff_ffff)], [21, 21, 20]),
+        (0, vec![constant(f32, 0)], [3, 3, 4]),
+        (0, vec![constant(f32, 5)], [9, 7, 4]),
+        (0, vec![constant(f32, 0x1200)], [9, 9, 4]),
+        (0, vec![constant(f32, !0x0012_0000)], [9, 9, 4]),
+        (0, vec![constant(f32, 0x1234_5678)], [9, 9, 12]),
+        (0, vec![constant(f64, 5)], [9, 7, 8]),
+        (0, vec![constant(f64, -1)], [12, 8, 4]),
+        (0, vec![constant(f64, 0x00ff_0000_ffff_0000)], [15, 15, 4]),
+        (0, vec![in_float(8)], [12, 12, 12]),
+        (4, vec![constant(i32, 0x1234_5678), constant(f32, 0x1234_5678)], [11, 11, 12]),
+        (0, vec![constant(f64, 0x1234_5678), constant(f64, 0x1234_5678)], [12, 12, 16]),
+        (0, vec![address(8), in_float(8), in_float(24)], [21, 21, 20]),
     ];
     let x86_64 = (Target::x86_64(), 5);
     let aarch64 = (Target::aarch64(false), 4);

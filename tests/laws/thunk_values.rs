@@ -6,8 +6,8 @@
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, Function, GlobalValueData, InstBuilder, Signature, Type,
-    UserExternalName, UserExternalNameRef, UserFuncName, Value, types,
+    AbiParam, ExtFuncData, ExternalName, Function, GlobalValueData, InstBuilder, MemFlagsData,
+    Signature, Type, UserExternalName, UserExternalNameRef, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::{
@@ -71,36 +71,49 @@ const EDGES: [i64; 46] = [
     i64::MIN + 1,
 ];
 
+/// The types in which constants are passed.
+const TYPES: [Type; 6] = [types::I8, types::I16, types::I32, types::I64, types::F32, types::F64];
+
+/// The types in which addresses are passed.
+const ADDRESSES: [Type; 2] = [types::I64, types::F64];
+
 /// An argument, often like one of the others, or near it.
 fn argument(rng: &mut Rng, others: &[ExtraArgument]) -> ExtraArgument {
     let constant = |ty: Type, bits: i64| ExtraArgument::Constant {
         ty,
         bits: bits as u64 & u64::MAX >> (64 - ty.bits()),
     };
-    let ty = rng.choose(&[types::I8, types::I16, types::I32, types::I64, types::I64]);
+    let ty = rng.choose(&TYPES);
     if !others.is_empty() && rng.one_in(2) {
         let by =
             rng.choose(&[0, 0, 1, -1, 127, 128, -128, -129, 4095, 4096, -4096, 0xfff000, 1 << 24]);
         return match &others[rng.below(others.len())] {
             ExtraArgument::Constant { bits, .. } => constant(ty, (*bits as i64).wrapping_add(by)),
-            ExtraArgument::Address { ty, symbol, offset, colocated } => ExtraArgument::Address {
-                ty: *ty,
+            ExtraArgument::Address { ty: _, symbol, offset, colocated } => ExtraArgument::Address {
+                ty: rng.choose(&ADDRESSES),
                 symbol: symbol.clone(),
                 offset: offset + by,
                 colocated: *colocated,
             },
-            function @ ExtraArgument::Function { .. } => function.clone(),
+            ExtraArgument::Function { ty: _, symbol, signature, colocated } => {
+                ExtraArgument::Function {
+                    ty: rng.choose(&ADDRESSES),
+                    symbol: symbol.clone(),
+                    signature: signature.clone(),
+                    colocated: *colocated,
+                }
+            }
         };
     }
     match rng.below(8) {
         0 => ExtraArgument::Address {
-            ty: types::I64,
+            ty: rng.choose(&ADDRESSES),
             symbol: UserExternalName::new(MEMORY, 0),
             offset: rng.below(4096) as i64,
             colocated: rng.but_one_in(4),
         },
         1 => ExtraArgument::Function {
-            ty: types::I64,
+            ty: rng.choose(&ADDRESSES),
             symbol: UserExternalName::new(0, 0),
             signature: Arc::new(Signature::new(CallConv::Fast)),
             colocated: true,
@@ -127,6 +140,11 @@ fn body(symbol: UserExternalName, own: &Signature, arguments: &[ExtraArgument]) 
     cursor.insert_block(block);
     let mut wrong = cursor.ins().iconst(types::I64, 0);
     for (at, value) in cursor.func.dfg.block_params(block).to_vec().into_iter().enumerate() {
+        let passed_as = cursor.func.dfg.value_type(value);
+        let value = match passed_as.is_int() {
+            true => value,
+            false => cursor.ins().bitcast(passed_as.as_int(), MemFlagsData::new(), value),
+        };
         let expected = match at.checked_sub(own.params.len()) {
             None => cursor.ins().iconst(types::I64, passed(at)),
             Some(extra) => computed(&mut cursor, &arguments[extra]),
@@ -140,19 +158,20 @@ fn body(symbol: UserExternalName, own: &Signature, arguments: &[ExtraArgument]) 
     func
 }
 
+/// An extra argument as an integer.
 fn computed(cursor: &mut FuncCursor<'_>, argument: &ExtraArgument) -> Value {
     let mut name = |symbol: &UserExternalName| -> UserExternalNameRef {
         cursor.func.declare_imported_user_function(symbol.clone())
     };
     match argument {
-        ExtraArgument::Constant { ty, bits } => cursor.ins().iconst(*ty, *bits as i64),
+        ExtraArgument::Constant { ty, bits } => cursor.ins().iconst(ty.as_int(), *bits as i64),
         ExtraArgument::Function { ty, symbol, signature, colocated } => {
             let name = ExternalName::user(name(symbol));
             let signature = cursor.func.import_signature(Signature::clone(signature));
             let (colocated, patchable) = (*colocated, false);
             let data = ExtFuncData { name, signature, colocated, patchable };
             let function = cursor.func.import_function(data);
-            cursor.ins().func_addr(*ty, function)
+            cursor.ins().func_addr(ty.as_int(), function)
         }
         ExtraArgument::Address { ty, symbol, offset, colocated } => {
             let name = ExternalName::user(name(symbol));
@@ -163,7 +182,7 @@ fn computed(cursor: &mut FuncCursor<'_>, argument: &ExtraArgument) -> Value {
                 tls: false,
             };
             let value = cursor.func.create_global_value(data);
-            cursor.ins().symbol_value(*ty, value)
+            cursor.ins().symbol_value(ty.as_int(), value)
         }
     }
 }
@@ -177,18 +196,20 @@ struct Thunks {
 }
 
 impl Thunks {
-    /// Adds a thunk for functions with so many parameters, if this target has one in raw bytes.
+    /// Adds a thunk for functions with so many integers and floating-point numbers as parameters, if this target has one
+    /// in raw bytes.
     fn add(
         &mut self,
         target: &Target,
-        (convention, before): (CallConv, usize),
+        (convention, integers, floats): (CallConv, usize, usize),
         arguments: Vec<ExtraArgument>,
         optimize: OptimizeFor,
     ) {
         let symbol = |at: usize| UserExternalName::new(0, at as u32);
         let [to, thunk] = [0, 1].map(|at| symbol(self.functions.len() + at));
         let mut own = Signature::new(convention);
-        own.params = vec![AbiParam::new(types::I64); before];
+        own.params = vec![AbiParam::new(types::I64); integers];
+        own.params.extend(vec![AbiParam::new(types::F64); floats]);
         own.returns.push(AbiParam::new(types::I64));
         let call_thunks = CallThunks { tail_calls: true, colocated: true };
         let name = UserFuncName::User(thunk.clone());
@@ -206,7 +227,9 @@ impl Thunks {
             function: thunk.clone(),
             symbol: thunk,
             signature: own,
-            arguments: (0..before).map(|at| Argument::Bits(passed(at) as u128)).collect(),
+            arguments: (0..integers + floats)
+                .map(|at| Argument::Bits(passed(at) as u128))
+                .collect(),
             memory_seed: 1,
             fuel: 1,
         });
@@ -231,15 +254,16 @@ fn run(cpu: Cpu, name: &str) {
     let target = Target::of(&*isa::of(name, &[("is_pic", "false")]));
     let mut thunks = Thunks::default();
     // Each value in each register.
-    for ty in [types::I8, types::I16, types::I32, types::I64] {
+    for ty in TYPES {
         for (number, edge) in EDGES.iter().enumerate() {
             let bits = *edge as u64 & u64::MAX >> (64 - ty.bits());
             let constant = ExtraArgument::Constant { ty, bits };
             for optimize in [OptimizeFor::Speed, OptimizeFor::Size] {
-                let shape = (CONVENTIONS[number % 3], number % 8);
+                let shape = (CONVENTIONS[number % 3], number % 8, number % 9);
                 thunks.add(&target, shape, vec![constant.clone()], optimize);
-                for before in 0..6 {
-                    thunks.add(&target, (CallConv::Fast, before), vec![constant.clone()], optimize);
+                for before in 0..8 {
+                    let shape = (CallConv::Fast, before, before);
+                    thunks.add(&target, shape, vec![constant.clone()], optimize);
                 }
             }
         }
@@ -251,13 +275,13 @@ fn run(cpu: Cpu, name: &str) {
     let mut thunks = Thunks::default();
     let mut rng = Rng::new(7);
     while thunks.what.len() < 3000 {
-        let before = rng.below(5);
+        let shape = (rng.choose(&CONVENTIONS), rng.below(5), rng.below(5));
         let mut arguments = Vec::new();
-        for _ in 0..2 + rng.below(7 - before) {
+        for _ in 0..2 + rng.below(7 - shape.1) {
             arguments.push(argument(&mut rng, &arguments));
         }
         let optimize = rng.choose(&[OptimizeFor::Speed, OptimizeFor::Size]);
-        thunks.add(&target, (rng.choose(&CONVENTIONS), before), arguments, optimize);
+        thunks.add(&target, shape, arguments, optimize);
     }
     thunks.check(cpu);
 }

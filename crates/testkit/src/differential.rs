@@ -13,7 +13,7 @@ use crate::generate::conventions::USUAL_FUEL;
 use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed};
 use crate::support::Rng;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
-use cranelift_mergefunc::{Disposition, Plan};
+use cranelift_mergefunc::{Disposition, ExtraArgument, Plan};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
@@ -159,6 +159,8 @@ pub struct Tally {
     pub merged: usize,
     /// Bodies of functions that differ in few instructions.
     pub aligned: usize,
+    /// Functions that pass extra arguments as floating-point numbers.
+    pub in_floats: usize,
     /// Calls from outside, on either side.
     pub invocations: usize,
     /// Of these, those that returned.
@@ -183,6 +185,7 @@ impl std::ops::AddAssign for Tally {
             functions,
             merged,
             aligned,
+            in_floats,
             invocations,
             returned,
             trapped,
@@ -196,6 +199,7 @@ impl std::ops::AddAssign for Tally {
         self.functions += functions;
         self.merged += merged;
         self.aligned += aligned;
+        self.in_floats += in_floats;
         self.invocations += invocations;
         self.returned += returned;
         self.trapped += trapped;
@@ -223,12 +227,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { units, idle, functions, merged, aligned, invocations, .. } = self;
+        let Tally { units, idle, functions, merged, aligned, in_floats, invocations, .. } = self;
         write!(
             f,
             "{units} units ({idle} more in which nothing merges), {functions} functions, {merged} \
-             merged away, {aligned} bodies of functions that differ in few instructions; {invocations} \
-             invocations: {} returned, {} trapped, {} signals, {} \
+             merged away, {aligned} bodies of functions that differ in few instructions, {in_floats} functions \
+             that pass extra arguments as floating-point numbers; {invocations} invocations: {} returned, {} trapped, {} signals, {} \
              uncaught, {} given up; {} calls of imports",
             self.returned, self.trapped, self.signals, self.uncaught, self.gave_up, self.calls
         )
@@ -269,6 +273,13 @@ pub fn merged_away(plan: &Plan) -> usize {
     functions + data.filter(|(_, entry)| entry.disposition() != Disposition::Keep).count()
 }
 
+/// How many functions pass an extra argument as a floating-point number.
+fn in_floats(plan: &Plan) -> usize {
+    let is_float = |argument: &ExtraArgument| argument.ty().is_float();
+    let entries = plan.entries();
+    entries.filter(|(_, entry)| entry.extra_arguments().iter().any(is_float)).count()
+}
+
 /// Two programs of the same entries, and the same inputs for both.
 #[derive(Clone, Debug)]
 pub struct Comparison {
@@ -280,6 +291,8 @@ pub struct Comparison {
     pub merged: usize,
     /// Bodies of functions that differ in few instructions.
     pub aligned: usize,
+    /// Functions that pass extra arguments as floating-point numbers.
+    pub in_floats: usize,
 }
 
 impl Comparison {
@@ -292,6 +305,7 @@ impl Comparison {
         (merged > 0).then(|| Comparison {
             merged,
             aligned,
+            in_floats: in_floats(&plan),
             ..Comparison::of(programs(), seed, effort)
         })
     }
@@ -311,7 +325,7 @@ impl Comparison {
     /// Compares two programs of unknown relation: no merged functions are counted.
     pub fn of(programs: [Program; 2], seed: u64, effort: Effort) -> Comparison {
         let invocations = [0, 1].map(|side| invocations(&programs[side].entries, seed, effort));
-        Comparison { programs, invocations, merged: 0, aligned: 0 }
+        Comparison { programs, invocations, merged: 0, aligned: 0, in_floats: 0 }
     }
 
     /// Calls only functions at the places of the unit for which `called` has `true`.
@@ -353,8 +367,9 @@ impl Comparison {
         assert_eq!(before.len(), one.len(), "an outcome for each invocation");
         assert_eq!(after.len(), other.len(), "an outcome for each invocation");
         let functions = self.programs[0].entries.len();
-        let Comparison { merged, aligned, .. } = *self;
-        let mut tally = Tally { units: 1, functions, merged, aligned, ..Tally::default() };
+        let Comparison { merged, aligned, in_floats, .. } = *self;
+        let mut tally =
+            Tally { units: 1, functions, merged, aligned, in_floats, ..Tally::default() };
         for (at, (expected, found)) in before.iter().zip(after).enumerate() {
             // How far a program comes before the host gives up is not a property of the program.
             let undecided = expected.end == End::GaveUp || found.end == End::GaveUp;

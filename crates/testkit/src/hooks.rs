@@ -335,8 +335,8 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/parameterise/body.rs",
-        at: &["push_arguments(func, call, after, &values);"],
-        put: Put::Before(r#"let values = crate::fault_injection::passed_on(func, call, &values);"#),
+        at: &["push_arguments(func, call, after, &passed);"],
+        put: Put::Before(r#"let passed = crate::fault_injection::passed_on(func, call, &passed);"#),
     },
     Hook {
         file: "src/parameterise/as_written.rs",
@@ -442,6 +442,15 @@ let from = if nothing { &[None; 2] } else { from };"#,
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::TableOffset) {
     return true;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/target/registers.rs",
+        at: &["self.floats.next().map(Register::Float)"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::NextFloat) {
+    return self.floats.next().map(|register| Register::Float(register ^ 1));
 }"#,
         ),
     },

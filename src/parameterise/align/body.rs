@@ -98,11 +98,7 @@ struct Builder<'a> {
 const SELECTOR: Type = types::I32;
 
 impl<'a> Builder<'a> {
-    fn new(
-        two: [&'a Function; 2],
-        constants: &[Differing],
-        target: &'a Target,
-    ) -> Builder<'a> {
+    fn new(two: [&'a Function; 2], constants: &[Differing], target: &'a Target) -> Builder<'a> {
         let mut builder = Builder {
             two,
             target,

@@ -343,7 +343,8 @@ impl Aligning<'_> {
                 {
                     return;
                 }
-                let Some(body::Merged { mut body, arguments }) = body::merged(two, &alignment, &self.options.target)
+                let Some(body::Merged { mut body, arguments }) =
+                    body::merged(two, &alignment, &self.options.target)
                 else {
                     return;
                 };

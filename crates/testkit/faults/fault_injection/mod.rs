@@ -258,6 +258,8 @@ faults! {
     PassedConstant = "passed-constant",
     /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
     TableOffset = "table-offset",
+    /// A thunk sets another register for floating-point numbers than the body reads.
+    NextFloat = "next-float",
 
     // What goes wrong in incremental merging.
     /// Digests in the merge cache do not depend on what is referred to.

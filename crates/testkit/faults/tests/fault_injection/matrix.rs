@@ -111,6 +111,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SignatureByLength, &[Checker]),
     (PassedConstant, &[Checker]),
     (TableOffset, &[Thunks]),
+    (NextFloat, &[Incremental, Linked]),
     (DigestWithoutReferences, &[Checker, Incremental, Modules]),
     (DigestWithoutKind, &[Checker]),
     (BodyFactsForgotten, &[Checker, Incremental]),
