@@ -325,8 +325,9 @@ fn similar(
     let (mut plan, tokens) = attempts.finish(plan);
     if !limited {
         parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
-        end("align");
     }
+    parameterise::call_thunks(&mut plan, bodies, options);
+    end("align");
     plan
 }
 

@@ -54,8 +54,19 @@ impl Plan {
         func: &mut Function,
         options: &Options<'_>,
     ) -> bool {
+        self.apply_as(function, func, Written::none(), options)
+    }
+
+    /// The same, but for calls that stay as they are written.
+    fn apply_as(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        written: &Written,
+        options: &Options<'_>,
+    ) -> bool {
         let changed = self.canonicalize(function, func, options);
-        self.rewrite(function, func, Written::none(), options) || changed
+        self.rewrite(function, func, written, options) || changed
     }
 
     /// Whether [`apply`](Plan::apply) would change `func`, which is the body of `function`. A function that it would
@@ -313,8 +324,19 @@ pub(crate) fn emitted(
     function: FunctionIndex,
     options: &Options<'_>,
 ) -> Function {
+    emitted_as(plan, bodies, function, Written::none(), options)
+}
+
+/// The same, but for calls that stay as they are written.
+pub(crate) fn emitted_as(
+    plan: &Plan,
+    bodies: &mut dyn Bodies,
+    function: FunctionIndex,
+    written: &Written,
+    options: &Options<'_>,
+) -> Function {
     let mut func = kept(plan, function, || bodies.body(function).clone());
-    plan.apply(function, &mut func, options);
+    plan.apply_as(function, &mut func, written, options);
     func
 }
 

@@ -157,6 +157,16 @@ impl Search<'_> {
     }
 }
 
+/// Whether a function that need not keep its symbol becomes a thunk of so many bytes, where its calls take `calls` bytes to
+/// pass the extra arguments.
+///
+/// For a single call never: it could only be because thunks are written in fewer bytes than the back end needs for a call,
+/// and the caller would then differ from others in a callee and no longer in constants. When nothing is merged any more,
+/// `thunk_calls` considers it again.
+pub(super) fn is_cheaper(thunk: i64, calls: i64, count: u32) -> bool {
+    count > 1 && thunk < calls
+}
+
 /// What becomes of a function that shares the body `to`, and why: `keeps_symbol` is the reason why its symbol must be kept,
 /// if it must.
 pub(super) fn outcome(

@@ -41,12 +41,14 @@ mod signatures;
 mod smaller;
 mod split;
 mod table;
+mod thunk_calls;
 mod uses;
 mod value;
 
 pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
+pub(crate) use thunk_calls::call_thunks;
 
 use crate::apply::{Redirecting, Written, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};

@@ -422,7 +422,14 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             return self.results(inst);
         }
         let ty = dfg.ctrl_typevar(inst);
-        (self.count)(Feature::Instruction(opcode, Class::of(ty)), 1);
+        let class = match data {
+            InstructionData::UnaryIeee32 { opcode: _, imm } => {
+                Class::of_constant(imm.bits().into())
+            }
+            InstructionData::UnaryIeee64 { opcode: _, imm } => Class::of_constant(imm.bits()),
+            _ => Class::of(ty),
+        };
+        (self.count)(Feature::Instruction(opcode, class), 1);
         match data {
             InstructionData::Call { func_ref, .. } | InstructionData::TryCall { func_ref, .. } => {
                 let callee = &dfg.ext_funcs[*func_ref];

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{Opcode, Type, types};
 /// One feature of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
-    /// An instruction, and the class of its controlling type.
+    /// An instruction, and the class of its controlling type, or of the constant that it holds.
     Instruction(Opcode, Class),
     /// A use of a constant. Constants are put where they are used.
     Constant(ConstantUse, ConstantKind),
@@ -37,6 +37,15 @@ impl Class {
     /// All classes.
     pub const ALL: [Class; 6] =
         [Class::Narrow, Class::Word, Class::Long, Class::Wide, Class::Float, Class::Vector];
+
+    /// The class of a floating-point constant of these bits: that of the integers that have as many.
+    pub fn of_constant(bits: u64) -> Class {
+        match bits {
+            0 => Class::Narrow,
+            _ if u32::try_from(bits).is_ok() => Class::Word,
+            _ => Class::Long,
+        }
+    }
 
     /// The class of a type.
     pub fn of(ty: Type) -> Class {
@@ -275,6 +284,14 @@ quantities! {
     ThunkPrefix,
     /// A half-word of a constant behind the first one that an instruction must hold.
     ThunkHalf,
+    /// Zero in a register for floating-point numbers.
+    ThunkFloatZero,
+    /// A constant that is equal to one before it, in a register for floating-point numbers.
+    ThunkFloatRepeated,
+    /// 32 bits that go on to a register for floating-point numbers.
+    ThunkToFloat,
+    /// The same of 64 bits.
+    ThunkToLongFloat,
     /// An extra argument of a call thunk: zero on the stack.
     ThunkStackZero,
     /// A constant on the stack that is equal to one before it.

@@ -12,11 +12,19 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-/// What a thunk passes behind its own arguments.
+/// What a thunk passes behind its own arguments, as this type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extra {
     Constant(Type, i64),
-    Address { near: bool, offset: bool },
+    Address { ty: Type, near: bool, offset: bool },
+}
+
+impl Extra {
+    fn ty(&self) -> Type {
+        match self {
+            Extra::Constant(ty, _) | Extra::Address { ty, .. } => *ty,
+        }
+    }
 }
 
 /// A function that calls another one with its own arguments, then with extra ones.
@@ -63,24 +71,40 @@ pub(super) fn read(func: &Function) -> Option<Thunk> {
 }
 
 fn extra(func: &Function, inst: Inst) -> Option<Extra> {
-    Some(match func.dfg.insts[inst] {
+    let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
+    match func.dfg.insts[inst] {
         InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-            let ty = func.dfg.ctrl_typevar(inst);
-            Extra::Constant(ty, imm.bits())
+            Some(Extra::Constant(ty, imm.bits()))
         }
+        InstructionData::UnaryIeee32 { opcode: _, imm } => {
+            Some(Extra::Constant(ty, imm.bits().into()))
+        }
+        InstructionData::UnaryIeee64 { opcode: _, imm } => {
+            Some(Extra::Constant(ty, imm.bits() as i64))
+        }
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags: _ } => {
+            address(func, func.dfg.value_def(arg).inst()?, ty)
+        }
+        _ => address(func, inst, ty),
+    }
+}
+
+/// An address that an instruction computes, passed as this type.
+fn address(func: &Function, inst: Inst, ty: Type) -> Option<Extra> {
+    match func.dfg.insts[inst] {
         InstructionData::FuncAddr { func_ref, .. } => {
-            Extra::Address { near: func.dfg.ext_funcs[func_ref].colocated, offset: false }
+            Some(Extra::Address { ty, near: func.dfg.ext_funcs[func_ref].colocated, offset: false })
         }
         InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
             match func.global_values[global_value] {
                 GlobalValueData::Symbol { offset, colocated, .. } => {
-                    Extra::Address { near: colocated, offset: offset.bits() != 0 }
+                    Some(Extra::Address { ty, near: colocated, offset: offset.bits() != 0 })
                 }
-                _ => return None,
+                _ => None,
             }
         }
-        _ => return None,
-    })
+        _ => None,
+    }
 }
 
 impl Thunk {
@@ -144,6 +168,17 @@ impl Thunk {
 }
 
 fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnMut(Quantity, u32)) {
+    let ty = extra.ty();
+    let in_float = !ty.is_int() && matches!(location, Location::Register(_));
+    if in_float {
+        match extra {
+            Extra::Constant(_, 0) => return add(Quantity::ThunkFloatZero, 1),
+            Extra::Constant(..) if repeated => return add(Quantity::ThunkFloatRepeated, 1),
+            Extra::Constant(..) | Extra::Address { .. } => {}
+        }
+        let long = ty.bits() > 32;
+        add(if long { Quantity::ThunkToLongFloat } else { Quantity::ThunkToFloat }, 1);
+    }
     let stack = matches!(location, Location::Stack(_));
     let by_place = |register, on_stack| if stack { on_stack } else { register };
     match extra {
@@ -154,7 +189,7 @@ fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnM
                 ConstantKind::Zero => by_place(Quantity::ThunkZero, Quantity::ThunkStackZero),
                 _ if repeated => Quantity::ThunkRepeated,
                 ConstantKind::Wide => by_place(Quantity::ThunkWide, Quantity::ThunkStackWide),
-                _ if ty == types::I64 && bits < 0 => {
+                _ if ty.bits() == 64 && bits < 0 => {
                     by_place(Quantity::ThunkSigned, Quantity::ThunkStackSigned)
                 }
                 _ => by_place(Quantity::ThunkUnsigned, Quantity::ThunkStackUnsigned),
@@ -163,6 +198,7 @@ fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnM
             let short = matches!(quantity, Quantity::ThunkZero | Quantity::ThunkUnsigned);
             if let Location::Register(4..) = location
                 && short
+                && !in_float
             {
                 add(Quantity::ThunkPrefix, 1);
             }
@@ -170,7 +206,7 @@ fn argument(extra: Extra, location: Location, repeated: bool, add: &mut impl FnM
                 add(Quantity::ThunkHalf, halves(ty, bits).saturating_sub(1));
             }
         }
-        Extra::Address { near, offset } => {
+        Extra::Address { ty: _, near, offset } => {
             let quantity = match near {
                 true => by_place(Quantity::ThunkNear, Quantity::ThunkStackNear),
                 false => by_place(Quantity::ThunkFar, Quantity::ThunkStackFar),

@@ -60,11 +60,14 @@ fn extras(start: usize) -> Vec<Vec<ExtraArgument>> {
         let zero = ExtraArgument::Constant { ty: types::I64, bits: 0 };
         lists.push(vec![zero; length]);
     }
+    for ty in [types::F32, types::F64] {
+        lists.push(vec![ExtraArgument::Constant { ty, bits: 0x5_1235 }; 3]);
+    }
     lists
 }
 
 fn arguments() -> Vec<ExtraArgument> {
-    let constants: [(Type, u64); 12] = [
+    let constants: [(Type, u64); 21] = [
         (types::I64, 0),
         (types::I32, 0),
         (types::I32, 1),
@@ -77,20 +80,30 @@ fn arguments() -> Vec<ExtraArgument> {
         (types::I64, 0xffff_ffff_8123_1235),
         (types::I64, 0x1235_1235_1235),
         (types::I64, 0x9235_1235_1235_1235),
+        (types::F32, 0),
+        (types::F32, 1),
+        (types::F32, 0x1235),
+        (types::F32, 0xffff_fff0),
+        (types::F64, 0),
+        (types::F64, 24),
+        (types::F64, 0x5_1235),
+        (types::F64, 0xffff_ffff_ffff_fff0),
+        (types::F64, 0x1235_1235_1235),
     ];
     let mut all: Vec<ExtraArgument> =
         constants.iter().map(|&(ty, bits)| ExtraArgument::Constant { ty, bits }).collect();
     let signature = Arc::new(Signature::new(CallConv::Fast));
     for (at, colocated) in [true, false].into_iter().enumerate() {
         let at = at as u32;
-        let symbol = UserExternalName::new(1, at);
-        let ty = types::I64;
-        let signature = signature.clone();
-        all.push(ExtraArgument::Function { ty, symbol, signature, colocated });
-        let symbol = UserExternalName::new(2, at);
-        all.push(ExtraArgument::Address { ty, symbol, offset: 0, colocated });
-        let symbol = UserExternalName::new(3, at);
-        all.push(ExtraArgument::Address { ty, symbol, offset: 8, colocated });
+        for ty in [types::I64, types::F64] {
+            let symbol = UserExternalName::new(1, at);
+            let signature = signature.clone();
+            all.push(ExtraArgument::Function { ty, symbol, signature, colocated });
+            let symbol = UserExternalName::new(2, at);
+            all.push(ExtraArgument::Address { ty, symbol, offset: 0, colocated });
+            let symbol = UserExternalName::new(3, at);
+            all.push(ExtraArgument::Address { ty, symbol, offset: 8, colocated });
+        }
     }
     all
 }

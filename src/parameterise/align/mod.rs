@@ -24,7 +24,7 @@ mod entities;
 mod sketch;
 mod speed;
 
-use super::accept::{add_body, outcome};
+use super::accept::{add_body, is_cheaper, outcome};
 use super::attempts::Share;
 use super::body::fold_branches;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
@@ -454,7 +454,8 @@ impl Aligning<'_> {
                 None => Ok(None),
             }
         })?;
-        let calls = i64::from(passing) * i64::from(self.uses.calls(function));
+        let count = self.uses.calls(function);
+        let calls = i64::from(passing) * i64::from(count);
         let observes = observes_its_frame(original);
         if self.plan.parameterised_body(function).is_none() {
             let thunk = self.asked(|sizes| sizes.thunk(signature, arguments, observes));
@@ -466,7 +467,9 @@ impl Aligning<'_> {
             return match (keeps_symbol, thunk) {
                 (true, None) => None,
                 (true, Some(bytes)) => Some(Outcome { thunk: true, bytes }),
-                (false, Some(bytes)) if bytes < calls => Some(Outcome { thunk: true, bytes }),
+                (false, Some(bytes)) if is_cheaper(bytes, calls, count) => {
+                    Some(Outcome { thunk: true, bytes })
+                }
                 (false, _) => Some(Outcome { thunk: false, bytes: calls }),
             };
         }

@@ -14,6 +14,7 @@ use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
 use crate::ir::observes_its_frame;
 use crate::options::{Callees, Compare, Options, Policy};
+use crate::parameterise::accept::is_cheaper;
 use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
 use crate::parameterise::attempts::Share;
 use crate::parameterise::cost;
@@ -538,10 +539,12 @@ impl Work<'_, '_> {
             let Some(passing) = passing else {
                 return Ok(Err(Verdict::DoesNot(None)));
             };
-            let calls = i64::from(passing) * i64::from(self.judge.uses.calls(function));
+            let count = self.judge.uses.calls(function);
+            let calls = i64::from(passing) * i64::from(count);
             let thunk = self.sizes.thunk(signature, &extra_arguments, observes)?.map(i64::from);
             let keeps_symbol = self.must_keep_symbol(function);
-            let by_thunk = keeps_symbol || thunk.is_some_and(|thunk| thunk < calls);
+            let by_thunk =
+                keeps_symbol || thunk.is_some_and(|thunk| is_cheaper(thunk, calls, count));
             outcomes.cost += match (by_thunk, thunk) {
                 (true, Some(thunk)) => thunk,
                 (true, None) => return Ok(Err(Verdict::NoThunk)),
