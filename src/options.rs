@@ -5,7 +5,9 @@
 
 use crate::size::SizeModel;
 use crate::target::{CallThunks, OptimizeFor, Target};
+use alloc::vec::Vec;
 use core::fmt;
+use cranelift_codegen::ir::{Signature, Type};
 use cranelift_codegen::isa::TargetIsa;
 
 /// Options of one run of the pass.
@@ -110,6 +112,18 @@ impl Options<'_> {
         }
     }
 
+    /// The types in which extra arguments of these types are passed behind the parameters of `signature`.
+    pub(crate) fn passed_as(
+        &self,
+        signature: &Signature,
+        types: impl IntoIterator<Item = Type>,
+    ) -> Vec<Type> {
+        match self.similar.integer_registers_only {
+            true => types.into_iter().collect(),
+            false => self.target.passed_as(signature, types),
+        }
+    }
+
     /// The model that predicts the sizes on which merges depend; `None` if they are compiled.
     pub(crate) fn predicts(&self) -> Option<SizeModel> {
         match self.similar.policy {
@@ -132,6 +146,10 @@ pub struct Similar {
     /// Whether each of them keeps its symbol, as a thunk. For embedders that may request the address of any
     /// function after merging. Default: only functions whose symbols the unit needs.
     pub keep_symbols: bool,
+    /// Whether extra arguments are passed in registers for integers and on the stack only. For code that must not touch
+    /// registers for floating-point numbers, such as that of a kernel. Default: where those for integers are taken,
+    /// registers for floating-point numbers are used.
+    pub integer_registers_only: bool,
 }
 
 impl Similar {
@@ -141,6 +159,7 @@ impl Similar {
         callees: Callees::Indirect,
         instructions: Instructions::Select,
         keep_symbols: false,
+        integer_registers_only: false,
     };
 }
 

@@ -50,7 +50,7 @@ impl Variant {
         match self {
             Variant::Unmerged => ModuleOptions { merge_limit: Some(0), ..insignificant },
             Variant::Merged(policy, callees, instructions) => {
-                let similar = Similar { policy, callees, instructions, keep_symbols: false };
+                let similar = Similar { policy, callees, instructions, ..Similar::default() };
                 ModuleOptions { similar, ..insignificant }
             }
         }

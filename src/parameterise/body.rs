@@ -8,7 +8,7 @@ use super::dispatch::{self, Case};
 use crate::canon::only_destination;
 use crate::extra_argument::{extra_parameter, push_arguments};
 use crate::ir::{called, user_name};
-use crate::target::Target;
+use crate::options::Options;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::immediates::Offset32;
@@ -61,11 +61,11 @@ pub(super) fn parameterise(
     symbol: &UserExternalName,
     parameters: &[Parameter],
     recursive: &[Inst],
-    target: &Target,
+    options: &Options<'_>,
 ) {
     func.name = UserFuncName::User(symbol.clone());
     let types = parameters.iter().flat_map(|parameter| &parameter.types).copied();
-    let passed_as = target.passed_as(&func.signature, types);
+    let passed_as = options.passed_as(&func.signature, types);
     let passed: Vec<Value> = passed_as.into_iter().map(|ty| add_parameter(func, ty)).collect();
     let mut first = 0;
     for parameter in parameters {

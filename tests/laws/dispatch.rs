@@ -47,8 +47,7 @@ block1(v2: i64):
 }
 
 fn unit(functions: Vec<Member>, policy: Policy, callees: Callees) -> Unit {
-    let similar =
-        Similar { policy, callees, instructions: Default::default(), keep_symbols: false };
+    let similar = Similar { policy, callees, ..Similar::default() };
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Always, ..Options::default() };
     Unit { functions, data: Vec::new(), options, code_size: Some(300) }

@@ -413,3 +413,30 @@ fn offsets_have_the_width_of_the_address() {
         assert_eq!([params[0].value_type, params[1].value_type], [types::I32, types::I64]);
     }
 }
+
+/// The code of a kernel would destroy numbers of the programs that it interrupts.
+#[test]
+fn code_without_registers_for_numbers_gets_none() {
+    let member = |index: u32, constant: u32| {
+        let mut text =
+            format!("function u0:{index}(i64, i64, i64, i64, i64, i64, i64, i64) -> i64 tail {{\n");
+        text += "block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64, v5: i64, v6: i64, v7: i64):\n";
+        text += &format!("    v8 = iconst.i64 {constant}\n");
+        for last in 8..60 {
+            text += &format!("    v{} = imul v{last}, v{}\n", last + 1, last % 8);
+        }
+        text += "    return v60\n}\n";
+        Member { attributes: free(), body: parse_one(&text) }
+    };
+    for target in [Target::x86_64(), Target::aarch64(false)] {
+        for integer_registers_only in [false, true] {
+            let mut unit = unit(vec![member(0, 300), member(1, 400), member(2, 500)]);
+            unit.options.target = target;
+            unit.options.similar.integer_registers_only = integer_registers_only;
+            let plan = unit.plan();
+            let [merged] = plan.new_bodies() else { panic!("{:?}", plan.similar_sets()) };
+            let extra = merged.body().signature.params[8].value_type;
+            assert_eq!(extra, if integer_registers_only { types::I64 } else { types::F64 });
+        }
+    }
+}

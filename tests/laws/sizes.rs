@@ -137,8 +137,9 @@ fn check(
     let similar = Similar {
         policy: Policy::Size,
         callees,
-        instructions: Default::default(),
         keep_symbols: seed.is_multiple_of(7),
+        integer_registers_only: seed.is_multiple_of(5),
+        ..Similar::default()
     };
     let off = Options {
         target: Target::of(isa),

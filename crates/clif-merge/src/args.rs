@@ -210,6 +210,12 @@ pub struct Pass {
     #[arg(long)]
     pub keep_symbols: bool,
 
+    /// Pass extra arguments in registers for integers and on the stack only
+    ///
+    /// For code that must not touch registers for floating-point numbers, such as that of a kernel.
+    #[arg(long)]
+    pub integer_registers_only: bool,
+
     /// Compile functions to know their sizes, also where they can be predicted; takes longer
     ///
     /// By default, sizes are predicted on x86-64 and aarch64, except with --similar size.
@@ -330,6 +336,7 @@ impl Pass {
                 DifferingInstructions::Always => Instructions::Always,
             },
             keep_symbols: self.keep_symbols,
+            integer_registers_only: self.integer_registers_only,
         };
         if self.compile_sizes {
             options.target.size_model = None;

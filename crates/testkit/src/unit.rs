@@ -40,6 +40,7 @@ pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
         callees: *u.choose(&Callees::ALL)?,
         instructions: *u.choose(&Instructions::ALL)?,
         keep_symbols: u.ratio(1, 4)?,
+        integer_registers_only: false,
     })
 }
 

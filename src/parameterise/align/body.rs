@@ -14,7 +14,7 @@ use super::super::body::{add_parameter, as_integer, put};
 use super::blocks::{Aligned, Alignment, Blocks, Differing};
 use super::entities::Copying;
 use crate::extra_argument::ExtraArgument;
-use crate::target::Target;
+use crate::options::Options;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -36,9 +36,9 @@ pub(super) struct Merged {
 pub(super) fn merged(
     two: [&Function; 2],
     alignment: &Alignment,
-    target: &Target,
+    options: &Options<'_>,
 ) -> Option<Merged> {
-    let mut builder = Builder::new(two, &alignment.constants, target);
+    let mut builder = Builder::new(two, &alignment.constants, options);
     builder.remove_unreachable(alignment);
     for (at, blocks) in alignment.blocks.iter().enumerate() {
         builder.block(at as u32, blocks)?;
@@ -78,7 +78,7 @@ struct Param {
 
 struct Builder<'a> {
     two: [&'a Function; 2],
-    target: &'a Target,
+    options: &'a Options<'a>,
     body: Function,
     homes: [SecondaryMap<Value, Option<Home>>; 2],
     gaps: Vec<Gap>,
@@ -98,10 +98,14 @@ struct Builder<'a> {
 const SELECTOR: Type = types::I32;
 
 impl<'a> Builder<'a> {
-    fn new(two: [&'a Function; 2], constants: &[Differing], target: &'a Target) -> Builder<'a> {
+    fn new(
+        two: [&'a Function; 2],
+        constants: &[Differing],
+        options: &'a Options<'a>,
+    ) -> Builder<'a> {
         let mut builder = Builder {
             two,
-            target,
+            options,
             body: two[0].clone(),
             passed_as: Vec::new(),
             homes: Default::default(),
@@ -126,7 +130,7 @@ impl<'a> Builder<'a> {
 
     /// What a further parameter of the body receives, as an integer of this type.
     fn parameter(&mut self, ty: Type) -> Value {
-        let passed_as = self.target.passed_as(&self.body.signature, [ty])[0];
+        let passed_as = self.options.passed_as(&self.body.signature, [ty])[0];
         self.passed_as.push(passed_as);
         let param = add_parameter(&mut self.body, passed_as);
         as_integer(&mut self.body, param, ty)

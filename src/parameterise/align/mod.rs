@@ -344,7 +344,7 @@ impl Aligning<'_> {
                     return;
                 }
                 let Some(body::Merged { mut body, arguments }) =
-                    body::merged(two, &alignment, &self.options.target)
+                    body::merged(two, &alignment, self.options)
                 else {
                     return;
                 };

@@ -593,7 +593,7 @@ impl Work<'_, '_> {
             known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
         // Nor does it compute what calls pass that are redirected.
         let known_saves = known_saves.filter(|_| table.written().is_empty());
-        body::parameterise(&mut body, callee, &parameters, &recursive, &options.target);
+        body::parameterise(&mut body, callee, &parameters, &recursive, options);
         if !table.written().is_empty() {
             plan.redirect(&mut body, Written::none());
         }
@@ -635,6 +635,6 @@ fn passed(
     options: &Options<'_>,
 ) -> Vec<ExtraArgument> {
     let types = arguments.iter().map(ExtraArgument::ty);
-    let types = options.target.passed_as(signature, types);
+    let types = options.passed_as(signature, types);
     arguments.into_iter().zip(types).map(|(argument, ty)| argument.passed_as(ty)).collect()
 }

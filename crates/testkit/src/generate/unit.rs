@@ -569,6 +569,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
             ]),
             instructions: Default::default(),
             keep_symbols: draw.one_in(4),
+            integer_registers_only: false,
         },
         ..Options::default()
     }

@@ -166,6 +166,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
             callees: *u.choose(&[Callees::Indirect, Callees::Indirect, Callees::Dispatch])?,
             instructions: Default::default(),
             keep_symbols: false,
+            integer_registers_only: false,
         },
     };
     Ok(ModuleOptions {

@@ -53,6 +53,7 @@ pub fn unit(number: u64) -> Unit {
         callees: if matches!(number, 2 | 3) { Callees::Dispatch } else { Callees::Indirect },
         instructions: Default::default(),
         keep_symbols: false,
+            integer_registers_only: false,
     };
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
