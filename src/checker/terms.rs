@@ -256,11 +256,13 @@ impl Terms {
                         let by_lanes = from.lane_count() != ty.lane_count();
                         (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, *bits))
                     }
-                    // In one lane.
-                    Term::Behind(from, base, offset) => {
+                    // An address that is passed as a number, in one lane. Anything else is computed from a value, on both
+                    // sides.
+                    Term::Behind(from, base @ Base::Symbol(_), offset) => {
                         let whole = from.bits() == ty.bits() && !ty.is_vector();
                         whole.then(|| Term::Behind(ty, base.clone(), *offset))
                     }
+                    Term::Behind(_, Base::Value(_) | Base::Slot(_), _) => None,
                 }
             }
             // What was passed as a number of more bits.
