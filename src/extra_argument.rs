@@ -19,20 +19,20 @@ use rustc_hash::FxBuildHasher;
 /// An argument that a parameterised body receives in place of a constant or a reference. A constant of more than 64
 /// bits takes two arguments, the low half first.
 ///
-/// Its type is that of the parameter that receives it. Where the calling convention has no register left for integers, but
-/// one for floating-point numbers, this is `f32` or `f64`: the number of the same bits.
+/// Its type is that of the parameter that receives it. Where the calling convention has no integer register left, but
+/// a floating-point register, this is `f32` or `f64`, with the same bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExtraArgument {
-    /// A constant, as an integer of up to 64 bits, or as a number of 32 or 64 bits.
+    /// A constant, as an integer of up to 64 bits, or as an `f32` or `f64` of the same bits.
     Constant {
-        /// The type of the integer or number.
+        /// The type that is passed.
         ty: Type,
         /// Its bits; those that the type does not have are 0.
         bits: u64,
     },
     /// The address of a function.
     Function {
-        /// The type of an address, or a number of as many bits.
+        /// The type of an address, or `f64` where it is passed as such.
         ty: Type,
         /// The function's symbol.
         symbol: UserExternalName,
@@ -43,7 +43,7 @@ pub enum ExtraArgument {
     },
     /// An address that is this many bytes behind that of a symbol.
     Address {
-        /// The type of an address, or a number of as many bits.
+        /// The type of an address, or `f64` where it is passed as such.
         ty: Type,
         /// The symbol.
         symbol: UserExternalName,

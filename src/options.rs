@@ -146,9 +146,9 @@ pub struct Similar {
     /// Whether each of them keeps its symbol, as a thunk. For embedders that may request the address of any
     /// function after merging. Default: only functions whose symbols the unit needs.
     pub keep_symbols: bool,
-    /// Whether extra arguments are passed in registers for integers and on the stack only. For code that must not touch
-    /// registers for floating-point numbers, such as that of a kernel. Default: where those for integers are taken,
-    /// registers for floating-point numbers are used.
+    /// Whether extra arguments are passed in integer registers and on the stack only. For code that must not touch
+    /// floating-point registers, such as that of a kernel. Default: floating-point registers are used where all integer
+    /// registers are taken.
     pub integer_registers_only: bool,
 }
 

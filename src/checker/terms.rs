@@ -120,6 +120,8 @@ pub(super) struct Terms {
     known: SecondaryMap<Value, Option<Term>>,
     /// The extra parameters, and what is computed from them.
     extra: EntitySet<Value>,
+    /// The extra parameters, and the integers that were passed as them.
+    passed: EntitySet<Value>,
 }
 
 impl Terms {
@@ -131,6 +133,7 @@ impl Terms {
     pub fn set_extra(&mut self, param: Value, term: Term) {
         self.set(param, term);
         self.extra.insert(param);
+        self.passed.insert(param);
     }
 
     /// The bits of a value that follow from extra arguments.
@@ -141,22 +144,7 @@ impl Terms {
 
     /// Whether a value is an extra argument itself, or the integer that was passed as another type.
     pub fn is_passed(&self, func: &Function, value: Value) -> bool {
-        let mut value = value;
-        loop {
-            let Some(original) = resolve(&func.dfg, value).filter(|it| self.extra.contains(*it))
-            else {
-                return false;
-            };
-            let Some(inst) = func.dfg.value_def(original).inst() else {
-                return true;
-            };
-            // What an instruction is computed from was computed before it.
-            value = match func.dfg.insts[inst] {
-                InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags: _ }
-                | InstructionData::Unary { opcode: Opcode::Ireduce, arg } => arg,
-                _ => return false,
-            };
-        }
+        resolve(&func.dfg, value).is_some_and(|original| self.passed.contains(original))
     }
 
     /// The bits of a value, if it is an extra argument in this sense.
@@ -198,6 +186,13 @@ impl Terms {
         };
         if known && func.dfg.inst_args(inst).iter().any(is_extra) {
             self.extra.insert(result);
+        }
+        if let InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, flags: _ }
+        | InstructionData::Unary { opcode: Opcode::Ireduce, arg } = func.dfg.insts[inst]
+            && known
+            && self.is_passed(func, arg)
+        {
+            self.passed.insert(result);
         }
         known
     }
@@ -256,7 +251,7 @@ impl Terms {
                         let by_lanes = from.lane_count() != ty.lane_count();
                         (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, *bits))
                     }
-                    // An address that is passed as a number, in one lane. Anything else is computed from a value, on both
+                    // An address that is passed as a float, in one lane. Anything else is computed from a value, on both
                     // sides.
                     Term::Behind(from, base @ Base::Symbol(_), offset) => {
                         let whole = from.bits() == ty.bits() && !ty.is_vector();
@@ -265,7 +260,7 @@ impl Terms {
                     Term::Behind(_, Base::Value(_) | Base::Slot(_), _) => None,
                 }
             }
-            // What was passed as a number of more bits.
+            // What was passed as a float of more bits.
             I::Unary { opcode: Opcode::Ireduce, arg } if ty.is_int() => {
                 let (_, bits) = self.bits(func, *arg)?;
                 Some(Term::Bits(ty, u128::from(masked(ty, bits as u64))))

@@ -6,7 +6,7 @@
 
 use super::dispatch::{self, Case};
 use crate::canon::only_destination;
-use crate::extra_argument::{extra_parameter, push_arguments};
+use crate::extra_argument::{ExtraArgument, extra_parameter, push_arguments};
 use crate::ir::{called, user_name};
 use crate::options::Options;
 use alloc::vec::Vec;
@@ -71,25 +71,17 @@ pub(super) fn parameterise(
     for parameter in parameters {
         let passed = &passed[first..first + parameter.types.len()];
         first += parameter.types.len();
+        let as_passed: Vec<bool> =
+            parameter.places.iter().map(|&place| is_passed(func, place, passed[0])).collect();
         let mut integers: Vec<Value> = Vec::new();
-        for &place in &parameter.places {
-            let result = func.dfg.inst_results(place).first();
-            let is_passed = result.is_some_and(|&result| {
-                func.dfg.value_type(result) == func.dfg.value_type(passed[0])
-            });
-            if is_passed && holds_value(&func.dfg.insts[place]) {
-                put(func, place, passed);
-                continue;
-            }
-            if integers.is_empty() {
-                integers = as_integers(func, passed, &parameter.types);
-            }
-            put(func, place, &integers);
+        if as_passed.contains(&false) || !parameter.dispatches.is_empty() {
+            let types = passed.iter().zip(&parameter.types);
+            integers.extend(types.map(|(&value, &ty)| as_integer(func, value, ty)));
+        }
+        for (&place, as_passed) in parameter.places.iter().zip(as_passed) {
+            put(func, place, if as_passed { passed } else { &integers });
         }
         for (call, cases) in &parameter.dispatches {
-            if integers.is_empty() {
-                integers = as_integers(func, passed, &parameter.types);
-            }
             dispatch::insert_dispatch(func, *call, integers[0], cases);
         }
     }
@@ -117,9 +109,23 @@ pub(super) fn add_parameter(func: &mut Function, ty: Type) -> Value {
     func.dfg.append_block_param(entry, ty)
 }
 
-/// What was passed as these values, as integers of these types, at the start of the function.
-fn as_integers(func: &mut Function, passed: &[Value], types: &[Type]) -> Vec<Value> {
-    passed.iter().zip(types).map(|(&value, &ty)| as_integer(func, value, ty)).collect()
+/// Extra arguments as they are passed behind the arguments of functions of this signature.
+pub(super) fn as_passed(
+    arguments: Vec<ExtraArgument>,
+    signature: &Signature,
+    options: &Options<'_>,
+) -> Vec<ExtraArgument> {
+    let types = options.passed_as(signature, arguments.iter().map(ExtraArgument::ty));
+    arguments.into_iter().zip(types).map(|(argument, ty)| argument.passed_as(ty)).collect()
+}
+
+/// Whether an instruction only computes a constant or a reference, of the type of a value that is passed for it.
+fn is_passed(func: &Function, place: Inst, passed: Value) -> bool {
+    let [result] = func.dfg.inst_results(place) else {
+        return false;
+    };
+    holds_value(&func.dfg.insts[place])
+        && func.dfg.value_type(*result) == func.dfg.value_type(passed)
 }
 
 /// What was passed as this value, as an integer of this type, at the start of the function.

@@ -284,11 +284,11 @@ quantities! {
     ThunkPrefix,
     /// A half-word of a constant behind the first one that an instruction must hold.
     ThunkHalf,
-    /// Zero in a register for floating-point numbers.
+    /// Zero in a floating-point register.
     ThunkFloatZero,
-    /// A constant that is equal to one before it, in a register for floating-point numbers.
+    /// A constant that is equal to one before it, in a floating-point register.
     ThunkFloatRepeated,
-    /// 32 bits that go on to a register for floating-point numbers.
+    /// 32 bits that go on to a floating-point register.
     ThunkToFloat,
     /// The same of 64 bits.
     ThunkToLongFloat,

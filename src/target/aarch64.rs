@@ -1,7 +1,7 @@
 //! How thunks set registers on aarch64.
 //!
 //! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but Cranelift has no
-//! relocation for it. What registers for floating-point numbers cannot hold at once goes by way of x9, in which no
+//! relocation for it. What floating-point registers cannot hold at once goes by way of x9, in which no
 //! function gets anything.
 
 use super::Far;
@@ -131,7 +131,7 @@ fn address(register: u32, address: &Address<'_>) -> Option<Setting> {
     Some(then(first.relocated(low, offset), second | register << 5 | register))
 }
 
-/// From a register for integers, or an equal one for floating-point numbers.
+/// From an integer register, or an equal floating-point register.
 pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<Setting> {
     match (register, from) {
         (Register::Integer(register), Register::Integer(from)) => {

@@ -14,7 +14,7 @@ use cranelift_codegen::isa::CallConv;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register {
     Integer(u8),
-    /// For floating-point numbers, and for integers where all registers for integers are taken.
+    /// Which integers and addresses take where all integer registers are taken.
     Float(u8),
 }
 
@@ -61,7 +61,7 @@ impl Free {
     }
 }
 
-/// How many registers for integers, and for all others, the parameters of a function take. `None` if that is not
+/// How many integer registers, and how many others, the parameters of a function take. `None` if that is not
 /// simply one for each. `struct_return` is the number for the address of a returned structure.
 fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
     let simple = |ty: Type| ty.bits() <= 64 || ty.is_vector() && ty.bits() == 128;
@@ -97,15 +97,14 @@ impl Target {
     }
 
     /// The types in which extra arguments of these types are passed to a body, behind the parameters of `signature`:
-    /// integers and addresses for which only a register for floating-point numbers is left as the number of the same
-    /// bits, of 32 or 64. On the stack, each would take more bytes, and a thunk a frame.
+    /// integers and addresses for which only a floating-point register is left as the `f32` or `f64` of the same bits. On the stack, each would take more bytes, and a thunk a frame.
     pub(crate) fn passed_as(
         &self,
         signature: &Signature,
         types: impl IntoIterator<Item = Type>,
     ) -> Vec<Type> {
         let mut free = Free::of(self, signature);
-        let mut place = |ty: Type| {
+        let place = |ty: Type| {
             let Some(free) = free.as_mut().filter(|_| ty.is_int() && ty.bits() <= 64) else {
                 return ty;
             };
@@ -115,6 +114,6 @@ impl Target {
                 Some(Register::Integer(_)) | None => ty,
             }
         };
-        types.into_iter().map(&mut place).collect()
+        types.into_iter().map(place).collect()
     }
 }

@@ -224,8 +224,8 @@ impl JumpThunk {
 /// The registers in the order in which they are set, and how: `alone`, or `derived` from one that is set before.
 ///
 /// The order of fewest bytes. For integers it is found by taking for each set of registers the best one to be set last:
-/// there are eight at most. Of equally good orders it is that of the arguments, as far as it can be. Registers for
-/// floating-point numbers come after them, in order: no other one is derived from them but by a copy.
+/// there are eight at most. Of equally good orders it is that of the arguments, as far as it can be. Floating-point
+/// registers come after them, in order: no other one is derived from them but by a copy.
 fn shortest(
     registers: &[Register],
     alone: &[Setting],

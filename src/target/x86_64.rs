@@ -1,7 +1,7 @@
 //! How thunks set registers on x86-64.
 //!
 //! A register is its number in code; neither rsp nor rbp is one of them, nor are r12 and r13, which need longer forms as
-//! well. Registers for floating-point numbers are set by way of rax, in which no function gets anything.
+//! well. Floating-point registers are set by way of rax, in which no function gets anything.
 
 use super::registers::Register;
 use super::setting::Setting;
@@ -134,8 +134,8 @@ fn address(register: u8, address: &Address<'_>) -> Option<Setting> {
     }
 }
 
-/// From a register for integers by `mov` or `lea`, which take no longer than a constant; from one for floating-point
-/// numbers, an equal one by `movaps`.
+/// From an integer register by `mov` or `lea`, which take no longer than a constant; from a floating-point register, an
+/// equal one by `movaps`.
 pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<Setting> {
     match (register, from) {
         (Register::Integer(register), Register::Integer(from)) => integer(register, from, step),

@@ -414,9 +414,9 @@ fn offsets_have_the_width_of_the_address() {
     }
 }
 
-/// The code of a kernel would destroy numbers of the programs that it interrupts.
+/// Code of a kernel would destroy what the programs that it interrupts have in floating-point registers.
 #[test]
-fn code_without_registers_for_numbers_gets_none() {
+fn integer_registers_only_takes_no_floating_point_registers() {
     let member = |index: u32, constant: u32| {
         let mut text =
             format!("function u0:{index}(i64, i64, i64, i64, i64, i64, i64, i64) -> i64 tail {{\n");

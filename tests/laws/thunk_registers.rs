@@ -167,7 +167,7 @@ fn parameter(u: &mut Unstructured<'_>, simple: bool) -> Result<AbiParam> {
 /// A signature. If it is simple, every parameter takes one register or one place on the stack.
 fn signature(u: &mut Unstructured<'_>, simple: bool) -> Result<Signature> {
     let mut signature = Signature::new(*u.choose(&CONVENTIONS)?);
-    // More floats than there are registers for them leave registers for integers.
+    // More floats than there are registers for them leave integer registers.
     let (many, floats) = (u.ratio(1, 6)?, u.ratio(1, 6)?);
     for _ in 0..u.int_in_range(0..=if many { 40 } else { 7 })? {
         let param = if floats && u.ratio(7, 8)? {

@@ -210,9 +210,9 @@ pub struct Pass {
     #[arg(long)]
     pub keep_symbols: bool,
 
-    /// Pass extra arguments in registers for integers and on the stack only
+    /// Pass extra arguments in integer registers and on the stack only
     ///
-    /// For code that must not touch registers for floating-point numbers, such as that of a kernel.
+    /// For code that must not touch floating-point registers, such as that of a kernel.
     #[arg(long)]
     pub integer_registers_only: bool,
 

@@ -10,7 +10,7 @@
 //! SSA Form* (PLDI 2020); there operands are merged by `select` and phi nodes, too, and phi nodes share what comes from
 //! one side only with what comes from the other.
 
-use super::super::body::{add_parameter, as_integer, put};
+use super::super::body::{add_parameter, as_integer, as_passed, put};
 use super::blocks::{Aligned, Alignment, Blocks, Differing};
 use super::entities::Copying;
 use crate::extra_argument::ExtraArgument;
@@ -89,8 +89,6 @@ struct Builder<'a> {
     selector: Option<(Value, usize)>,
     /// Whether the selector is an extra argument of its own.
     own_selector: bool,
-    /// The types of the extra arguments, as they are passed.
-    passed_as: Vec<Type>,
     order: u32,
 }
 
@@ -107,7 +105,6 @@ impl<'a> Builder<'a> {
             two,
             options,
             body: two[0].clone(),
-            passed_as: Vec::new(),
             homes: Default::default(),
             gaps: Vec::new(),
             chosen: HashMap::default(),
@@ -131,7 +128,6 @@ impl<'a> Builder<'a> {
     /// What a further parameter of the body receives, as an integer of this type.
     fn parameter(&mut self, ty: Type) -> Value {
         let passed_as = self.options.passed_as(&self.body.signature, [ty])[0];
-        self.passed_as.push(passed_as);
         let param = add_parameter(&mut self.body, passed_as);
         as_integer(&mut self.body, param, ty)
     }
@@ -401,13 +397,13 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(self) -> Merged {
-        let Builder { body, constants, own_selector, passed_as, .. } = self;
+        let Builder { two, options, body, constants, own_selector, .. } = self;
         let arguments = [0, 1].map(|side| {
             let constants = constants.iter().map(|((ty, bits), _)| (*ty, bits[side]));
             let selector = own_selector.then_some((SELECTOR, side as u64));
             let all = constants.chain(selector);
-            let all = all.map(|(ty, bits)| ExtraArgument::Constant { ty, bits });
-            all.zip(&passed_as).map(|(argument, &ty)| argument.passed_as(ty)).collect()
+            let all = all.map(|(ty, bits)| ExtraArgument::Constant { ty, bits }).collect();
+            as_passed(all, &two[0].signature, options).into()
         });
         Merged { body, arguments }
     }

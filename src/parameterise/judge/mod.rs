@@ -353,7 +353,7 @@ impl Work<'_, '_> {
         let each = with.zip(without).map_or(0, |(with, without)| with - without);
         let most = most.min(cost::MAX_COUNTED_ARGUMENTS);
         let arguments = (1..=most as u64).map(argument).collect();
-        let arguments = passed(arguments, signature, self.judge.options);
+        let arguments = body::as_passed(arguments, signature, self.judge.options);
         let mut thunks = Vec::new();
         for count in 0..=most {
             let thunk = self.sizes.roughly(signature, &arguments[..count], true)?;
@@ -523,7 +523,7 @@ impl Work<'_, '_> {
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
             let extra_arguments = argument_plan.arguments(self.table, row, at);
-            let extra_arguments = passed(extra_arguments, signature, self.judge.options);
+            let extra_arguments = body::as_passed(extra_arguments, signature, self.judge.options);
             let function = self.table.function(row);
             if signature.params.len() + extra_arguments.len() > cost::MAX_PARAMETERS {
                 return Ok(Err(Verdict::DoesNot(None)));
@@ -626,15 +626,4 @@ impl Work<'_, '_> {
         let [bytes, measured] = self.judge.measured;
         (instructions as i64).saturating_mul(bytes) / measured
     }
-}
-
-/// Extra arguments as they are passed behind the arguments of functions of this signature.
-fn passed(
-    arguments: Vec<ExtraArgument>,
-    signature: &Signature,
-    options: &Options<'_>,
-) -> Vec<ExtraArgument> {
-    let types = arguments.iter().map(ExtraArgument::ty);
-    let types = options.passed_as(signature, types);
-    arguments.into_iter().zip(types).map(|(argument, ty)| argument.passed_as(ty)).collect()
 }

@@ -258,7 +258,7 @@ faults! {
     PassedConstant = "passed-constant",
     /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
     TableOffset = "table-offset",
-    /// A thunk sets another register for floating-point numbers than the body reads.
+    /// A thunk sets another floating-point register than the body reads.
     NextFloat = "next-float",
 
     // What goes wrong in incremental merging.

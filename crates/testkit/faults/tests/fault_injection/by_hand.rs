@@ -73,6 +73,30 @@ fn work(mut one: String, mut other: String) -> (String, String) {
     (text, one)
 }
 
+/// The function `own`, whose constant `v2` no other function has.
+fn with_constant(own: u32, rest: &str) -> String {
+    let constant = 1000 + own;
+    format!(
+        "function u0:{own}(i64, i64) -> i64 tail {{
+block0(v0: i64, v1: i64):
+    v2 = iconst.i64 {constant}
+{rest}}}"
+    )
+}
+
+/// The caller of one of four functions: `v2` is what that returns.
+fn caller(of: u32, rest: &str) -> String {
+    let own = of + 4;
+    format!(
+        "function u0:{own}(i64, i64) -> i64 tail {{
+    sig0 = (i64, i64) -> i64 tail
+    fn0 = colocated u0:{of} sig0
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+{rest}}}"
+    )
+}
+
 /// Two constants that are the same in three functions, and differ in the fourth.
 fn agree_in_all_but_one() -> Vec<String> {
     let function = |(own, (a, b)): (u32, (i64, i64))| {
@@ -154,32 +178,20 @@ fn callees_in_different_bodies() -> Vec<String> {
                 9000 + own
             ),
         };
-        format!(
-            "function u0:{own}(i64, i64) -> i64 tail {{
-block0(v0: i64, v1: i64):
-    v2 = iconst.i64 {}
-{differing}{work}    return {last}
-}}",
-            1000 + own
-        )
+        with_constant(own, &format!("{differing}{work}    return {last}\n"))
     };
-    let caller = |own: u32| {
+    let caller = |of: u32| {
         let (first, middle) = work("v2".into(), "v1".into());
-        format!(
-            "function u0:{}(i64, i64) -> i64 tail {{
-    sig0 = (i64, i64) -> i64 tail
-    fn0 = colocated u0:{own} sig0
-block0(v0: i64, v1: i64):
-    v2 = call fn0(v0, v1)
-{first}    v3 = imul {middle}, v2
+        let rest = format!(
+            "{first}    v3 = imul {middle}, v2
     v4 = rotl v3, {middle}
     v5 = bxor v4, v3
     v6 = imul v5, v4
     v7 = iadd v6, v5
     return v7
-}}",
-            own + 4
-        )
+"
+        );
+        caller(of, &rest)
     };
     (0..4).map(callee).chain((0..4).map(caller)).collect()
 }
@@ -362,28 +374,11 @@ block0:
 fn callers_that_pass_constants() -> Vec<String> {
     let callee = |own: u32| {
         let (work, last) = work("v3".into(), "v0".into());
-        format!(
-            "function u0:{own}(i64, i64) -> i64 tail {{
-block0(v0: i64, v1: i64):
-    v2 = iconst.i64 {}
-    v3 = iadd v1, v2
-{work}    return {last}
-}}",
-            1000 + own
-        )
+        with_constant(own, &format!("    v3 = iadd v1, v2\n{work}    return {last}\n"))
     };
-    let caller = |own: u32| {
+    let caller = |of: u32| {
         let (work, last) = work("v2".into(), "v1".into());
-        format!(
-            "function u0:{}(i64, i64) -> i64 tail {{
-    sig0 = (i64, i64) -> i64 tail
-    fn0 = colocated u0:{own} sig0
-block0(v0: i64, v1: i64):
-    v2 = call fn0(v0, v1)
-{work}    return {last}
-}}",
-            own + 4
-        )
+        caller(of, &format!("{work}    return {last}\n"))
     };
     (0..4).map(callee).chain((0..4).map(caller)).collect()
 }
