@@ -24,6 +24,7 @@
 //! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
 //! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
 
+mod code_digest;
 pub(crate) mod data;
 mod encoding;
 mod facts;
@@ -36,6 +37,7 @@ mod prefilter;
 mod redirected;
 mod tables;
 
+pub(crate) use code_digest::code_digest;
 pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};

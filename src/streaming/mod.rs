@@ -13,11 +13,11 @@
 //! are not equal here, although `Merger` merges them; data objects are not merged, and nothing is proved, for which there
 //! would have to be IR of all functions.
 
-mod digest;
+mod digests;
 mod held;
 mod symbols;
 
-use crate::canon::{self, Context, Encoding, Scratch};
+use crate::canon::{self, Context, Encoding, Scratch, code_digest};
 use crate::chunks::Chunks;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::decide::{Input, decide};
@@ -34,7 +34,7 @@ use core::fmt;
 use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use digest::Digests;
+use digests::Digests;
 use hashbrown::HashTable;
 use held::{Held, HeldBodies, Sizes};
 use rustc_hash::FxBuildHasher;
@@ -340,11 +340,11 @@ impl<'a> StreamingMerger<'a> {
             Ok(()) => {
                 self.stats.walk_instructions += self.encoding.instructions as usize;
                 self.stats.walk_bytes += self.encoding.size();
-                digest::digest(&self.encoding, attributes.alignment, &mut self.packed)
+                code_digest(&self.encoding, attributes.alignment, &mut self.packed)
             }
             Err(canon::Malformed) => {
                 self.encoding.clear();
-                digest::of_malformed(self.functions.len() as u64)
+                digests::of_malformed(self.functions.len() as u64)
             }
         };
         self.digests.number(&digest)

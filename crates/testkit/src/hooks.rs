@@ -212,7 +212,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/streaming/digest.rs",
+        file: "src/canon/code_digest.rs",
         at: &["packed.clear();"],
         put: Put::Before(
             r#"let mut overlooked = encoding.clone();

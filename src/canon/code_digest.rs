@@ -1,18 +1,16 @@
-//! Digests of encodings: all that is kept of what a function does.
+//! The digest of all of an encoding, facts included.
 //!
-//! IR is not kept, so a digest is trusted without comparing, and has to be one of 256 bits for which nobody can find two
-//! inputs with equal results. That takes several times as long for a byte as writing it, so encodings are packed first:
-//! most numbers of an encoding are small, and take a byte instead of four.
+//! It is trusted without comparing, so it has to be one of 256 bits for which nobody can find two inputs with equal
+//! results. That takes several times as long for a byte as writing it, so encodings are packed first: most numbers of an
+//! encoding are small, and take a byte instead of four.
 
-use crate::canon::{Digest, Encoding, Fact, Region};
-use crate::chunks::Chunks;
+use super::facts::{Fact, Region};
+use super::{Digest, Encoding};
 use alloc::vec::Vec;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 /// A digest of all that two functions must have in common for the code of the one to be that of the other, but for
 /// what they refer to. `packed` is memory to be reused.
-pub(super) fn digest(encoding: &Encoding, alignment: u32, packed: &mut Vec<u8>) -> Digest {
+pub(crate) fn code_digest(encoding: &Encoding, alignment: u32, packed: &mut Vec<u8>) -> Digest {
     packed.clear();
     for length in encoding.key().map(<[u8]>::len) {
         number(length as u64, packed);
@@ -35,12 +33,6 @@ pub(super) fn digest(encoding: &Encoding, alignment: u32, packed: &mut Vec<u8>) 
         }
     }
     *blake3::hash(packed).as_bytes()
-}
-
-/// The digest of a function that cannot be encoded: different for each of them, and from all others, whose inputs are
-/// longer.
-pub(super) fn of_malformed(function: u64) -> Digest {
-    *blake3::hash(&function.to_le_bytes()).as_bytes()
 }
 
 /// Appends a number, seven bits to a byte, and in the eighth whether more follow.
@@ -115,38 +107,6 @@ fn pack_group(group: &[u8; GROUP], count: usize, packed: &mut [u8; ROOM]) -> usi
     length + count
 }
 
-/// Digests by number.
-#[derive(Default)]
-pub(super) struct Digests {
-    digests: Chunks<Digest>,
-    numbers: HashTable<u32>,
-}
-
-impl Digests {
-    /// The number of a digest, and whether it is new.
-    pub fn number(&mut self, digest: &Digest) -> (u32, bool) {
-        let Digests { digests, numbers } = self;
-        let entry = numbers.entry(
-            hash(digest),
-            |&number| digests[number as usize] == *digest,
-            |&number| hash(&digests[number as usize]),
-        );
-        match entry {
-            Entry::Occupied(known) => (*known.get(), false),
-            Entry::Vacant(slot) => {
-                let number = digests.push(*digest) as u32;
-                slot.insert(number);
-                (number, true)
-            }
-        }
-    }
-}
-
-/// Every part of a digest is a hash.
-fn hash(digest: &Digest) -> u64 {
-    u64::from_le_bytes(*digest.first_chunk().expect("32 bytes"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,15 +173,5 @@ mod tests {
         }
         assert_eq!(bytes[..4], [0, 0x7f, 0x80, 1]);
         assert_eq!(bytes.len(), 4 + 10);
-    }
-
-    #[test]
-    fn equal_digests_have_one_number() {
-        let mut digests = Digests::default();
-        let [a, b] = [1, 2].map(of_malformed);
-        assert_eq!(
-            [a, b, a].map(|digest| digests.number(&digest)),
-            [(0, true), (1, true), (0, false)]
-        );
     }
 }
