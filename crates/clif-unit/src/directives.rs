@@ -52,7 +52,15 @@ pub fn defaults_line(functions: bool, data: bool) -> String {
 /// The directive line for `attributes` below [`defaults_line`], and for a function that became a thunk or an
 /// alias; empty if all attributes are the defaults.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
-    let defaults = Attributes::default();
+    line_below(Attributes::default(), attributes, became)
+}
+
+/// The same below defaults of another linkage and other addresses.
+pub fn line_below(
+    defaults: Attributes,
+    attributes: Attributes,
+    became: Option<(&str, &str)>,
+) -> String {
     let Attributes {
         linkage,
         addresses,

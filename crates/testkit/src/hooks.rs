@@ -35,6 +35,11 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook {
         file: "Cargo.lock",
+        at: &["name = \"cut-unit\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cut-unit\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
         at: &["name = \"size-model\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"size-model\"\nversion = \"0.1.0-faults\""),
     },
