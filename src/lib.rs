@@ -86,12 +86,14 @@ struct Readme;
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;
 
+mod across;
 mod apply;
 mod canon;
 mod canonicalize;
 mod checker;
 mod chunks;
 mod congruence;
+mod content;
 mod decide;
 mod explain;
 mod extra_argument;
@@ -100,6 +102,7 @@ mod incremental;
 pub mod internals;
 mod interner;
 mod ir;
+mod layout;
 mod lists;
 #[cfg(feature = "module")]
 mod module;
@@ -115,8 +118,9 @@ mod target;
 mod threads;
 mod unit;
 
+pub use across::{Cell, FunctionSummary, Identity, UnitSummary};
 pub use apply::{Thunk, call_thunk};
-pub use canon::{Encoding, StructuralHash, structural_hash};
+pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
 pub use checker::may_replace;
@@ -133,7 +137,7 @@ pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleSta
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
-    Callees, Canonicalize, Compare, ComparePolicy, Instructions, Options, Policy, Prebucket, Prove,
+    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket, Prove,
     Similar,
 };
 pub use pass::Merger;

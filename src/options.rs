@@ -5,6 +5,7 @@
 
 use crate::size::SizeModel;
 use crate::target::{CallThunks, OptimizeFor, Target};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::ir::{Signature, Type};
@@ -51,6 +52,12 @@ pub struct Options<'a> {
     /// in builds with debug assertions.
     pub prove: Prove,
 
+    /// Whether functions that other units may share are emitted under digests of their contents. Such a function moves to
+    /// a new body ([`NewBody::content_digest`](crate::NewBody::content_digest)), and becomes a thunk if its symbol must
+    /// stay. Not with [`Canonicalize::Optimize`], a limit of merges, or
+    /// functions of earlier units. Default: none.
+    pub content_addressing: Option<ContentAddressing>,
+
     /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
@@ -68,6 +75,7 @@ impl Default for Options<'_> {
             similar: Similar::default(),
             interposition: false,
             prove: Prove::default(),
+            content_addressing: None,
             merge_limit: None,
         }
     }
@@ -85,6 +93,7 @@ impl fmt::Debug for Options<'_> {
             similar,
             interposition,
             prove,
+            content_addressing,
             merge_limit,
         } = self;
         f.debug_struct("Options")
@@ -97,6 +106,7 @@ impl fmt::Debug for Options<'_> {
             .field("similar", similar)
             .field("interposition", interposition)
             .field("prove", prove)
+            .field("content_addressing", content_addressing)
             .field("merge_limit", merge_limit)
             .finish()
     }
@@ -271,6 +281,35 @@ pub enum Prove {
     Always,
     /// Not at all.
     Never,
+}
+
+/// How functions are emitted under digests of their contents, so that units that are compiled apart share code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentAddressing {
+    /// A digest of all that code depends on besides the function.
+    pub(crate) settings: [u8; 32],
+    /// A function that must keep its symbol is content-addressed if its code takes more bytes than this in addition to
+    /// those of a jump. No other unit may have it, and then the jump is lost. Default: 16.
+    pub smallest_gain: u32,
+}
+
+impl ContentAddressing {
+    /// For code that is compiled for `isa` by this version of Cranelift: digests are those of no other target, settings,
+    /// version of Cranelift or of this crate.
+    pub fn of(isa: &dyn TargetIsa) -> ContentAddressing {
+        let mut hasher = blake3::Hasher::new();
+        let mut text = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        };
+        text(env!("CARGO_PKG_VERSION"));
+        text(cranelift_codegen::VERSION);
+        text(&isa.triple().to_string());
+        text(&isa.flags().to_string());
+        for flag in isa.isa_flags() {
+            text(&flag.to_string());
+        }
+        ContentAddressing { settings: *hasher.finalize().as_bytes(), smallest_gain: 16 }
+    }
 }
 
 /// Whether a property that does not change what a function computes makes functions different.

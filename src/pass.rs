@@ -11,6 +11,7 @@
 
 use crate::apply::{Redirecting, Written};
 use crate::checker::Remember;
+use crate::content::address_contents;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
@@ -221,6 +222,10 @@ impl<'a> Merger<'a> {
         }
         let mut plan = similar(plan, &known, before, bodies, &options, end);
         add_late_thunks(&mut plan);
+        if before.is_none() {
+            address_contents(&mut plan, &known.observed, bodies, &options);
+            end("content addressing");
+        }
         plan.record_members();
         plan.drop_changed_candidates(&options);
         if let Some(record) = &mut record {

@@ -9,6 +9,7 @@
 //! hashes collide, which costs comparisons, O(log k) for each of k functions of a bucket.
 
 use crate::canon::Encoding;
+use core::fmt;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// A 128-bit structural hash.
@@ -53,4 +54,34 @@ pub(crate) fn digest(streams: [&[u8]; 3]) -> Digest {
         hasher.update(stream);
     }
     *hasher.finalize().as_bytes()
+}
+
+/// The digest of all that determines what a function does and its code: 256 bits, under which it is emitted
+/// ([`Options::content_addressing`](crate::Options::content_addressing)).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentDigest([u8; 32]);
+
+impl ContentDigest {
+    pub(crate) fn new(digest: Digest) -> ContentDigest {
+        ContentDigest(digest)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// The symbol under which such a function is emitted: `content.` and 64 hexadecimal digits.
+impl fmt::Display for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("content.")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

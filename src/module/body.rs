@@ -224,7 +224,7 @@ impl<M: Module> MergingModule<M> {
         let size = match code {
             Code::Added => unreachable!("it has IR now"),
             Code::Ir(mut func) => {
-                let options = self.pass_options(self.inner.isa(), flush.back_end);
+                let options = self.pass_options(self.inner.isa(), flush);
                 let of = (index, function);
                 let observed = self.view().prepare(plan, &options, flush, of, &mut func)?;
                 self.observe(&observed);

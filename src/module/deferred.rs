@@ -11,6 +11,7 @@ use crate::unit::{
     Bodies, Candidate, CandidateToken, CodeSizes, DataIndex, DataObject, FunctionIndex,
     SharedBodies,
 };
+use alloc::string::String;
 #[cfg(feature = "parallel")]
 use alloc::vec::Vec;
 use cranelift_codegen::control::ControlPlane;
@@ -18,6 +19,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CompiledCode, Context};
 use cranelift_entity::EntityRef;
+use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -60,6 +62,7 @@ pub(super) type Candidates = HashMap<CandidateToken, (Function, CompiledCode), F
 pub(super) struct DeferredBodies<'a> {
     pub deferred: Deferred<'a>,
     pub isa: &'a dyn TargetIsa,
+    pub declarations: &'a ModuleDeclarations,
     /// The number of the next new body.
     pub fresh: u32,
     /// Whether the pass works on several threads, and code is kept.
@@ -105,6 +108,22 @@ impl Bodies for DeferredBodies<'_> {
         let symbol = UserExternalName::new(ADDED, self.fresh);
         self.fresh += 1;
         Some(symbol)
+    }
+
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        let UserExternalName { namespace, index } = *symbol;
+        let (linkage, name) = match namespace {
+            0 => {
+                let declaration = self.declarations.get_function_decl(FuncId::from_u32(index));
+                (declaration.linkage, &declaration.name)
+            }
+            1 => {
+                let declaration = self.declarations.get_data_decl(DataId::from_u32(index));
+                (declaration.linkage, &declaration.name)
+            }
+            _ => return None,
+        };
+        name.clone().filter(|_| linkage != cranelift_module::Linkage::Local)
     }
 
     fn shared(&self) -> Option<&dyn SharedBodies> {

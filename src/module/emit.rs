@@ -485,7 +485,7 @@ impl View<'_> {
                 };
                 target.map(data_symbol)
             }
-            ADDED => Some(symbol(self.id_of(name))),
+            ADDED => Some(symbol(self.local_name(self.id_of(name)))),
             _ => None,
         }
     }

@@ -12,14 +12,15 @@ use super::{
 };
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::Increment;
-use crate::options::{Canonicalize, Options, Similar};
+use crate::options::{Canonicalize, ContentAddressing, Options, Similar};
 use crate::pass::Merger;
-use crate::plan::{Disposition, Plan, Reason};
+use crate::plan::{Disposition, NewBody, Plan, Reason};
 use crate::target::CallThunks;
 use crate::unit::{
     AddError, Addresses, Attributes, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
     FunctionIndex,
 };
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -232,11 +233,11 @@ impl<M: Module> MergingModule<M> {
         unit: &Unit,
         flush: Flush,
     ) -> ModuleResult<(Plan, Increment, Candidates)> {
-        let Flush { back_end, last, remember } = flush;
+        let Flush { back_end: _, last, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
-        let options = self.pass_options(isa, back_end);
+        let options = self.pass_options(isa, flush);
         // An incremental run must walk every function, which does not pay if there are no other units.
         let mut merger = match remember || !self.emitted.is_empty() {
             true => Merger::after(&self.emitted, options),
@@ -252,7 +253,9 @@ impl<M: Module> MergingModule<M> {
         #[cfg(not(feature = "parallel"))]
         let ahead = false;
         let (contexts, candidates) = Default::default();
-        let mut bodies = DeferredBodies { deferred, isa, fresh, ahead, contexts, candidates };
+        let declarations = self.inner.declarations();
+        let mut bodies =
+            DeferredBodies { deferred, isa, declarations, fresh, ahead, contexts, candidates };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = deferred.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -276,8 +279,9 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn pass_options<'a>(
         &self,
         isa: &'a dyn TargetIsa,
-        back_end: BackEnd,
+        flush: Flush,
     ) -> Options<'a> {
+        let back_end = flush.back_end;
         let merged = self.stats.merged() + self.stats.merged_data_objects;
         Options {
             compare: self.options.compare,
@@ -298,6 +302,7 @@ impl<M: Module> MergingModule<M> {
             },
             interposition: back_end == BackEnd::Object && self.view().is_elf(),
             prove: self.options.prove,
+            content_addressing: self.content_addressing(isa, flush),
             merge_limit: self
                 .options
                 .merge_limit
@@ -305,10 +310,17 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
+    /// Only where all that later code could be merged into is known, and symbols can be defined in other units.
+    fn content_addressing(&self, isa: &dyn TargetIsa, flush: Flush) -> Option<ContentAddressing> {
+        let Flush { back_end, last, .. } = flush;
+        let possible = back_end == BackEnd::Object && last && self.emitted.is_empty();
+        (self.options.content_addressed && possible).then(|| ContentAddressing::of(isa))
+    }
+
     /// Declares the functions that the plan adds to the module.
     fn declare_new_bodies(&mut self, plan: &Plan) -> ModuleResult<()> {
         for new in plan.new_bodies() {
-            let function = self.inner.declare_anonymous_function(&new.body().signature)?;
+            let function = self.declare_new_body(new)?;
             // Not every symbol that was handed out was needed, and they come in any order.
             let index = plan.entry(new.function()).symbol().index as usize;
             if self.shared.len() <= index {
@@ -319,6 +331,25 @@ impl<M: Module> MergingModule<M> {
             self.functions[function].defined = true;
         }
         Ok(())
+    }
+
+    /// Declares one of them, and the name of a content-addressed one, of which the linker keeps one copy of those in all
+    /// objects. In ELF, such a body has a local symbol in addition, for unwind information, which linkers drop with the copy
+    /// that it is for.
+    fn declare_new_body(&mut self, new: &NewBody) -> ModuleResult<FuncId> {
+        let signature = &new.body().signature;
+        let Some(digest) = new.content_digest() else {
+            return self.inner.declare_anonymous_function(signature);
+        };
+        let (name, linkage) = (digest.to_string(), cranelift_module::Linkage::Hidden);
+        let name = self.inner.declare_function(&name, linkage, signature)?;
+        self.aliases.contents.push(name);
+        if !self.view().is_elf() {
+            return Ok(name);
+        }
+        let body = self.inner.declare_anonymous_function(signature)?;
+        self.name_body(body, name)?;
+        Ok(body)
     }
 
     /// Sets the place of every function, before any reference to it is emitted.
@@ -344,7 +375,7 @@ impl<M: Module> MergingModule<M> {
             self.functions[body].replaces_others = true;
             let extra = plan.thunk_arguments(index);
             let name = |symbol: &UserExternalName| match symbol.namespace {
-                ADDED => Some(super::symbol(self.view().id_of(symbol))),
+                ADDED => Some(super::symbol(self.view().local_name(self.view().id_of(symbol)))),
                 _ => None,
             };
             let extra: Vec<ExtraArgument> =

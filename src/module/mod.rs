@@ -75,6 +75,8 @@ use view::View;
 pub struct Aliases {
     functions: Vec<(FuncId, FuncId)>,
     data: Vec<(DataId, DataId)>,
+    /// Content-addressed functions.
+    contents: Vec<FuncId>,
     /// The unwind information of functions that were defined by bytes, if it is wanted.
     #[cfg(all(feature = "object", feature = "parallel"))]
     unwind: Option<unwind::UnwindTable>,
@@ -87,12 +89,18 @@ impl Aliases {
         if self.unwind.as_ref().is_some_and(|table| !table.is_empty()) {
             return false;
         }
-        self.functions.is_empty() && self.data.is_empty()
+        self.functions.is_empty() && self.data.is_empty() && self.contents.is_empty()
     }
 
     /// Functions, each with the one whose address its symbol gets.
     pub fn functions(&self) -> &[(FuncId, FuncId)] {
         &self.functions
+    }
+
+    /// The content-addressed functions: each is to be a weak definition of a section of its own, in a COMDAT group where the
+    /// format has these.
+    pub fn contents(&self) -> &[FuncId] {
+        &self.contents
     }
 
     /// Data objects, each with the one whose address its symbol gets.
@@ -240,6 +248,8 @@ pub struct MergingModule<M> {
     failed: Option<FuncId>,
     /// A flush failed, and the definitions that it was working on are lost.
     broken: bool,
+    /// Whether the last flush is done.
+    complete: bool,
 }
 
 impl<M: Module> MergingModule<M> {
@@ -274,6 +284,7 @@ impl<M: Module> MergingModule<M> {
             ahead: None,
             failed: None,
             broken: false,
+            complete: false,
         }
     }
 
@@ -378,6 +389,18 @@ impl<M: Module> MergingModule<M> {
         self.flush_to(self.options.back_end, false)
     }
 
+    /// The same for the last time: nothing can be declared as more visible or defined afterwards. For those who
+    /// want to look at the result before they finish the module, which calls this.
+    ///
+    /// # Errors
+    ///
+    /// See [`MergingModule::flush`]. Definitions that come later are refused.
+    pub fn flush_last(&mut self) -> ModuleResult<()> {
+        self.flush_to(self.options.back_end, true)?;
+        self.complete = true;
+        Ok(())
+    }
+
     /// Flushes for the last time, and gives back the wrapped module. With [`BackEnd::Object`], the
     /// aliases must be placed in the object that it becomes.
     ///
@@ -447,7 +470,7 @@ impl<M: Module> MergingModule<M> {
         let declaration = self.inner.declarations().get_function_decl(function);
         let name = || declaration.linkage_name(function).into_owned();
         check_definition(declaration.linkage, self.functions[function].defined, name)?;
-        self.check_usable()
+        self.check_open()
     }
 
     /// The same for a data object.
@@ -455,7 +478,14 @@ impl<M: Module> MergingModule<M> {
         let declaration = self.inner.declarations().get_data_decl(data);
         let name = || declaration.linkage_name(data).into_owned();
         check_definition(declaration.linkage, self.data[data].defined, name)?;
-        self.check_usable()
+        self.check_open()
+    }
+
+    fn check_open(&self) -> ModuleResult<()> {
+        match self.complete {
+            true => Err(ModuleError::Backend(anyhow::anyhow!("the last flush is done"))),
+            false => self.check_usable(),
+        }
     }
 
     fn check_usable(&self) -> ModuleResult<()> {

@@ -151,6 +151,11 @@ impl<M: Module> MergingModule<M> {
         }
         let signature = self.inner.declarations().get_function_decl(body).signature.clone();
         let name = self.inner.declare_anonymous_function(&signature)?;
+        self.name_body(body, name)
+    }
+
+    /// Makes `name`, which nothing is defined under, the name by which references reach the code of `body`.
+    pub(super) fn name_body(&mut self, body: FuncId, name: FuncId) -> ModuleResult<()> {
         self.functions[name].defined = true;
         self.inner.define_function_bytes(name, 1, &[], &[])?;
         self.aliases.functions.push((name, body));

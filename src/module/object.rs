@@ -4,7 +4,8 @@ use super::{Aliases, BackEnd, FunctionState, MergingModule};
 use crate::explain::MergeMap;
 use cranelift_entity::SecondaryMap;
 use cranelift_module::{FuncId, ModuleResult};
-use cranelift_object::object::write::SymbolId;
+use cranelift_object::object::write::{Comdat, SymbolId};
+use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, elf};
 use cranelift_object::{ObjectModule, ObjectProduct};
 
 impl Aliases {
@@ -13,11 +14,13 @@ impl Aliases {
     ///
     /// The symbols keep their names and visibility. An alias has no unwind information of its own: it is found by
     /// address. Unwind information that the product lacks because the functions were compiled on other threads is
-    /// written as well.
+    /// written as well. Sections of content-addressed functions become COMDAT groups (ELF, COFF), and their symbols weak
+    /// (ELF, Mach-O).
     ///
     /// # Panics
     ///
-    /// If `product` is of another module.
+    /// If `product` is of another module, or if there are content-addressed functions and functions have no sections of
+    /// their own (`ObjectBuilder::per_function_section`).
     pub fn place(&self, product: &mut ObjectProduct) {
         for &(alias, target) in &self.functions {
             let (alias, target) = (product.function_symbol(alias), product.function_symbol(target));
@@ -26,6 +29,9 @@ impl Aliases {
         for &(alias, target) in &self.data {
             let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
             Aliases::place_symbol(product, alias, target);
+        }
+        for &content in &self.contents {
+            share(product, content);
         }
         #[cfg(feature = "parallel")]
         if let Some(unwind) = &self.unwind {
@@ -44,6 +50,33 @@ impl Aliases {
         let (section, value, size) = (target.section, target.value, target.size);
         let symbol = product.object.symbol_mut(alias);
         (symbol.section, symbol.value, symbol.size) = (section, value, size);
+    }
+}
+
+/// Makes a definition one of which a linker keeps any.
+fn share(product: &mut ObjectProduct, function: FuncId) {
+    let id = product.function_symbol(function);
+    let object = &mut product.object;
+    let symbol = object.symbol(id);
+    let section = symbol.section.id().expect("content-addressed functions are defined");
+    assert!(
+        symbol.value == 0 && object.section(section).data().len() as u64 == symbol.size,
+        "content-addressed functions need ObjectBuilder::per_function_section"
+    );
+    let format = object.format();
+    if format != BinaryFormat::Coff {
+        object.symbol_mut(id).weak = true;
+    }
+    if format == BinaryFormat::Elf {
+        // The writer leaves it to us to say in the section that it is in a group.
+        let sh_flags = elf::SHF_ALLOC | elf::SHF_EXECINSTR | elf::SHF_GROUP;
+        object.section_mut(section).flags = SectionFlags::Elf { sh_flags: sh_flags.into() };
+    }
+    if format != BinaryFormat::MachO {
+        // A COFF section has selection data in its symbol.
+        object.section_symbol(section);
+        let sections = alloc::vec![section];
+        object.add_comdat(Comdat { kind: ComdatKind::Any, symbol: id, sections });
     }
 }
 

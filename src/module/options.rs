@@ -69,6 +69,11 @@ pub struct ModuleOptions {
     /// See [`Options::prove`](crate::Options::prove). A flush whose plan cannot be proved merges
     /// nothing, and what it emits is not remembered.
     pub prove: Prove,
+    /// Whether functions that other objects may have as well are emitted in COMDAT groups under digests of their contents
+    /// ([`Options::content_addressing`](crate::Options::content_addressing)), so that a linker keeps one of them. For a
+    /// `MergingModule<ObjectModule>` that is flushed once, when it is finished, and whose builder was asked for
+    /// `per_function_section`. Default: no.
+    pub content_addressed: bool,
     /// Perform at most this many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,
 }
@@ -88,6 +93,7 @@ impl Default for ModuleOptions {
             optimize: false,
             similar: Similar::default(),
             prove: Prove::default(),
+            content_addressed: false,
             merge_limit: None,
         }
     }

@@ -216,7 +216,7 @@ impl<M: Module> MergingModule<M> {
         });
         bodies.sort_by_key(|(_, (_, body))| Reverse(body.size(plan)));
         let view = self.view();
-        let options = self.pass_options(view.isa, flush.back_end);
+        let options = self.pass_options(view.isa, flush);
         let contexts = &ahead.contexts;
         let refused = AtomicUsize::new(usize::MAX);
         let compile_all = || {

@@ -7,7 +7,7 @@ use super::{
     DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof, Reason,
     Refutation, SimilarSet, symbol_of,
 };
-use crate::canon::Fact;
+use crate::canon::{ContentDigest, Fact};
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
@@ -202,7 +202,9 @@ impl Plan {
         let function = self.add(added);
         self.enter(Item::Function(function));
         let members = Vec::new();
-        self.new_bodies.push(NewBody { function, body, copy_of, members, candidate: None });
+        let (candidate, content_digest) = (None, None);
+        let new = NewBody { function, body, copy_of, members, candidate, content_digest };
+        self.new_bodies.push(new);
         function
     }
 
@@ -222,6 +224,12 @@ impl Plan {
         let new = &mut self.new_bodies[at.expect("a body of the plan")];
         // It is not what was compiled.
         (new.body, new.candidate) = (body, None);
+    }
+
+    /// Makes a new body content-addressed.
+    pub(crate) fn set_content_digest(&mut self, function: FunctionIndex, digest: ContentDigest) {
+        let at = self.new_bodies.binary_search_by_key(&function, |new| new.function);
+        self.new_bodies[at.expect("a body of the plan")].content_digest = Some(digest);
     }
 
     /// Records which functions each new body replaces. To be called when that is decided.

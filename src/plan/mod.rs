@@ -29,7 +29,7 @@ pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 
-use crate::canon::Fact;
+use crate::canon::{ContentDigest, Fact};
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
@@ -263,8 +263,9 @@ impl DataEntry {
     }
 }
 
-/// A new local function that the plan adds: a parameterised body, which replaces several similar functions and
-/// receives their differences as extra arguments; or a private copy, because all members of a class are preemptible.
+/// A new function that the plan adds: a parameterised body, which replaces several similar functions and
+/// receives their differences as extra arguments; a private copy, because all members of a class are preemptible; or a
+/// content-addressed body, which other units may share. It is local, but for what is content-addressed.
 #[derive(Clone, Debug)]
 pub struct NewBody {
     function: FunctionIndex,
@@ -272,6 +273,7 @@ pub struct NewBody {
     copy_of: Option<FunctionIndex>,
     members: Vec<FunctionIndex>,
     candidate: Option<CandidateToken>,
+    content_digest: Option<ContentDigest>,
 }
 
 impl NewBody {
@@ -296,7 +298,14 @@ impl NewBody {
         self.candidate
     }
 
-    /// The function of which it is a private copy. `None` for a parameterised body.
+    /// The digest of its contents, if it is content-addressed
+    /// ([`Options::content_addressing`](crate::Options::content_addressing)): other units may emit the same code under
+    /// this digest. It is to be emitted under a symbol of this name, hidden, in a COMDAT group or as a weak definition.
+    pub fn content_digest(&self) -> Option<&ContentDigest> {
+        self.content_digest.as_ref()
+    }
+
+    /// The function of which it is a private copy, or whose content-addressed body it is. `None` for a parameterised body.
     pub fn copy_of(&self) -> Option<FunctionIndex> {
         self.copy_of
     }

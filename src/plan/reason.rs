@@ -60,6 +60,8 @@ pub enum Reason {
     /// Kept: it differs from others in constants and callees only, but passing these to a parameterised body would
     /// take more bytes than the body saves.
     SimilarNotSmaller,
+    /// Redirected: its code is emitted under a digest of its contents, which other units may share; and that code.
+    ContentAddressed,
     /// Data object, kept: it can be written.
     Writable,
     /// Data object, kept: each thread has its own.
@@ -72,7 +74,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Reason; 28] = [
+    pub const ALL: [Reason; 29] = [
         Reason::Prefiltered,
         Reason::Different,
         Reason::ReferencesDiffer,
@@ -97,6 +99,7 @@ impl Reason {
         Reason::Similar,
         Reason::ThunkCheaper,
         Reason::SimilarNotSmaller,
+        Reason::ContentAddressed,
         Reason::Writable,
         Reason::ThreadLocal,
         Reason::AddressSignificant,
@@ -130,6 +133,7 @@ impl Reason {
             Reason::Similar => "similar",
             Reason::ThunkCheaper => "thunk-cheaper",
             Reason::SimilarNotSmaller => "similar-not-smaller",
+            Reason::ContentAddressed => "content-addressed",
             Reason::Writable => "writable",
             Reason::ThreadLocal => "thread-local",
             Reason::AddressSignificant => "address-significant",
@@ -179,6 +183,9 @@ impl Reason {
             }
             Reason::SimilarNotSmaller => {
                 "differs from others in constants and callees only, but a common body does not pay"
+            }
+            Reason::ContentAddressed => {
+                "its code is emitted under a digest of its contents, which other units may share"
             }
             Reason::Writable => "it can be written",
             Reason::ThreadLocal => "each thread has its own",

@@ -4,6 +4,7 @@ use super::{Scratch, SizeModel};
 use crate::unit::{
     Bodies, Candidate, CodeSizes, DataIndex, DataObject, FunctionIndex, SharedBodies,
 };
+use alloc::string::String;
 use cranelift_codegen::ir::{Function, UserExternalName};
 
 /// The bodies of an embedder, who is never asked for a size: a model predicts them.
@@ -34,6 +35,10 @@ impl Bodies for Predicted<'_> {
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         self.bodies.fresh_symbol(members)
+    }
+
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        self.bodies.link_name(symbol)
     }
 
     fn shared(&self) -> Option<&dyn SharedBodies> {

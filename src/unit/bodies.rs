@@ -1,6 +1,7 @@
 //! What the embedder hands out: bodies, data objects, sizes of native code, fresh symbols.
 
 use super::{DataIndex, DataObject, FunctionIndex};
+use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, entity_impl};
@@ -41,6 +42,14 @@ pub trait Bodies {
     /// not merged.
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         let _ = members;
+        None
+    }
+
+    /// The name by which linkers know a symbol that means the same function or data object in all units: not one that only
+    /// this unit can see. A content-addressed body ([`Options::content_addressing`](crate::Options::content_addressing)) refers
+    /// to nothing else but other such bodies. Two symbols must not have one name. Default: none has any.
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        let _ = symbol;
         None
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Reads a unit, merges, compiles what is left, writes the object. It does not link.
 
-use crate::args::{Common, Input};
+use crate::args::{Common, How, Input};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, check_settings};
 use crate::emit_object::{Outcome, Time, emit};
@@ -15,7 +15,7 @@ use anyhow::Result;
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::{Canonicalize, ModuleOptions, ModuleStats, Options};
+use cranelift_mergefunc::{Canonicalize, ContentAddressing, ModuleOptions, ModuleStats, Options};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,6 +43,13 @@ pub struct Opts {
     /// Never give two symbols one address: use thunks instead
     #[arg(long, help_heading = "Merging")]
     no_alias: bool,
+
+    /// Emit functions that other units may have as well under digests of their contents, so that linkers keep one of them
+    ///
+    /// They go into COMDAT groups (ELF, COFF) or become weak definitions (Mach-O); a function whose symbol must stay
+    /// jumps there. No linker needs to fold identical code. Compile all units of a program with it.
+    #[arg(long, help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
+    content_addressed: bool,
 
     /// Write unwind information, for ELF objects that are linked at fixed addresses
     ///
@@ -75,7 +82,20 @@ Examples:
 ///
 /// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { input, output, dispositions, no_alias, unwind, no_merge, jobs, common } = opts;
+    let Opts {
+        input,
+        output,
+        dispositions,
+        no_alias,
+        content_addressed,
+        unwind,
+        no_merge,
+        jobs,
+        common,
+    } = opts;
+    if content_addressed && common.pass.canonicalize != How::None {
+        return Err(usage("--content-addressed cannot be used with --canonicalize optimize"));
+    }
     let output = Output::check(&output)?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
@@ -88,7 +108,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         check_settings(func, &*isa)
             .map_err(|error| Refused { function, error }.into_error(&unit, &sources, &*isa))?;
     }
-    let options = common.pass.options(&*isa, !no_alias);
+    let mut options = common.pass.options(&*isa, !no_alias);
+    options.content_addressing = content_addressed.then(|| ContentAddressing::of(&*isa));
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
         let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
@@ -159,6 +180,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         similar,
         interposition: _,
         prove,
+        content_addressing,
         merge_limit,
     } = *options;
     ModuleOptions {
@@ -168,6 +190,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         aliases,
         similar,
         prove,
+        content_addressed: content_addressing.is_some(),
         merge_limit,
         ..ModuleOptions::default()
     }

@@ -118,6 +118,7 @@ pub fn emit(
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
     match options {
         Some(options) => {
+            builder.per_function_section(options.content_addressed);
             let options = ModuleOptions {
                 back_end: BackEnd::Object,
                 // As without merging, the context is cleared next.
@@ -164,7 +165,7 @@ fn merged(
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
     define(unit, &mut module, definitions, false)?;
-    let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
+    let flushed = contain(|| module.flush_last()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
         let at = functions.iter().position(|&id| Some(id) == module.failed());
         of_function(at, error)

@@ -9,9 +9,10 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
-    DataObject, DataOutput, ExtraArgument, FunctionIndex, Merger, Options, Plan, SharedBodies,
+    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SharedBodies,
     Target, cranelift_codegen,
 };
+use std::collections::HashSet;
 
 /// The form of a jump in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
@@ -83,6 +84,8 @@ impl SharedBodies for Held<'_> {
 struct UnitBodies<'a> {
     held: Held<'a>,
     names: &'a mut Names,
+    /// What only this unit can see.
+    local: HashSet<&'a UserExternalName>,
     /// The number of the next new body.
     next: u32,
     code_size: &'a mut dyn CodeSize,
@@ -109,6 +112,10 @@ impl Bodies for UnitBodies<'_> {
                 return Some(self.names.add(text));
             }
         }
+    }
+
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        (!self.local.contains(symbol)).then(|| self.names.display(symbol))
     }
 
     fn shared(&self) -> Option<&dyn SharedBodies> {
@@ -173,7 +180,17 @@ pub fn plan_functions(
             .map_err(|error| given.place.error(error.to_string()))?;
     }
     let held = Held { functions, data: &unit.data };
-    Ok(merger.plan(&mut UnitBodies { held, names, next: 0, code_size }))
+    let given = unit.given.iter().map(|given| (&given.symbol, given.attributes.linkage));
+    let data = unit.data.iter().map(|given| (&given.symbol, given.attributes.linkage));
+    let local = given.chain(data).filter(|&(_, linkage)| linkage == Linkage::Local);
+    let local = local.map(|(symbol, _)| symbol).collect();
+    let plan = merger.plan(&mut UnitBodies { held, names, local, next: 0, code_size });
+    for new in plan.new_bodies() {
+        if let Some(digest) = new.content_digest() {
+            names.rename(plan.entry(new.function()).symbol(), digest.to_string());
+        }
+    }
+    Ok(plan)
 }
 
 /// Carries out `plan`. `unit` keeps its functions.

@@ -149,6 +149,14 @@ impl Names {
         UserExternalName::new(self.namespace, index)
     }
 
+    /// Gives a symbol that was added another name.
+    pub fn rename(&mut self, symbol: &UserExternalName, text: String) {
+        let named = &mut self.texts[symbol.index as usize];
+        self.by_text.remove(named);
+        self.by_text.insert(text.clone(), symbol.index);
+        *named = text;
+    }
+
     /// Whether `text` is a name of the unit.
     pub fn contains(&self, text: &str) -> bool {
         self.by_text.contains_key(text)

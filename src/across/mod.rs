@@ -1,0 +1,19 @@
+//! Merging across units: what is known of the functions of all units, and what they share.
+//!
+//! Units are compiled apart. Each writes a [summary](UnitSummary) of its functions: their shapes, and what each has at the
+//! places where functions of one shape may differ. Combining the summaries of all units decides which functions share a body
+//! and by which parameters, and writes a [sharing map](SharingMap). A unit that is compiled with the map makes the
+//! bodies that the map names from its own functions, and emits them under digests of their contents, so that a linker keeps one
+//! of each. No unit trusts the map: what it says decides which functions share a body, never what a body does.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `cell` | what a function has at a place |
+//! | `format` | numbers, checksums, reading at an offset |
+//! | `summary` | summaries as files |
+//! | `combine` | merges summaries, shape by shape |
+//! | `sharing_map` | sharing maps as files |
+
+mod cell;
+
+pub use cell::{Cell, FunctionSummary, Identity, UnitSummary};
