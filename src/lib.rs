@@ -95,6 +95,7 @@ mod chunks;
 mod congruence;
 mod content;
 mod decide;
+mod entities;
 mod explain;
 mod extra_argument;
 mod incremental;
@@ -137,8 +138,8 @@ pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleSta
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
-    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket, Prove,
-    Similar,
+    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options,
+    Policy, Prebucket, Prove, Similar,
 };
 pub use pass::Merger;
 pub use plan::{

@@ -11,8 +11,8 @@
 
 use crate::apply::{Redirecting, Written};
 use crate::checker::Remember;
-use crate::content::address_contents;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
+use crate::content::address_contents;
 use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,

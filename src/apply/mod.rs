@@ -24,7 +24,7 @@ use crate::options::{Canonicalize, Options};
 use crate::plan::{Disposition, Plan};
 use crate::target::{CallThunks, Target};
 use crate::unit::{
-    Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
+    Bodies, DataIndex, DataObject, FunctionIndex, Linkage, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -133,6 +133,10 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.weaken(function, func, options);
+        let written = match self.content_digest(function) {
+            Some(_) => Written::visible(),
+            None => written,
+        };
         self.redirect(func, written) || changed
     }
 
@@ -149,6 +153,10 @@ impl Plan {
         symbol: &UserExternalName,
         written: &Written,
     ) -> Option<CallTarget> {
+        let is_visible = |function| self.entry(function).attributes().linkage != Linkage::Local;
+        if written.keeps_visible() && self.function(symbol).is_some_and(is_visible) {
+            return None;
+        }
         if let Some(to) = self.function(symbol).and_then(|function| written.callee(function)) {
             let symbol = other(symbol, self.entry(to).symbol())?;
             return Some(CallTarget { symbol, arguments: Arc::default() });

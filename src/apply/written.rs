@@ -13,14 +13,28 @@ use rustc_hash::FxBuildHasher;
 pub(crate) struct Written {
     /// Each with the function that its calls went to before similar functions were merged.
     callees: HashMap<FunctionIndex, FunctionIndex, FxBuildHasher>,
+    /// Whether so do calls of all functions that other units can see.
+    visible: bool,
 }
 
-static NONE: Written = Written { callees: HashMap::with_hasher(FxBuildHasher) };
+static NONE: Written = Written { callees: HashMap::with_hasher(FxBuildHasher), visible: false };
+static VISIBLE: Written = Written { callees: HashMap::with_hasher(FxBuildHasher), visible: true };
 
 impl Written {
     /// All calls are redirected.
     pub fn none() -> &'static Written {
         &NONE
+    }
+
+    /// Calls of functions that other units can see stay as they are: for code that units share, which know no more of such a
+    /// function than its symbol.
+    pub fn visible() -> &'static Written {
+        &VISIBLE
+    }
+
+    /// Whether calls of functions that other units can see stay.
+    pub fn keeps_visible(&self) -> bool {
+        self.visible
     }
 
     /// Makes calls of `function` go to `callee`.
@@ -30,7 +44,7 @@ impl Written {
 
     /// Whether calls of all functions are redirected.
     pub fn is_empty(&self) -> bool {
-        self.callees.is_empty()
+        self.callees.is_empty() && !self.visible
     }
 
     /// Where calls of a function go, if they are not redirected.

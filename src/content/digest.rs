@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_digest_depends_on_all_that_is_reached() {
-        let chain = |last: u8| digests(&[contents(1, &[1]), contents(2, &[2]), contents(last, &[])]);
+        let chain =
+            |last: u8| digests(&[contents(1, &[1]), contents(2, &[2]), contents(last, &[])]);
         let (a, b) = (chain(3), chain(4));
         assert!((0..3).all(|at| a[at] != b[at]));
         assert_eq!(a, chain(3));
@@ -196,12 +197,8 @@ mod tests {
     #[test]
     fn a_cycle_has_one_digest_however_often_it_is_written_out() {
         let once = digests(&[contents(1, &[1]), contents(2, &[0])]);
-        let twice = digests(&[
-            contents(1, &[1]),
-            contents(2, &[2]),
-            contents(1, &[3]),
-            contents(2, &[0]),
-        ]);
+        let twice =
+            digests(&[contents(1, &[1]), contents(2, &[2]), contents(1, &[3]), contents(2, &[0])]);
         assert_eq!([once[0], once[1], once[0], once[1]], *twice);
         let own = digests(&[contents(1, &[0])]);
         assert_eq!(digests(&[contents(1, &[1]), contents(1, &[0])]), [own[0], own[0]]);
@@ -230,7 +227,8 @@ mod tests {
     #[test]
     fn what_a_reference_is_for_matters() {
         let of = |kind: Kind, target: &Target| {
-            digests(&[Contents { own: [0; 32], references: alloc::vec![(kind, target.clone())] }])[0]
+            digests(&[Contents { own: [0; 32], references: alloc::vec![(kind, target.clone())] }])
+                [0]
         };
         let name = Target::Name("f".into());
         let all = [

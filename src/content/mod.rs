@@ -14,7 +14,7 @@
 
 mod digest;
 
-use crate::apply::emitted;
+use crate::apply::{Written, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::ir::called;
 use crate::layout::laid_out;
@@ -72,7 +72,7 @@ pub(crate) fn address_contents(
         return;
     }
     let candidates = candidates(plan, observed, bodies, options, &content);
-    let (candidates, contents) = nameable(candidates, bodies);
+    let (candidates, contents) = nameable(plan, candidates, bodies, options.interposition);
     let digests = digests(&contents);
     write(plan, bodies, candidates, &digests);
 }
@@ -115,7 +115,7 @@ fn candidates(
                 continue;
             }
         }
-        let func = emitted(plan, bodies, function, options);
+        let func = emitted_as(plan, bodies, function, Written::visible(), options);
         if let Some((body, own, references)) = walk.read(plan, function, &func) {
             candidates.push(Candidate { function, body, keeps_symbol, own, references });
         }
@@ -154,7 +154,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(options: &'a Options<'a>, content: &'a ContentAddressing) -> Self {
-        let (scratch, encoding, packed) = Default::default();
+        let scratch = Scratch::recording();
+        let (encoding, packed) = Default::default();
         Walk { options, settings: &content.settings, scratch, encoding, packed }
     }
 
@@ -169,9 +170,14 @@ impl<'a> Walk<'a> {
         if func.dfg.ext_funcs.values().any(|callee| callee.patchable) {
             return None;
         }
-        let body = laid_out(func, &self.options.target)?;
-        let own = self.own_digest(plan, function, &body)?;
-        let names = body.params.user_named_funcs();
+        let own = self.encode(plan, function, func)?;
+        let Walk { options, scratch, .. } = self;
+        let body = laid_out(func, scratch, options.compare.operand_order, &options.target)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&own);
+        tables(&body, &mut hasher);
+        let own = *hasher.finalize().as_bytes();
+        let names = func.params.user_named_funcs();
         let reference = |node: &Node| {
             let (kind, symbol) = Names::reference(*node);
             let symbol = names[UserExternalNameRef::new(symbol)].clone();
@@ -182,41 +188,37 @@ impl<'a> Walk<'a> {
         Some((body, own, references))
     }
 
-    /// The digest of laid-out code, but for what it refers to. `encoding` holds that.
-    fn own_digest(
-        &mut self,
-        plan: &Plan,
-        function: FunctionIndex,
-        body: &Function,
-    ) -> Option<Digest> {
+    /// Walks a function. Returns the digest of its encoding and of all else that its code depends on, but for what it refers to
+    /// and how that stands in its tables.
+    fn encode(&mut self, plan: &Plan, function: FunctionIndex, func: &Function) -> Option<Digest> {
         let Walk { options, settings, scratch, encoding, packed } = self;
         let entry = plan.entry(function);
-        let symbols = Names::of(body);
+        let symbols = Names::of(func);
         let context = Context {
             policy: options.compare,
             target: options.target,
             key: entry.attributes().key,
             symbols: &symbols,
         };
-        encode(body, &context, scratch, encoding).ok()?;
+        encode(func, &context, scratch, encoding).ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&settings[..]);
         hasher.update(&code_digest(encoding, entry.alignment(), packed));
-        tables(body, &mut hasher);
         Some(*hasher.finalize().as_bytes())
     }
 }
 
-/// Whether a reference of a kind could lead to the content-addressed body of a function.
+/// Whether a reference of a kind could lead to the content-addressed body of a function: a function that other units can see
+/// is known to them by its symbol only, and shared code refers to it in the same way everywhere.
 fn could_be_addressed(plan: &Plan, function: FunctionIndex, kind: Kind) -> bool {
-    match kind {
-        Kind::Call => plan.call_target(function) == function,
-        // If that function needs no thunk.
-        Kind::Address => {
-            plan.entry(function).attributes().addresses == Addresses::Insignificant
+    let Attributes { linkage, addresses, .. } = *plan.entry(function).attributes();
+    linkage == Linkage::Local
+        && match kind {
+            Kind::Call => plan.call_target(function) == function,
+            // If that function needs no thunk.
+            Kind::Address => addresses == Addresses::Insignificant,
+            Kind::Inside => false,
         }
-        Kind::Inside => false,
-    }
 }
 
 /// What native code depends on besides the encoding: which references share an entry of a table, so that the optimiser
@@ -286,19 +288,26 @@ impl ResolveSymbol for Names<'_> {
 
 /// The candidates that refer only to what means the same in all units, with what their digests are made of.
 fn nameable(
+    plan: &Plan,
     candidates: Vec<Candidate>,
     bodies: &mut dyn Bodies,
+    interposition: bool,
 ) -> (Vec<Candidate>, Vec<Contents>) {
     let mut names: HashMap<UserExternalName, Option<String>, FxBuildHasher> = HashMap::default();
     let mut name = |symbol: &UserExternalName| {
+        // Of several equal functions that were merged, each could be called, and another definition may take any.
+        let is_ambiguous = |function| {
+            let entry = plan.entry(function);
+            entry.attributes().linkage == Linkage::Export && entry.has_equals()
+        };
+        if interposition && plan.function(symbol).is_some_and(is_ambiguous) {
+            return None;
+        }
         let known = names.entry(symbol.clone());
         known.or_insert_with(|| bodies.link_name(symbol)).clone()
     };
-    let number: BTreeMap<FunctionIndex, usize> = candidates
-        .iter()
-        .enumerate()
-        .map(|(at, candidate)| (candidate.function, at))
-        .collect();
+    let number: BTreeMap<FunctionIndex, usize> =
+        candidates.iter().enumerate().map(|(at, candidate)| (candidate.function, at)).collect();
     // The candidate to whose body a reference leads. An address of a function that becomes a thunk is that of the thunk.
     let leads_to = |reference: &Reference| {
         let at = *number.get(&reference.function?)?;

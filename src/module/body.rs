@@ -150,7 +150,10 @@ impl View<'_> {
         func: &mut Function,
     ) -> ModuleResult<Observed> {
         plan.settle(index, func, options);
-        let referrer = Referrer::of(self.functions[function].replaces_others);
+        let referrer = match plan.content_digest(index) {
+            Some(_) => Referrer::Units,
+            None => Referrer::of(self.functions[function].replaces_others),
+        };
         let names = self.audits().then(|| Names::of(func));
         let call = |name: &UserExternalName| self.called(name, referrer);
         redirect(func, &call, &|symbol| self.addressed(symbol, referrer));

@@ -37,6 +37,8 @@ pub(super) enum Referrer {
     /// Of several, each of which refers to an equal function or object of its own: no reference may go through a
     /// symbol that another definition can take.
     Several,
+    /// Of functions of several units, which know no more of what other units can see than its symbol.
+    Units,
 }
 
 impl Referrer {
@@ -448,11 +450,15 @@ impl View<'_> {
             return Some(CallTarget { symbol, arguments: Arc::default() });
         }
         let function = FuncId::from_u32(name.index);
+        let linkage = self.declarations.get_function_decl(function).linkage;
+        if referrer == Referrer::Units && linkage != cranelift_module::Linkage::Local {
+            return None;
+        }
         if let Some(body) = self.call_target(function) {
             return Some(CallTarget { symbol: symbol(body), arguments: self.extra(name).into() });
         }
         match referrer {
-            Referrer::One => None,
+            Referrer::One | Referrer::Units => None,
             // By a local name, whose code passes the extra arguments.
             Referrer::Several => self
                 .local_names
@@ -472,7 +478,7 @@ impl View<'_> {
             0 => {
                 let function = FuncId::from_u32(index);
                 let target = match referrer {
-                    Referrer::One => self.address_target(function),
+                    Referrer::One | Referrer::Units => self.address_target(function),
                     Referrer::Several => self.shared_address_target(function),
                 };
                 target.map(symbol)
@@ -480,7 +486,7 @@ impl View<'_> {
             1 => {
                 let data = DataId::from_u32(index);
                 let target = match referrer {
-                    Referrer::One => self.data_target(data),
+                    Referrer::One | Referrer::Units => self.data_target(data),
                     Referrer::Several => self.shared_data_target(data),
                 };
                 target.map(data_symbol)

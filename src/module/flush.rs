@@ -276,11 +276,7 @@ impl<M: Module> MergingModule<M> {
         Ok((plan, increment, bodies.candidates))
     }
 
-    pub(super) fn pass_options<'a>(
-        &self,
-        isa: &'a dyn TargetIsa,
-        flush: Flush,
-    ) -> Options<'a> {
+    pub(super) fn pass_options<'a>(&self, isa: &'a dyn TargetIsa, flush: Flush) -> Options<'a> {
         let back_end = flush.back_end;
         let merged = self.stats.merged() + self.stats.merged_data_objects;
         Options {

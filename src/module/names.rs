@@ -97,8 +97,8 @@ impl<M: Module> MergingModule<M> {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        // A function that the plan adds replaces several functions from the start.
-        for new in plan.new_bodies() {
+        // A function that the plan adds replaces several functions from the start. What units share refers to symbols.
+        for new in plan.new_bodies().iter().filter(|new| new.content_digest().is_none()) {
             used.extend(new.body().params.user_named_funcs().values().cloned());
         }
         for (data, attributes, object) in &unit.data {

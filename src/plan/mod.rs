@@ -555,6 +555,11 @@ impl Plan {
         }
     }
 
+    /// The digest under which `function` is emitted, if it is content-addressed.
+    pub(crate) fn content_digest(&self, function: FunctionIndex) -> Option<&ContentDigest> {
+        self.new_body(function)?.content_digest()
+    }
+
     /// The result of the independent checker, if [`Options::prove`](crate::Options::prove) asks for it: what it
     /// proved, or why nothing is merged.
     pub fn proof(&self) -> Option<&Result<Proof, Refutation>> {

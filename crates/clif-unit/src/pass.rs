@@ -9,8 +9,8 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
-    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SharedBodies,
-    Target, cranelift_codegen,
+    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
+    SharedBodies, Target, cranelift_codegen,
 };
 use std::collections::HashSet;
 
