@@ -119,7 +119,7 @@ mod target;
 mod threads;
 mod unit;
 
-pub use across::{Cell, FunctionSummary, Identity, UnitSummary};
+pub use across::{Cell, FunctionSummary, Identity, KnownSets, SharedSet, SharedSets, UnitSummary};
 pub use apply::{Thunk, call_thunk};
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]

@@ -3,6 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
+use crate::across::SharedSets;
 use crate::size::SizeModel;
 use crate::target::{CallThunks, OptimizeFor, Target};
 use alloc::string::ToString;
@@ -58,6 +59,10 @@ pub struct Options<'a> {
     /// functions of earlier units. Default: none.
     pub content_addressing: Option<ContentAddressing>,
 
+    /// Which functions share bodies with functions of other units, with [`Options::content_addressing`]. It is not trusted: whatever
+    /// it says, it can cost bytes only. Default: it is not known.
+    pub sharing_map: Option<&'a dyn SharedSets>,
+
     /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
@@ -76,6 +81,7 @@ impl Default for Options<'_> {
             interposition: false,
             prove: Prove::default(),
             content_addressing: None,
+            sharing_map: None,
             merge_limit: None,
         }
     }
@@ -94,6 +100,7 @@ impl fmt::Debug for Options<'_> {
             interposition,
             prove,
             content_addressing,
+            sharing_map,
             merge_limit,
         } = self;
         f.debug_struct("Options")
@@ -107,6 +114,7 @@ impl fmt::Debug for Options<'_> {
             .field("interposition", interposition)
             .field("prove", prove)
             .field("content_addressing", content_addressing)
+            .field("sharing_map", &sharing_map.is_some())
             .field("merge_limit", merge_limit)
             .finish()
     }

@@ -9,6 +9,7 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
+use crate::across::UnitSummary;
 use crate::apply::{Redirecting, Written};
 use crate::checker::Remember;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
@@ -19,7 +20,7 @@ use crate::incremental::{
     add_late_thunks,
 };
 use crate::options::Options;
-use crate::parameterise::{self, Attempts, SecondPass};
+use crate::parameterise::{self, Attempts, SecondPass, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::size::Predicted;
@@ -27,8 +28,10 @@ use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
     NoUnit, Observed, ResolveSymbol,
 };
+use alloc::string::String;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::EntitySet;
 
 /// Collects the functions of a unit and plans the disposition of each.
 ///
@@ -203,6 +206,22 @@ impl<'a> Merger<'a> {
         self.plan_phases(bodies, &mut |_| {})
     }
 
+    /// What other units must know of the functions of this one in order to share bodies with them: to be combined with the
+    /// summaries of all units of the program. `unit` is the name of the unit, unique in the program. Merges identical functions
+    /// first, and walks every function once more. None is needed of units that merge identical functions only.
+    ///
+    /// # Errors
+    ///
+    /// `None` without [`Options::content_addressing`].
+    pub fn summarize(self, bodies: &mut dyn Bodies, unit: String) -> Option<UnitSummary> {
+        let Merger { options, summaries, .. } = self;
+        let content = options.content_addressing?;
+        let (plan, known, _) = identical(summaries, None, None, bodies, &options, &mut |_| {});
+        let Known { observed, encodings } = &known;
+        let compiled = encodings.compiled();
+        Some(summary(&plan, observed, compiled, bodies, &options, &content, unit))
+    }
+
     /// The same. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
     pub(crate) fn plan_phases(
         self,
@@ -220,10 +239,10 @@ impl<'a> Merger<'a> {
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
-        let mut plan = similar(plan, &known, before, bodies, &options, end);
+        let (mut plan, shared) = similar(plan, &known, before, bodies, &options, end);
         add_late_thunks(&mut plan);
         if before.is_none() {
-            address_contents(&mut plan, &known.observed, bodies, &options);
+            address_contents(&mut plan, &known.observed, shared.as_ref(), bodies, &options);
             end("content addressing");
         }
         plan.record_members();
@@ -303,13 +322,18 @@ fn similar(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
-) -> Plan {
+) -> (Plan, Option<EntitySet<FunctionIndex>>) {
     let Known { observed, encodings } = known;
+    let map = options.sharing_map.filter(|_| options.content_addressing.is_some());
+    let shared = map.map(|map| matched(&plan, observed, encodings, bodies, options, map));
+    let has_map = shared.is_some();
+    let shared = shared.unwrap_or_default();
     let mut attempts = Attempts::new(options, &plan);
     while let Some(attempt) = attempts.next(&mut plan) {
         let options = &attempts.options(attempt);
-        let mut found =
-            parameterise::search(&mut plan, observed, encodings, earlier, bodies, options, attempt);
+        let mut found = parameterise::search(
+            &mut plan, observed, encodings, earlier, bodies, options, attempt, &shared,
+        );
         end("search");
         let mut second = SecondPass::new(options, encodings);
         while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {
@@ -328,12 +352,15 @@ fn similar(
     }
     let limited = attempts.are_limited();
     let (mut plan, tokens) = attempts.finish(plan);
-    if !limited {
-        parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
+    // What follows would make other bodies of those that units share.
+    if !has_map {
+        if !limited {
+            parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
+        }
+        parameterise::call_thunks(&mut plan, bodies, options);
     }
-    parameterise::call_thunks(&mut plan, bodies, options);
     end("align");
-    plan
+    (plan, has_map.then_some(shared.equal))
 }
 
 impl fmt::Debug for Merger<'_> {

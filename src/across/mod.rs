@@ -15,5 +15,8 @@
 //! | `sharing_map` | sharing maps as files |
 
 mod cell;
+mod known;
 
-pub use cell::{Cell, FunctionSummary, Identity, UnitSummary};
+pub use known::KnownSets;
+pub use cell::{Cell, FunctionSummary, Identity, SharedSet, SharedSets, UnitSummary};
+pub(crate) use cell::{cell_hash, fixed_hash};

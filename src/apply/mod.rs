@@ -24,7 +24,7 @@ use crate::options::{Canonicalize, Options};
 use crate::plan::{Disposition, Plan};
 use crate::target::{CallThunks, Target};
 use crate::unit::{
-    Bodies, DataIndex, DataObject, FunctionIndex, Linkage, Redirected, ResolveSymbol, Resolved,
+    Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -153,9 +153,19 @@ impl Plan {
         symbol: &UserExternalName,
         written: &Written,
     ) -> Option<CallTarget> {
-        let is_visible = |function| self.entry(function).attributes().linkage != Linkage::Local;
-        if written.keeps_visible() && self.function(symbol).is_some_and(is_visible) {
-            return None;
+        if let Some(function) = self.function(symbol) {
+            let entry = self.entry(function);
+            if written.stays(entry.attributes().linkage) {
+                return None;
+            }
+            // Other units do not have the thunk, but they have its target.
+            if let Disposition::Thunk { to } = entry.disposition()
+                && written.is_shared()
+                && !entry.extra_arguments().is_empty()
+            {
+                let symbol = self.entry(to).symbol().clone();
+                return Some(CallTarget { symbol, arguments: entry.shared_arguments() });
+            }
         }
         if let Some(to) = self.function(symbol).and_then(|function| written.callee(function)) {
             let symbol = other(symbol, self.entry(to).symbol())?;

@@ -17,7 +17,7 @@ use blake3::Hasher;
 
 /// What a reference is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Call,
     Address,
     Inside,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 
 /// What a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// The candidate of this number.
     Content(u32),
     /// A symbol that means the same in all units.
@@ -33,7 +33,7 @@ pub(super) enum Target {
 }
 
 /// What the digest of a candidate is made of.
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// Of the function itself, but for what it refers to.
     pub own: Digest,
     /// In the order of the walk.
@@ -42,7 +42,7 @@ pub(super) struct Contents {
 
 /// The digests of candidates, which refer to each other by their numbers. Linear in the number of references, for cycles
 /// times the number of rounds until no more of their functions are told apart.
-pub(super) fn digests(candidates: &[Contents]) -> Vec<ContentDigest> {
+pub(crate) fn digests(candidates: &[Contents]) -> Vec<ContentDigest> {
     let targets = |at: usize| {
         candidates[at].references.iter().filter_map(|(_, target)| match target {
             Target::Content(to) => Some(*to),

@@ -31,7 +31,7 @@ use cranelift_codegen::ir::{
     UserFuncName,
 };
 use cranelift_entity::{EntityRef, EntitySet};
-use digest::{Contents, Kind, Target, digests};
+pub(crate) use digest::{Contents, Kind, Target, digests};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -54,13 +54,14 @@ struct Reference {
     function: Option<FunctionIndex>,
 }
 
-/// Moves functions that other units may share to content-addressed bodies. `addressed` says of which symbols the address is
-/// used.
+/// Moves functions that other units may share to content-addressed bodies. `shared` are those of which it is known that other
+/// units have them, if that is known of any.
 ///
 /// Linear in the sizes of all functions that are kept; each of them that qualifies is copied, and copies stay in the plan.
 pub(crate) fn address_contents(
     plan: &mut Plan,
     observed: &Observed,
+    shared: Option<&EntitySet<FunctionIndex>>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
@@ -71,7 +72,7 @@ pub(crate) fn address_contents(
     if !matches!(options.canonicalize, Canonicalize::None) || options.merge_limit.is_some() {
         return;
     }
-    let candidates = candidates(plan, observed, bodies, options, &content);
+    let candidates = candidates(plan, observed, shared, bodies, options, &content);
     let (candidates, contents) = nameable(plan, candidates, bodies, options.interposition);
     let digests = digests(&contents);
     write(plan, bodies, candidates, &digests);
@@ -81,6 +82,7 @@ pub(crate) fn address_contents(
 fn candidates(
     plan: &Plan,
     observed: &Observed,
+    shared: Option<&EntitySet<FunctionIndex>>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     content: &ContentAddressing,
@@ -111,7 +113,11 @@ fn candidates(
             let Some(thunk) = options.target.jump_thunk.filter(|_| !hot) else {
                 continue;
             };
-            if !pays(function, thunk.size() + content.smallest_gain, bodies) {
+            let may_pay = match shared {
+                Some(shared) => shared.contains(function),
+                None => pays(function, thunk.size() + content.smallest_gain, bodies),
+            };
+            if !may_pay {
                 continue;
             }
         }
@@ -261,18 +267,18 @@ fn tables(func: &Function, hasher: &mut blake3::Hasher) {
 }
 
 /// The symbols of a function for a walk, each compared by its number in the function. What they are is compared later.
-struct Names<'a>(HashMap<&'a UserExternalName, usize, FxBuildHasher>);
+pub(crate) struct Names<'a>(HashMap<&'a UserExternalName, usize, FxBuildHasher>);
 
 impl<'a> Names<'a> {
     const KINDS: [Kind; 3] = [Kind::Call, Kind::Address, Kind::Inside];
 
-    fn of(func: &'a Function) -> Self {
+    pub fn of(func: &'a Function) -> Self {
         let names = func.params.user_named_funcs().iter();
         Names(names.map(|(number, name)| (name, number.index())).collect())
     }
 
     /// The kind of a reference, and the number of its symbol.
-    fn reference(node: Node) -> (Kind, usize) {
+    pub fn reference(node: Node) -> (Kind, usize) {
         (Self::KINDS[node.index() % 3], node.index() / 3)
     }
 }

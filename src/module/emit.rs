@@ -451,8 +451,16 @@ impl View<'_> {
         }
         let function = FuncId::from_u32(name.index);
         let linkage = self.declarations.get_function_decl(function).linkage;
-        if referrer == Referrer::Units && linkage != cranelift_module::Linkage::Local {
-            return None;
+        if referrer == Referrer::Units {
+            if linkage != cranelift_module::Linkage::Local {
+                return None;
+            }
+            // Other units do not have its thunk, if it is one, but they have its target.
+            let body = self.functions[function].body.expand();
+            return body.map(|body| {
+                let symbol = symbol(self.local_name(body));
+                CallTarget { symbol, arguments: self.extra(name).into() }
+            });
         }
         if let Some(body) = self.call_target(function) {
             return Some(CallTarget { symbol: symbol(body), arguments: self.extra(name).into() });

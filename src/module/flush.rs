@@ -276,7 +276,7 @@ impl<M: Module> MergingModule<M> {
         Ok((plan, increment, bodies.candidates))
     }
 
-    pub(super) fn pass_options<'a>(&self, isa: &'a dyn TargetIsa, flush: Flush) -> Options<'a> {
+    pub(super) fn pass_options<'a>(&'a self, isa: &'a dyn TargetIsa, flush: Flush) -> Options<'a> {
         let back_end = flush.back_end;
         let merged = self.stats.merged() + self.stats.merged_data_objects;
         Options {
@@ -299,6 +299,7 @@ impl<M: Module> MergingModule<M> {
             interposition: back_end == BackEnd::Object && self.view().is_elf(),
             prove: self.options.prove,
             content_addressing: self.content_addressing(isa, flush),
+            sharing_map: self.sharing_map.as_deref(),
             merge_limit: self
                 .options
                 .merge_limit

@@ -43,6 +43,7 @@ pub use {
     parallel::{DefineCompiled, panic_is_passed_on},
 };
 
+use crate::across::SharedSets;
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
@@ -53,6 +54,7 @@ use crate::unit::{Attributes, DataAttributes, Linkage};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::Context;
@@ -250,6 +252,8 @@ pub struct MergingModule<M> {
     broken: bool,
     /// Whether the last flush is done.
     complete: bool,
+    /// Which functions share bodies with functions of other objects.
+    sharing_map: Option<Arc<dyn SharedSets>>,
 }
 
 impl<M: Module> MergingModule<M> {
@@ -285,6 +289,7 @@ impl<M: Module> MergingModule<M> {
             failed: None,
             broken: false,
             complete: false,
+            sharing_map: None,
         }
     }
 
@@ -378,6 +383,12 @@ impl<M: Module> MergingModule<M> {
     /// it can, as the wrapped module can, if it was the function just defined.)
     pub fn failed(&self) -> Option<FuncId> {
         self.failed
+    }
+
+    /// Says which functions share bodies with functions of other objects ([`Options::sharing_map`](crate::Options::sharing_map)),
+    /// with [`ModuleOptions::content_addressed`]. To be called before the last flush.
+    pub fn set_sharing_map(&mut self, map: Arc<dyn SharedSets>) {
+        self.sharing_map = Some(map);
     }
 
     /// Merges and defines the deferred functions and data.

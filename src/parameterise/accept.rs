@@ -64,7 +64,7 @@ impl Search<'_> {
     }
 
     /// Makes some rows of a table share a body.
-    fn share_body(
+    pub(super) fn share_body(
         &mut self,
         table: &Table,
         rows: &[u32],

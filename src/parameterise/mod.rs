@@ -37,6 +37,7 @@ mod loops;
 mod probe;
 mod second_pass;
 mod shape;
+mod shared;
 mod signatures;
 mod smaller;
 mod split;
@@ -48,6 +49,7 @@ mod value;
 pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
+pub(crate) use shared::{Decision, GroupRow, Shared, decide, matched, summary};
 pub(crate) use thunk_calls::call_thunks;
 
 use crate::apply::{Redirecting, Written, not_redirected};
@@ -101,6 +103,7 @@ pub(crate) fn search(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     attempt: Attempt,
+    shared: &Shared,
 ) -> Found {
     let shapes = shapes(plan, observed, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
@@ -109,7 +112,7 @@ pub(crate) fn search(
     let equal = equal.filter(|&function| encodings.has_equal(function));
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
     let compiled = encodings.compiled();
-    for function in of_shapes.chain(equal) {
+    for function in of_shapes.chain(equal).chain(shared.functions()) {
         // Calls of compiled code go to the symbol, as do those of which nothing is known.
         if !compiled.functions.contains(function) && !compiled.callees.contains(function) {
             known.insert(function);
@@ -150,6 +153,7 @@ pub(crate) fn search(
         attempt,
         cycles,
     };
+    search.share(shared);
     for Level { shapes: alone, cycles } in levels(&shapes, &calls) {
         let of = |numbers: &[u32]| -> Vec<&[FunctionIndex]> {
             numbers.iter().map(|&number| &*shapes[number as usize]).collect()

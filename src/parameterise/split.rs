@@ -107,7 +107,7 @@ impl Problem {
     }
 
     /// Bytes that one body for these rows saves.
-    fn profit_of_one(&self, rows: &[u32]) -> i64 {
+    pub fn profit_of_one(&self, rows: &[u32]) -> i64 {
         if rows.len() < 2 {
             return 0;
         }

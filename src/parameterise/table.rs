@@ -15,6 +15,7 @@ use crate::unit::{FunctionIndex, Linkage};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::Hash;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -233,21 +234,7 @@ impl Table {
     /// The columns in which `rows` differ, grouped by equal values, in the order of the walk. Linear in their
     /// sizes.
     pub fn parameters(&self, rows: &[u32]) -> Vec<Parameter> {
-        let mut parameters: Vec<Parameter> = Vec::new();
-        let mut known: HashMap<Vec<Cell>, usize, FxBuildHasher> = HashMap::default();
-        for column in 0..self.width {
-            let first = self.at(rows[0], column);
-            if rows.iter().all(|&row| self.at(row, column) == first) {
-                continue;
-            }
-            let cells: Vec<Cell> = rows.iter().map(|&row| self.at(row, column)).collect();
-            let number = *known.entry(cells).or_insert(parameters.len());
-            match parameters.get_mut(number) {
-                Some(parameter) => parameter.columns.push(column),
-                None => parameters.push(Parameter { columns: alloc::vec![column] }),
-            }
-        }
-        parameters
+        parameters_of(self.width, rows, |row, column| self.at(row, column))
     }
 
     /// The facts that all of these rows share, as the first of them states them.
@@ -262,6 +249,29 @@ impl Table {
         }
         common
     }
+}
+
+/// The columns in which `rows` differ, grouped by equal values, in the order of the columns. Linear in their sizes.
+pub(super) fn parameters_of<C: Copy + Eq + Hash>(
+    width: usize,
+    rows: &[u32],
+    at: impl Fn(u32, usize) -> C,
+) -> Vec<Parameter> {
+    let mut parameters: Vec<Parameter> = Vec::new();
+    let mut known: HashMap<Vec<C>, usize, FxBuildHasher> = HashMap::default();
+    for column in 0..width {
+        let first = at(rows[0], column);
+        if rows.iter().all(|&row| at(row, column) == first) {
+            continue;
+        }
+        let cells: Vec<C> = rows.iter().map(|&row| at(row, column)).collect();
+        let number = *known.entry(cells).or_insert(parameters.len());
+        match parameters.get_mut(number) {
+            Some(parameter) => parameter.columns.push(column),
+            None => parameters.push(Parameter { columns: alloc::vec![column] }),
+        }
+    }
+    parameters
 }
 
 impl<'a> Set<'a> {
@@ -289,13 +299,13 @@ impl<'a> Set<'a> {
 }
 
 /// The parts of the streams that were written at a place.
-struct Ranges<'a> {
-    constants: &'a [u8],
-    references: &'a [u8],
+pub(super) struct Ranges<'a> {
+    pub constants: &'a [u8],
+    pub references: &'a [u8],
 }
 
 /// The places of a walk that have a constant or a reference, in order: the columns.
-fn places<'a>(
+pub(super) fn places<'a>(
     marks: &'a [Mark],
     encoding: &'a Encoding,
 ) -> impl Iterator<Item = (&'a Mark, Ranges<'a>)> {

@@ -123,8 +123,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("--unwind is for ELF objects only"));
     }
     let jobs = jobs.start()?;
+    let known = std::env::var("CLIF_MERGE_X").ok().map(|dir| experiment(&dir, &options, &*isa));
     let merging = (!no_merge).then(|| module_options(&options));
-    let object = emit(&unit, merging, &isa, unwind, dispositions, &jobs);
+    let object = emit(&unit, merging, known.map(|k| std::sync::Arc::new(k) as std::sync::Arc<dyn cranelift_mergefunc::SharedSets>), &isa, unwind, dispositions, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &sources, &*isa),
         Err(error) => error,
@@ -181,6 +182,7 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
         interposition: _,
         prove,
         content_addressing,
+        sharing_map: _,
         merge_limit,
     } = *options;
     ModuleOptions {
@@ -222,4 +224,18 @@ fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib << 10)
+}
+
+fn experiment(dir: &str, options: &Options<'_>, isa: &dyn cranelift_codegen::isa::TargetIsa) -> cranelift_mergefunc::KnownSets {
+    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let mut summaries = Vec::new();
+    for path in paths {
+        let sources = clif_unit::sources::read(&[path.clone()]).unwrap();
+        let verifier = clif_unit::verify::Verifier::new(isa);
+        let reading = clif_unit::unit::Reading { defaults: Default::default(), marks: Default::default(), call_conv: cranelift_codegen::isa::CallConv::Fast, verifier: &verifier };
+        let unit = clif_unit::unit::parse_unit(&sources, reading).unwrap();
+        summaries.push(pass::summarize(&unit, options, path.file_stem().unwrap().to_str().unwrap().to_owned()).unwrap());
+    }
+    cranelift_mergefunc::KnownSets::of(&summaries, options.similar.policy)
 }

@@ -26,7 +26,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, Stats, Target, ThunkReloc,
+    MergingModule, ModuleOptions, ModuleStats, SharedSets, OptimizeFor, Reason, Stats, Target, ThunkReloc,
     cranelift_codegen,
 };
 use cranelift_module::{
@@ -37,6 +37,7 @@ use cranelift_object::object::SymbolScope;
 use cranelift_object::object::write::SymbolId;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// An object file, and how it came about.
@@ -109,6 +110,7 @@ pub struct Outcome {
 pub fn emit(
     unit: &Unit,
     options: Option<ModuleOptions>,
+    map: Option<Arc<dyn SharedSets>>,
     isa: &OwnedTargetIsa,
     unwind: bool,
     dispositions: bool,
@@ -133,6 +135,10 @@ pub fn emit(
                 }
                 _ => MergingModule::object_in_parallel(builder, unwind, options),
             };
+            let mut module = module;
+            if let Some(map) = map {
+                module.set_sharing_map(map);
+            }
             jobs.run(|| merged(unit, isa, module, dispositions))
         }
         None => {

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
-    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
+    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, UnitSummary, Options, Plan,
     SharedBodies, Target, cranelift_codegen,
 };
 use std::collections::HashSet;
@@ -167,6 +167,24 @@ pub fn plan_functions(
     options: &Options<'_>,
     code_size: &mut dyn CodeSize,
 ) -> Result<Plan> {
+    let (merger, mut bodies) = prepared(functions, unit, names, options, code_size)?;
+    let plan = merger.plan(&mut bodies);
+    for new in plan.new_bodies() {
+        if let Some(digest) = new.content_digest() {
+            names.rename(plan.entry(new.function()).symbol(), digest.to_string());
+        }
+    }
+    Ok(plan)
+}
+
+/// A unit that is ready to be planned.
+fn prepared<'a, 'o>(
+    functions: &'a [Function],
+    unit: &'a Unit,
+    names: &'a mut Names,
+    options: &Options<'o>,
+    code_size: &'a mut dyn CodeSize,
+) -> Result<(Merger<'o>, UnitBodies<'a>)> {
     let mut merger = Merger::new(*options);
     merger.reserve(functions.len());
     for (func, given) in functions.iter().zip(&unit.given) {
@@ -184,13 +202,7 @@ pub fn plan_functions(
     let data = unit.data.iter().map(|given| (&given.symbol, given.attributes.linkage));
     let local = given.chain(data).filter(|&(_, linkage)| linkage == Linkage::Local);
     let local = local.map(|(symbol, _)| symbol).collect();
-    let plan = merger.plan(&mut UnitBodies { held, names, local, next: 0, code_size });
-    for new in plan.new_bodies() {
-        if let Some(digest) = new.content_digest() {
-            names.rename(plan.entry(new.function()).symbol(), digest.to_string());
-        }
-    }
-    Ok(plan)
+    Ok((merger, UnitBodies { held, names, local, next: 0, code_size }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -266,6 +278,14 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
             Some(left)
         }
     }
+}
+
+/// The summary of `unit` for merging across units, under the name `name`. `None` without content addressing.
+pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Option<UnitSummary> {
+    let mut names = unit.names.clone();
+    let mut nothing = |_: &Function| None;
+    let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, &mut nothing).ok()?;
+    merger.summarize(&mut bodies, name)
 }
 
 /// Plans and applies.

@@ -113,6 +113,13 @@ struct PartInHand {
     answers: Vec<Answer>,
 }
 
+impl Outcomes {
+    /// Of functions that share a body whatever it costs.
+    pub fn new(arguments: Vec<Arc<[ExtraArgument]>>, thunks: Vec<bool>) -> Outcomes {
+        Outcomes { arguments, thunks, cost: 0 }
+    }
+}
+
 impl<'t> Judged<'t> {
     pub fn new(set: Set<'t>, is_compared: bool) -> Judged<'t> {
         let (paying, kept, requests) = Default::default();
@@ -556,8 +563,7 @@ impl Work<'_, '_> {
         Ok(Ok(outcomes))
     }
 
-    /// The body for some rows of the table, and how many bytes smaller a function without extra arguments could be, if
-    /// that is clear.
+    /// See [`body_of_rows`].
     fn body(
         &mut self,
         rows: &[u32],
@@ -565,39 +571,9 @@ impl Work<'_, '_> {
         original: &Function,
     ) -> (Function, Option<i64>) {
         let Judge { plan, options, callee, .. } = *self.judge;
-        let table = self.table;
-        let function = table.function(rows[0]);
-        // By name: see `Table`.
-        let context = context(plan, function, &NoUnit, options);
-        let walked = canon::encode(original, &context, self.scratch, self.encoding);
-        debug_assert!(walked.is_ok(), "was walked before");
-        let places = table::columns(&self.scratch.marks, self.encoding);
-        let inst = |column: usize| match places[column] {
-            Place::Inst(inst) => inst,
-            place => unreachable!("a place without a value: {place:?}"),
-        };
-        let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
-        let parameters = argument_plan.parameters(table, rows, inst);
-        let mut body = original.clone();
-        let facts = table.common_facts(rows);
-        if facts != self.encoding.facts {
-            let key = plan.entry(function).attributes().key;
-            weaken(&mut body, key, &facts, options);
-        }
-        if options.compare.constant_branches == Compare::Ignore {
-            body::fold_branches(&mut body);
-        }
-        let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
-        // A function without callee dispatch is smaller, too.
-        let known_saves =
-            known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
-        // Nor does it compute what calls pass that are redirected.
-        let known_saves = known_saves.filter(|_| table.written().is_empty());
-        body::parameterise(&mut body, callee, &parameters, &recursive, options);
-        if !table.written().is_empty() {
-            plan.redirect(&mut body, Written::none());
-        }
-        (body, known_saves)
+        let of = (self.table, rows);
+        let walk = (&mut *self.scratch, &mut *self.encoding);
+        body_of_rows((plan, options, callee), of, argument_plan, original, walk)
     }
 
     /// Bytes of a function as the plan leaves it so far.
@@ -626,4 +602,46 @@ impl Work<'_, '_> {
         let [bytes, measured] = self.judge.measured;
         (instructions as i64).saturating_mul(bytes) / measured
     }
+}
+
+/// The body for some rows of the table, and how many bytes smaller a function without extra arguments could be, if
+/// that is clear.
+pub(super) fn body_of_rows(
+    (plan, options, callee): (&Plan, &Options<'_>, &UserExternalName),
+    (table, rows): (&Table, &[u32]),
+    argument_plan: &ArgumentPlan,
+    original: &Function,
+    (scratch, encoding): (&mut canon::Scratch, &mut canon::Encoding),
+) -> (Function, Option<i64>) {
+    let function = table.function(rows[0]);
+    // By name: see `Table`.
+    let context = context(plan, function, &NoUnit, options);
+    let walked = canon::encode(original, &context, scratch, encoding);
+    debug_assert!(walked.is_ok(), "was walked before");
+    let places = table::columns(&scratch.marks, encoding);
+    let inst = |column: usize| match places[column] {
+        Place::Inst(inst) => inst,
+        place => unreachable!("a place without a value: {place:?}"),
+    };
+    let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
+    let parameters = argument_plan.parameters(table, rows, inst);
+    let mut body = original.clone();
+    let facts = table.common_facts(rows);
+    if facts != encoding.facts {
+        let key = plan.entry(function).attributes().key;
+        weaken(&mut body, key, &facts, options);
+    }
+    if options.compare.constant_branches == Compare::Ignore {
+        body::fold_branches(&mut body);
+    }
+    let places = parameters.iter().flat_map(|parameter| &parameter.places).copied();
+    // A function without callee dispatch is smaller, too.
+    let known_saves = known_saves(&body, places).filter(|_| argument_plan.dispatches.is_empty());
+    // Nor does it compute what calls pass that are redirected.
+    let known_saves = known_saves.filter(|_| table.written().is_empty());
+    body::parameterise(&mut body, callee, &parameters, &recursive, options);
+    if !table.written().is_empty() {
+        plan.redirect(&mut body, Written::none());
+    }
+    (body, known_saves)
 }

@@ -1,0 +1,216 @@
+//! Makes the bodies that a sharing map names from the functions of this unit.
+//!
+//! A map says of a shape which functions share a body: those that agree in some columns, by a hash, and hold one value in the columns
+//! of each parameter. Every unit with such a function makes the body from the function, so that all make the same one. Nothing
+//! of the map is trusted: a body is made of this unit's own code and proved like every other one, so a wrong map costs
+//! bytes. It does *not* ask whether a body pays: that was decided over all units.
+
+use super::super::argument_plan::ArgumentPlan;
+use super::super::judge::{Candidate, Outcomes, body_of_rows};
+use super::super::table::{Parameter, Table};
+use super::super::value::{Symbols, Value};
+use super::super::{Memory, Search, body, cost, walk_redirected};
+use super::rows::{Row, Rows, Shape, rows};
+use crate::across::{SharedSet, SharedSets, fixed_hash};
+use crate::apply::{Written, compared_as};
+use crate::congruence::Encodings;
+use crate::extra_argument::ExtraArgument;
+use crate::options::Options;
+use crate::plan::{Disposition, Plan};
+use crate::unit::{Bodies, FunctionIndex, Observed};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_entity::EntitySet;
+
+/// What a sharing map says of the functions of a unit.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// The parameters of bodies, and the functions that share each, ascending.
+    sets: Vec<(Vec<Vec<u32>>, Vec<FunctionIndex>)>,
+    /// Functions that equal functions of other units.
+    pub equal: EntitySet<FunctionIndex>,
+}
+
+impl Shared {
+    /// The functions that share parameterised bodies.
+    pub fn functions(&self) -> impl Iterator<Item = FunctionIndex> + '_ {
+        self.sets.iter().flat_map(|(_, functions)| functions.iter().copied())
+    }
+}
+
+/// What a map says of the functions that a plan keeps after identical merging. Walks every function once, and those that share
+/// a parameterised body once more.
+pub(crate) fn matched(
+    plan: &Plan,
+    observed: &Observed,
+    encodings: &Encodings,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+    map: &dyn SharedSets,
+) -> Shared {
+    let mut sets_of: BTreeMap<Shape, Vec<SharedSet>> = BTreeMap::new();
+    let mut wanted = |shape: &Shape| {
+        let sets = sets_of.entry(*shape).or_insert_with(|| map.sets(shape));
+        !sets.is_empty()
+    };
+    let compiled = encodings.compiled();
+    let rows = rows(plan, observed, compiled, bodies, options, &mut wanted);
+    let mut shared = Shared::default();
+    let mut number: BTreeMap<(Shape, usize), usize> = BTreeMap::new();
+    for row in &rows.rows {
+        let sets = &sets_of[&row.shape];
+        let Some(at) = sets.iter().position(|set| fits(&rows, row, set)) else {
+            continue;
+        };
+        if sets[at].parameters.is_empty() {
+            shared.equal.insert(row.function);
+            continue;
+        }
+        let next = shared.sets.len();
+        let set = *number.entry((row.shape, at)).or_insert(next);
+        if set == next {
+            shared.sets.push((sets[at].parameters.clone(), Vec::new()));
+        }
+        shared.sets[set].1.push(row.function);
+    }
+    shared
+}
+
+/// Whether a function is one of those that a set of a map describes.
+fn fits(rows: &Rows, row: &Row, set: &SharedSet) -> bool {
+    let hashes: Vec<u64> = rows.hashes(row).collect();
+    let SharedSet { parameters, fixed, .. } = set;
+    let one_value = |columns: &Vec<u32>| {
+        let mut values = columns.iter().map(|&column| hashes.get(column as usize));
+        let first = values.next().flatten();
+        first.is_some() && values.all(|value| value == first)
+    };
+    parameters.iter().all(one_value) && fixed_hash(&hashes, parameters) == *fixed
+}
+
+impl Search<'_> {
+    /// Makes functions share the bodies that a map names.
+    pub(in crate::parameterise) fn share(&mut self, shared: &Shared) {
+        for (parameters, functions) in &shared.sets {
+            for table in self.tables_as_written(functions) {
+                self.share_rows(&table, parameters);
+            }
+        }
+    }
+
+    /// Functions as they are written, by shape: one table, unless digests of shapes collide.
+    fn tables_as_written(&mut self, functions: &[FunctionIndex]) -> Vec<Table> {
+        let written = Arc::new(Written::all().clone());
+        let symbols =
+            Symbols { plan: self.plan, earlier: None, options: self.options, written: &written };
+        let mut tables: BTreeMap<Vec<u8>, Table> = BTreeMap::new();
+        let mut memory = Memory::default();
+        for &function in functions {
+            if self.plan.entry(function).disposition() != Disposition::Keep {
+                continue;
+            }
+            let Memory { scratch, encoding, sizes: _ } = &mut memory;
+            let Some(body) = walk_redirected(&symbols, self.bodies, function, scratch, encoding)
+            else {
+                continue;
+            };
+            let table = match tables.get_mut(&encoding.shape) {
+                Some(table) => table,
+                None => {
+                    let key = encoding.shape.clone();
+                    tables.entry(key).or_insert_with(|| Table::new(&written))
+                }
+            };
+            table.push(function, &body, scratch, encoding, &symbols);
+        }
+        tables.into_values().collect()
+    }
+
+    /// Makes the rows of a table share a body, those that really differ in these parameters only.
+    fn share_rows(&mut self, table: &Table, parameters: &[Vec<u32>]) {
+        let parameters: Vec<Parameter> = parameters
+            .iter()
+            .map(|columns| Parameter {
+                columns: columns.iter().map(|&column| column as usize).collect(),
+            })
+            .collect();
+        let passed = |row: u32| {
+            parameters.iter().all(|Parameter { columns }| {
+                let cell = columns.first().map(|&column| table.at(row, column));
+                let is_value = cell.is_some_and(|cell| table.value(cell).is_some());
+                is_value && columns.iter().all(|&column| Some(table.at(row, column)) == cell)
+            })
+        };
+        let within = |column: &u32| (*column as usize) < table.width();
+        let columns = parameters.iter().flat_map(|parameter| &parameter.columns);
+        if !columns.map(|&column| column as u32).all(|column| within(&column)) {
+            return;
+        }
+        let mut rows: Vec<u32> = (0..table.len() as u32).filter(|&row| passed(row)).collect();
+        let Some(&first) = rows.first() else {
+            return;
+        };
+        let is_parameter = |column: usize| {
+            parameters.iter().any(|parameter| parameter.columns.binary_search(&column).is_ok())
+        };
+        let types = |row: u32| -> Vec<_> {
+            let values = parameters.iter().flat_map(|parameter| {
+                table.value(table.at(row, parameter.columns[0])).map(Value::arguments)
+            });
+            values.flatten().map(|argument| argument.ty()).collect()
+        };
+        let fixed: Vec<usize> =
+            (0..table.width()).filter(|&column| !is_parameter(column)).collect();
+        let first_types = types(first);
+        rows.retain(|&row| {
+            fixed.iter().all(|&column| table.at(row, column) == table.at(first, column))
+                && types(row) == first_types
+        });
+        let plan = ArgumentPlan { passed: parameters, dispatches: Vec::new() };
+        let Some(candidate) = self.shared_candidate(table, &rows, &plan) else {
+            return;
+        };
+        let members: Vec<FunctionIndex> = rows.iter().map(|&row| table.function(row)).collect();
+        if let Some(symbol) = self.bodies.fresh_symbol(&members) {
+            self.share_body(table, &rows, symbol, candidate);
+        }
+    }
+
+    /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that there is not.
+    fn shared_candidate(
+        &mut self,
+        table: &Table,
+        rows: &[u32],
+        argument_plan: &ArgumentPlan,
+    ) -> Option<Candidate> {
+        let function = table.function(rows[0]);
+        let original = compared_as(self.plan, self.bodies, function, table.written(), self.options);
+        let signature = &original.signature;
+        let mut arguments: Vec<Arc<[ExtraArgument]>> = Vec::new();
+        let mut thunks = Vec::new();
+        for (at, &row) in rows.iter().enumerate() {
+            let extra = argument_plan.arguments(table, row, at);
+            let extra = body::as_passed(extra, signature, self.options);
+            let function = table.function(row);
+            let symbol = self.plan.entry(function).symbol();
+            let optimize = self.plan.optimize_for();
+            let thunk = self.options.target.thunk_code(signature, &extra, symbol, optimize);
+            if thunk.is_none() || signature.params.len() + extra.len() > cost::MAX_PARAMETERS {
+                return None;
+            }
+            thunks.push(self.uses.must_keep_symbol(self.plan, function).is_some());
+            arguments.push(extra.into());
+        }
+        let Memory { mut scratch, mut encoding, sizes: _ } = Memory::default();
+        let (body, _) = body_of_rows(
+            (self.plan, self.options, &self.callee),
+            (table, rows),
+            argument_plan,
+            &original,
+            (&mut scratch, &mut encoding),
+        );
+        let outcomes = Outcomes::new(arguments, thunks);
+        Some(Candidate { body, outcomes, saved: 0, token: None })
+    }
+}
