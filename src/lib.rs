@@ -95,7 +95,6 @@ mod chunks;
 mod congruence;
 mod content;
 mod decide;
-mod entities;
 mod explain;
 mod extra_argument;
 mod incremental;
@@ -103,7 +102,6 @@ mod incremental;
 pub mod internals;
 mod interner;
 mod ir;
-mod layout;
 mod lists;
 #[cfg(feature = "module")]
 mod module;

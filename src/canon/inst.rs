@@ -5,7 +5,7 @@
 //! comes first, then the type of the first result, then the fields of fixed length, then numbers.
 
 use super::normalise::{is_commutative, only_destination};
-use super::{Malformed, Mark, Operand, Place, Record, Walk, type_number};
+use super::{Malformed, Operand, Place, Record, Walk, type_number};
 use crate::ir::called_by;
 use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -50,13 +50,6 @@ impl Walk<'_> {
             }
         }
         if self.has_metadata { self.metadata(inst) } else { Ok(()) }
-    }
-
-    /// Notes that the instruction at hand amounts to this jump.
-    fn jumps(&mut self, way: &BlockCall) {
-        if let Some(Mark { place: Place::Inst(inst), .. }) = self.scratch.marks.last() {
-            self.scratch.jumps.push((*inst, *way));
-        }
     }
 
     /// The target of a branch on a condition that follows from constants.
@@ -105,7 +98,6 @@ impl Walk<'_> {
             }
             InstructionData::Brif { opcode: _, arg, blocks } => {
                 if let Some(way) = self.only_way(data) {
-                    self.jumps(way);
                     // The other block is not a successor: no control flow reaches it from here.
                     return self.block_call(Record::EMPTY.byte(Opcode::Jump as u8).half(0), way);
                 }

@@ -32,7 +32,7 @@ mod hash;
 mod inst;
 mod labels;
 mod normalise;
-pub(crate) use normalise::{is_commutative, only_destination};
+pub(crate) use normalise::only_destination;
 mod prefilter;
 mod redirected;
 mod tables;
@@ -42,8 +42,8 @@ pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub(crate) use facts::{Fact, Region, facts_allow, meet};
-pub use hash::{ContentDigest, StructuralHash, structural_hash};
 pub(crate) use hash::{Digest, PartHashes, digest, hashes};
+pub use hash::{ContentDigest, StructuralHash, structural_hash};
 pub(crate) use prefilter::{counts, outline};
 
 use crate::extra_argument::ExtraArgument;
@@ -159,8 +159,6 @@ pub(crate) struct Scratch {
     record: bool,
     /// Where in the streams each place begins, if `record` is set.
     pub marks: Vec<Mark>,
-    /// The branches that amount to jumps, each with the jump, in the order of the walk, if `record` is set.
-    pub jumps: Vec<(Inst, BlockCall)>,
     /// The extra arguments that calls will pass, in the order of the walk, if `record` is set.
     pub arguments: Vec<ExtraArgument>,
 }
@@ -207,7 +205,6 @@ pub(crate) fn encode(
 ) -> Result<(), Malformed> {
     out.clear();
     scratch.marks.clear();
-    scratch.jumps.clear();
     scratch.arguments.clear();
     reset(&mut scratch.values, func.dfg.num_values());
     reset(&mut scratch.blocks, func.dfg.num_blocks());

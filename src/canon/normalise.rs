@@ -15,7 +15,7 @@ use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, V
 ///
 /// Float operations are left out on purpose: which of two NaNs an addition returns depends on the
 /// order of its operands, and its payload can be observed.
-pub(crate) fn is_commutative(opcode: Opcode) -> bool {
+pub(super) fn is_commutative(opcode: Opcode) -> bool {
     matches!(
         opcode,
         Opcode::Iadd

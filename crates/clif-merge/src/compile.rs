@@ -237,5 +237,5 @@ fn experiment(dir: &str, options: &Options<'_>, isa: &dyn cranelift_codegen::isa
         let unit = clif_unit::unit::parse_unit(&sources, reading).unwrap();
         summaries.push(pass::summarize(&unit, options, path.file_stem().unwrap().to_str().unwrap().to_owned()).unwrap());
     }
-    cranelift_mergefunc::KnownSets::of(&summaries, options.similar.policy)
+    cranelift_mergefunc::KnownSets::of(&summaries, if std::env::var("CLIF_MERGE_XS").is_ok() { cranelift_mergefunc::Policy::Size } else { options.similar.policy })
 }
