@@ -92,6 +92,7 @@ mod canonicalize;
 mod checker;
 mod chunks;
 mod congruence;
+mod copy;
 mod decide;
 mod explain;
 mod extra_argument;
