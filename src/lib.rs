@@ -101,6 +101,7 @@ mod incremental;
 pub mod internals;
 mod interner;
 mod ir;
+mod layout;
 mod lists;
 #[cfg(feature = "module")]
 mod module;
