@@ -40,6 +40,11 @@ pub fn encodings(
     [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
 }
 
+/// Whether two encodings have the same facts.
+pub fn same_facts(a: &Encoding, b: &Encoding) -> bool {
+    a.facts == b.facts
+}
+
 /// The canonical form of a function, for the target of these options.
 pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
     layout::laid_out(func, &options.target)
