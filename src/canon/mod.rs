@@ -404,19 +404,17 @@ impl Walk<'_> {
             if let Some(&block) = self.scratch.queue.get(walked) {
                 walked += 1;
                 self.block(block)?;
-            } else if let Some(&block) = self.scratch.addressed.get(addressed) {
-                addressed += 1;
-                if !self.dead {
-                    self.scratch.reached = walked;
-                    self.dead = true;
-                }
-                self.reach(block)?;
-            } else {
-                if !self.dead {
-                    self.scratch.reached = walked;
-                }
-                return Ok(());
+                continue;
             }
+            if !self.dead {
+                self.scratch.reached = walked;
+            }
+            let Some(&block) = self.scratch.addressed.get(addressed) else {
+                return Ok(());
+            };
+            addressed += 1;
+            self.dead = true;
+            self.reach(block)?;
         }
     }
 

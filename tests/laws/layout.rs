@@ -1,9 +1,7 @@
 //! Law: the canonical form of a function depends only on its encoding, its facts and the names and flags of its references,
 //! and so does the code that Cranelift makes of it.
 
-use crate::support::{
-    Rng, assert_equal, corpus, encode, functions_below, parse_one, random, verify, walk_all,
-};
+use crate::support::{Rng, corpus, encode, functions_below, parse_one, random, verify, walk_all};
 use arbitrary::Unstructured;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::function::FunctionParameters;
