@@ -94,6 +94,7 @@ mod checker;
 mod chunks;
 mod congruence;
 mod content;
+mod copy;
 mod decide;
 mod explain;
 mod extra_argument;
@@ -102,6 +103,7 @@ mod incremental;
 pub mod internals;
 mod interner;
 mod ir;
+mod layout;
 mod lists;
 #[cfg(feature = "module")]
 mod module;

@@ -39,6 +39,8 @@ mod imports;
 mod incremental;
 #[path = "laws/irrelevant.rs"]
 mod irrelevant;
+#[path = "laws/layout.rs"]
+mod layout;
 #[path = "laws/limits.rs"]
 mod limits;
 #[path = "laws/malformed.rs"]

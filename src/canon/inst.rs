@@ -4,7 +4,7 @@
 //! shape, immediates that could become parameters to the constants, symbols to the references. In the shape, the opcode
 //! comes first, then the type of the first result, then the fields of fixed length, then numbers.
 
-use super::normalise::{is_commutative, only_destination};
+use super::normalise::{change_places, only_destination};
 use super::{Malformed, Operand, Place, Record, Walk, type_number};
 use crate::ir::called_by;
 use crate::options::Compare;
@@ -58,7 +58,13 @@ impl Walk<'_> {
         let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
         // A value that has a number was walked, and so were the operands behind it.
         let walked = |condition: Value| self.number(condition).is_ok();
-        if as_written { None } else { only_destination(&func.dfg, data, walked) }
+        let way = if as_written { None } else { only_destination(&func.dfg, data, walked) };
+        if self.scratch.record
+            && let Some(mark) = self.scratch.marks.last_mut()
+        {
+            mark.only_way = way.copied();
+        }
+        way
     }
 
     /// The one match over the fields of all instructions: writes them to the streams, behind a record of opcode and
@@ -288,7 +294,7 @@ impl Walk<'_> {
     ) -> Result<(), Malformed> {
         let (a, b) = (self.number(args[0])?, self.number(args[1])?);
         let exchange =
-            a > b && self.context.policy.operand_order == Compare::Ignore && is_commutative(opcode);
+            self.context.policy.operand_order == Compare::Ignore && change_places(opcode, a, b);
         self.put_numbers(record, if exchange { [b, a] } else { [a, b] });
         Ok(())
     }

@@ -32,10 +32,11 @@ mod hash;
 mod inst;
 mod labels;
 mod normalise;
-pub(crate) use normalise::only_destination;
+pub(crate) use normalise::{change_places, only_destination};
 mod prefilter;
 mod redirected;
 mod tables;
+pub(crate) use tables::byte_order;
 
 pub(crate) use code_digest::code_digest;
 pub use encoding::Encoding;
@@ -118,6 +119,8 @@ pub(crate) struct Mark {
     pub place: Place,
     /// Of an instruction.
     pub operand: Option<Operand>,
+    /// Of a branch that was written as a jump: its only destination.
+    pub only_way: Option<BlockCall>,
     pub shape: usize,
     pub constants: usize,
     pub references: usize,
@@ -136,6 +139,8 @@ pub(crate) struct Scratch {
     block_count: u32,
     /// Blocks to be walked, in this order; those that were walked remain.
     queue: Vec<Block>,
+    /// To how many blocks of the queue control flow comes.
+    reached: usize,
     /// Blocks whose address is taken, in the order of these mentions.
     addressed: Vec<Block>,
     /// The constants that exist, ascending: the pool is a map with gaps.
@@ -176,6 +181,22 @@ impl Scratch {
     /// The number of blocks that the last walk came to.
     pub fn blocks(&self) -> u32 {
         self.block_count
+    }
+
+    /// The blocks that the last walk came to, in its order.
+    pub fn walked(&self) -> &[Block] {
+        &self.queue
+    }
+
+    /// Whether the last walk came to a block of which only the address is taken.
+    pub fn has_dead_blocks(&self) -> bool {
+        self.reached < self.queue.len()
+    }
+
+    /// How many values the last walk numbered before a value that it read, aliases resolved. `None` for one that it did
+    /// not read, or that no instruction computes.
+    pub fn values_before(&self, value: Value) -> Option<u32> {
+        self.values.get(value.index())?.checked_sub(1)
     }
 
     /// For walks that fill `marks`.
@@ -260,6 +281,7 @@ impl Walk<'_> {
         self.scratch.marks.push(Mark {
             place,
             operand: None,
+            only_way: None,
             shape: shape.len(),
             constants: constants.len(),
             references: references.len(),
@@ -341,8 +363,7 @@ impl Walk<'_> {
         self.length(sized_stack_slots.len())?;
         for slot in sized_stack_slots.values() {
             let StackSlotData { kind, size, align_shift, key } = slot;
-            let alignment = self.context.target.slot_alignment.trailing_zeros() as u8;
-            let alignment = (*align_shift).max(alignment);
+            let alignment = slot_alignment(*align_shift, &self.context.target);
             let kind = Record::EMPTY.byte(stack_slot_kind(*kind)).byte(alignment);
             self.put(kind.word(*size));
             if policy.stack_slot_keys == Compare::Compare {
@@ -383,13 +404,17 @@ impl Walk<'_> {
             if let Some(&block) = self.scratch.queue.get(walked) {
                 walked += 1;
                 self.block(block)?;
-            } else if let Some(&block) = self.scratch.addressed.get(addressed) {
-                addressed += 1;
-                self.dead = true;
-                self.reach(block)?;
-            } else {
-                return Ok(());
+                continue;
             }
+            if !self.dead {
+                self.scratch.reached = walked;
+            }
+            let Some(&block) = self.scratch.addressed.get(addressed) else {
+                return Ok(());
+            };
+            addressed += 1;
+            self.dead = true;
+            self.reach(block)?;
         }
     }
 
@@ -533,6 +558,11 @@ impl Walk<'_> {
 #[inline]
 fn type_number(ty: Type) -> u16 {
     ty.index() as u16
+}
+
+/// The alignment of a slot in the frame, as a power of two: at least that of every slot.
+pub(crate) fn slot_alignment(align_shift: u8, target: &Target) -> u8 {
+    align_shift.max(target.slot_alignment.trailing_zeros() as u8)
 }
 
 fn stack_slot_kind(kind: StackSlotKind) -> u8 {

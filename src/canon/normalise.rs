@@ -15,7 +15,7 @@ use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, V
 ///
 /// Float operations are left out on purpose: which of two NaNs an addition returns depends on the
 /// order of its operands, and its payload can be observed.
-pub(super) fn is_commutative(opcode: Opcode) -> bool {
+fn is_commutative(opcode: Opcode) -> bool {
     matches!(
         opcode,
         Opcode::Iadd
@@ -39,6 +39,12 @@ pub(super) fn is_commutative(opcode: Opcode) -> bool {
             | Opcode::SmulOverflow
             | Opcode::UaddOverflowTrap
     )
+}
+
+/// Whether two operands with these numbers are written in the other order: the smaller number first, if they can change
+/// places.
+pub(crate) fn change_places(opcode: Opcode, a: u32, b: u32) -> bool {
+    a > b && is_commutative(opcode)
 }
 
 /// The destination of a branch whose condition follows from constants: the one place where constant branches are

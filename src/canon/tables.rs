@@ -6,6 +6,7 @@
 
 use super::{Malformed, Record, Walk, type_number};
 use crate::canon::{Fact, KNOWN_SYMBOL, LIBCALL, Region, TEST_CASE};
+use crate::target::Target;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,
@@ -267,12 +268,10 @@ impl Walk<'_> {
     fn trap_and_endianness(&self, data: MemFlagsData) -> u16 {
         // 0 is no trap code; it equals no trap code.
         let trap = data.trap_code().map_or(0, |code| u16::from(code.as_raw().get()));
-        let endianness = match (data.explicit_endianness(), self.context.target.endianness) {
-            (Some(endianness), _) | (None, Some(endianness)) => match endianness {
-                Endianness::Little => 1,
-                Endianness::Big => 2,
-            },
-            (None, None) => 0,
+        let endianness = match byte_order(data, &self.context.target) {
+            Some(Endianness::Little) => 1,
+            Some(Endianness::Big) => 2,
+            None => 0,
         };
         trap | endianness << 8
     }
@@ -398,6 +397,11 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// The byte order of an access: as stated, or else that of the target, if it is known.
+pub(crate) fn byte_order(data: MemFlagsData, target: &Target) -> Option<Endianness> {
+    data.explicit_endianness().or(target.endianness)
 }
 
 /// The facts of memory flags, as bits of [`Fact::Access`].

@@ -14,6 +14,7 @@ pub use crate::size::{
 use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 use crate::extra_argument::ExtraArgument;
+use crate::layout;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
@@ -37,6 +38,16 @@ pub fn encodings(
     let view = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
     let viewed = walk(&not_redirected(plan, bodies, function, options), &view);
     [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
+}
+
+/// Whether two encodings have the same facts.
+pub fn same_facts(a: &Encoding, b: &Encoding) -> bool {
+    a.facts == b.facts
+}
+
+/// The canonical form of a function, for the target of these options.
+pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
+    layout::laid_out(func, &options.target)
 }
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.

@@ -1,12 +1,11 @@
 //! Law: changes of numbering, order and decoration are irrelevant.
 
 use crate::support::{
-    assert_different, assert_equal, clif_files, corpus, encode, parse_one, random, verifier_error,
-    verify, walk_all,
+    assert_different, assert_equal, corpus, encode, functions_below, parse_one, random, verify,
+    walk_all,
 };
-use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::structural_hash;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use testkit::permute::{Facts, permuted};
 use testkit::unit::Unit;
 
@@ -147,20 +146,6 @@ block0(v0: i64):
         verify(&sparse);
         assert_equal(&dense, &sparse, &format!("{constant}, {callee}, {global}, {value}"));
     }
-}
-
-/// The functions of all texts below a folder, as far as they parse and pass the verifier.
-fn functions_below(folder: &Path) -> Vec<(PathBuf, Function)> {
-    let mut functions = Vec::new();
-    for path in clif_files(folder) {
-        let text = std::fs::read_to_string(&path).expect("is text");
-        for func in cranelift_reader::parse_functions(&text).unwrap_or_default() {
-            if func.layout.entry_block().is_some() && verifier_error(&func).is_none() {
-                functions.push((path.clone(), func));
-            }
-        }
-    }
-    functions
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What all laws share: the corpus, and running properties.
 
 use arbitrary::Unstructured;
+use cranelift_codegen::ir::Function;
+use std::path::{Path, PathBuf};
 
 pub use testkit::support::*;
 
@@ -21,4 +23,18 @@ pub fn random(mut property: impl FnMut(&mut Unstructured<'_>) -> arbitrary::Resu
         let bytes = 512 + input * (16_384 - 512) / INPUTS;
         arbtest::arbtest(&mut property).seed(input << 32 | bytes).run();
     }
+}
+
+/// The functions of all texts below a folder, as far as they parse and pass the verifier.
+pub fn functions_below(folder: &Path) -> Vec<(PathBuf, Function)> {
+    let mut functions = Vec::new();
+    for path in clif_files(folder) {
+        let text = std::fs::read_to_string(&path).expect("is text");
+        for func in cranelift_reader::parse_functions(&text).unwrap_or_default() {
+            if func.layout.entry_block().is_some() && verifier_error(&func).is_none() {
+                functions.push((path.clone(), func));
+            }
+        }
+    }
+    functions
 }

@@ -3,122 +3,20 @@
 //! What an instruction refers to (callees, signatures, flags, constants) stands in tables of its function. So two
 //! instructions are compared with each reference replaced by the number of its content, and an instruction is copied with
 //! each reference entered into the tables of the other function. Both go through the one match over all formats
-//! ([`mapped`]). Operands are no part of the comparison, nor are constants that could be passed; that the types of the
+//! ([`copy`](crate::copy)). Operands are no part of the comparison, nor are constants that could be passed; that the types of the
 //! operands agree is. This module does *not* look at branches.
 
+use crate::copy::{Entities, copied, mapped};
 use crate::interner::Interner;
 use crate::ir::{user_name, user_symbol};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use cranelift_codegen::ir::immediates::{Imm64, Offset32};
 use cranelift_codegen::ir::{
-    Constant, ConstantData, DynamicStackSlot, ExtFuncData, ExternalName, FuncRef, Function,
-    GlobalValue, GlobalValueData, Immediate, Inst, InstructionData, MemFlags, Opcode, SigRef,
-    Signature, Type, UserExternalName, UserStackMapEntry, Value, ValueList, ValueListPool, types,
+    Constant, ConstantData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue,
+    GlobalValueData, Immediate, Inst, InstructionData, MemFlags, Opcode, SigRef, Signature, Type,
+    UserExternalName, UserStackMapEntry, Value, ValueList, ValueListPool, types,
 };
-
-/// What becomes of the references and operands of an instruction.
-trait Entities {
-    fn value(&mut self, value: Value) -> Value;
-    fn list(&mut self, values: &[Value]) -> ValueList;
-    fn func_ref(&mut self, func_ref: FuncRef) -> FuncRef;
-    fn sig_ref(&mut self, sig_ref: SigRef) -> SigRef;
-    fn flags(&mut self, flags: MemFlags) -> MemFlags;
-    fn constant(&mut self, constant: Constant) -> Constant;
-    fn immediate(&mut self, immediate: Immediate) -> Immediate;
-    /// `None` if it is not the address of a symbol.
-    fn global_value(&mut self, global_value: GlobalValue) -> Option<GlobalValue>;
-}
-
-/// The instruction with its references and operands replaced. `None` for branches, and for what cannot be copied.
-fn mapped(
-    data: &InstructionData,
-    pool: &ValueListPool,
-    to: &mut dyn Entities,
-) -> Option<InstructionData> {
-    use InstructionData as I;
-    Some(match *data {
-        I::AtomicCas { opcode, args, flags } => {
-            I::AtomicCas { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags) }
-        }
-        I::AtomicRmw { opcode, args, flags, op } => {
-            I::AtomicRmw { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags), op }
-        }
-        I::Binary { opcode, args } => I::Binary { opcode, args: args.map(|arg| to.value(arg)) },
-        I::BinaryImm8 { opcode, arg, imm } => I::BinaryImm8 { opcode, arg: to.value(arg), imm },
-        I::Call { opcode, args, func_ref } => I::Call {
-            opcode,
-            args: to.list(args.as_slice(pool)),
-            func_ref: to.func_ref(func_ref),
-        },
-        I::CallIndirect { opcode, args, sig_ref } => I::CallIndirect {
-            opcode,
-            args: to.list(args.as_slice(pool)),
-            sig_ref: to.sig_ref(sig_ref),
-        },
-        I::CondTrap { opcode, arg, code } => I::CondTrap { opcode, arg: to.value(arg), code },
-        I::FloatCompare { opcode, args, cond } => {
-            I::FloatCompare { opcode, args: args.map(|arg| to.value(arg)), cond }
-        }
-        I::FuncAddr { opcode, func_ref } => I::FuncAddr { opcode, func_ref: to.func_ref(func_ref) },
-        I::IntAddTrap { opcode, args, code } => {
-            I::IntAddTrap { opcode, args: args.map(|arg| to.value(arg)), code }
-        }
-        I::IntCompare { opcode, args, cond } => {
-            I::IntCompare { opcode, args: args.map(|arg| to.value(arg)), cond }
-        }
-        I::Load { opcode, arg, flags, offset } => {
-            I::Load { opcode, arg: to.value(arg), flags: to.flags(flags), offset }
-        }
-        I::LoadNoOffset { opcode, arg, flags } => {
-            I::LoadNoOffset { opcode, arg: to.value(arg), flags: to.flags(flags) }
-        }
-        I::MultiAry { opcode, args } => {
-            I::MultiAry { opcode, args: to.list(args.as_slice(pool)) }
-        }
-        I::NullAry { opcode } => I::NullAry { opcode },
-        I::Shuffle { opcode, args, imm } => {
-            I::Shuffle { opcode, args: args.map(|arg| to.value(arg)), imm: to.immediate(imm) }
-        }
-        // Functions are aligned only if they have the same slots.
-        I::StackAddr { opcode, stack_slot, offset } => I::StackAddr { opcode, stack_slot, offset },
-        I::Store { opcode, args, flags, offset } => I::Store {
-            opcode,
-            args: args.map(|arg| to.value(arg)),
-            flags: to.flags(flags),
-            offset,
-        },
-        I::StoreNoOffset { opcode, args, flags } => I::StoreNoOffset {
-            opcode,
-            args: args.map(|arg| to.value(arg)),
-            flags: to.flags(flags),
-        },
-        I::Ternary { opcode, args } => I::Ternary { opcode, args: args.map(|arg| to.value(arg)) },
-        I::TernaryImm8 { opcode, args, imm } => {
-            I::TernaryImm8 { opcode, args: args.map(|arg| to.value(arg)), imm }
-        }
-        I::Trap { opcode, code } => I::Trap { opcode, code },
-        I::Unary { opcode, arg } => I::Unary { opcode, arg: to.value(arg) },
-        I::UnaryConst { opcode, constant_handle } => {
-            I::UnaryConst { opcode, constant_handle: to.constant(constant_handle) }
-        }
-        I::UnaryGlobalValue { opcode, global_value } => {
-            I::UnaryGlobalValue { opcode, global_value: to.global_value(global_value)? }
-        }
-        I::UnaryIeee16 { opcode, imm } => I::UnaryIeee16 { opcode, imm },
-        I::UnaryIeee32 { opcode, imm } => I::UnaryIeee32 { opcode, imm },
-        I::UnaryIeee64 { opcode, imm } => I::UnaryIeee64 { opcode, imm },
-        I::UnaryImm { opcode, imm } => I::UnaryImm { opcode, imm },
-        I::BranchTable { opcode: _, arg: _, table: _ }
-        | I::Brif { opcode: _, arg: _, blocks: _ }
-        | I::Jump { opcode: _, destination: _ }
-        | I::TryCall { opcode: _, args: _, func_ref: _, exception: _ }
-        | I::TryCallIndirect { opcode: _, args: _, exception: _ }
-        // Their numbers are their contents, in the function that has them.
-        | I::DynamicStackAddr { opcode: _, dynamic_stack_slot: DynamicStackSlot { .. } }
-        | I::ExceptionHandlerAddress { opcode: _, block: _, imm: _ } => return None,
-    })
-}
 
 /// The type, slot and offset of an entry of a stack map, as numbers.
 type StackMapEntry = (u16, u32, u32);
@@ -332,14 +230,7 @@ impl Copying<'_> {
             &from.dfg.value_lists,
             &mut Imported { copying: self, operand },
         )?;
-        let ctrl = from.dfg.ctrl_typevar(inst);
-        let dfg = &mut self.into.dfg;
-        let copy = dfg.make_inst(data);
-        dfg.make_inst_results(copy, ctrl);
-        for entry in from.dfg.user_stack_map_entries(inst).unwrap_or(&[]) {
-            dfg.append_user_stack_map_entry(copy, entry.clone());
-        }
-        Some(copy)
+        Some(copied(from, inst, data, self.into))
     }
 
     fn name(&mut self, name: &ExternalName) -> ExternalName {
