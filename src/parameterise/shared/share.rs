@@ -15,12 +15,14 @@ use crate::across::{SharedSet, SharedSets, fixed_hash};
 use crate::apply::{Written, compared_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
+use crate::ir::observes_its_frame;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntitySet;
 
 /// What a sharing map says of the functions of a unit.
@@ -187,6 +189,11 @@ impl Search<'_> {
         let function = table.function(rows[0]);
         let original = compared_as(self.plan, self.bodies, function, table.written(), self.options);
         let signature = &original.signature;
+        // A function that calls the body, where no jump can pass the extra arguments.
+        let calls = self.options.call_thunks.is_some_and(|thunks| {
+            let grows = signature.call_conv == CallConv::Tail && !thunks.tail_calls;
+            !grows && !observes_its_frame(&original)
+        });
         let mut arguments: Vec<Arc<[ExtraArgument]>> = Vec::new();
         let mut thunks = Vec::new();
         for (at, &row) in rows.iter().enumerate() {
@@ -196,7 +203,8 @@ impl Search<'_> {
             let symbol = self.plan.entry(function).symbol();
             let optimize = self.plan.optimize_for();
             let thunk = self.options.target.thunk_code(signature, &extra, symbol, optimize);
-            if thunk.is_none() || signature.params.len() + extra.len() > cost::MAX_PARAMETERS {
+            let is_possible = thunk.is_some() || calls;
+            if !is_possible || signature.params.len() + extra.len() > cost::MAX_PARAMETERS {
                 return None;
             }
             thunks.push(self.uses.must_keep_symbol(self.plan, function).is_some());
