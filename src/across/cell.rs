@@ -44,7 +44,7 @@ pub struct FunctionSummary {
 }
 
 /// What a function has at a place. Symbols are numbers of [`UnitSummary::symbols`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     /// A call of the function itself.
     Itself,
