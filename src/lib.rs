@@ -118,7 +118,13 @@ mod target;
 mod threads;
 mod unit;
 
-pub use across::{Cell, FunctionSummary, Identity, UnitSummary};
+#[cfg(feature = "std")]
+pub use across::FileAt;
+pub use across::{
+    Cell, CombineError, Combined, FormatError, FunctionSummary, Group, GroupCell, GroupRow,
+    Identity, Outputs, PartSink, ReadAt, SetDecision, SharedSet, SharingMap, Sink, Summaries,
+    UnitEntry, UnitSummary, combine, merge_summaries,
+};
 pub use apply::{Thunk, call_thunk};
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
@@ -137,8 +143,8 @@ pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleSta
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
-    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket, Prove,
-    Similar,
+    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options,
+    Policy, Prebucket, Prove, Similar,
 };
 pub use pass::Merger;
 pub use plan::{

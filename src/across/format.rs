@@ -305,7 +305,7 @@ pub(super) struct Kind {
 
 impl Kind {
     pub fn header(&self, settings: &[u8; 32]) -> Vec<u8> {
-        [&self.magic, &self.version.to_le_bytes(), settings.as_slice()].concat()
+        [self.magic.as_slice(), &self.version.to_le_bytes(), settings].concat()
     }
 
     /// Reads the header and the last `N` bytes, which end with a checksum of both. Returns the settings and the others
@@ -428,11 +428,6 @@ pub(super) struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     pub fn new(source: &'a dyn ReadAt, section: Section) -> Self {
         Blocks { source, rest: section, payload: Vec::new(), read: 0, entries: 0 }
-    }
-
-    /// Where the next block begins, and how many entries come from there on.
-    pub fn rest(&self) -> Section {
-        self.rest
     }
 
     /// Reads the next block, and says whether there was one.
