@@ -21,6 +21,8 @@ mod format;
 mod merge;
 mod sharing_map;
 mod summary;
+#[cfg(test)]
+mod tests;
 
 pub use cell::{Cell, FunctionSummary, Identity, UnitSummary};
 pub use combine::{Combined, Group, GroupCell, GroupRow, Outputs, PartSink, SetDecision, combine};
