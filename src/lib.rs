@@ -62,7 +62,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]) | `std` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); summaries and sharing maps in files (`FileAt`) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |

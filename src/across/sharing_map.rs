@@ -20,6 +20,7 @@ use super::format::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::fmt;
 
 const KIND: Kind = Kind { magic: *b"CLIFSHAR", version: 1, name: "sharing map" };
 
@@ -54,6 +55,12 @@ pub struct SharingMap<'a> {
     /// The bytes of all records.
     records: u64,
     shapes: u64,
+}
+
+impl fmt::Debug for SharingMap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharingMap").field("shapes", &self.shapes).finish_non_exhaustive()
+    }
 }
 
 /// Where a record is.

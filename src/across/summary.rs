@@ -56,6 +56,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
+use core::fmt;
 use xxhash_rust::xxh3::xxh3_64;
 
 const KIND: Kind = Kind { magic: *b"CLIFSUMS", version: 1, name: "summary of units" };
@@ -522,6 +523,12 @@ pub struct Summaries<'a> {
     name_blocks: OnceCell<Vec<Section>>,
 }
 
+impl fmt::Debug for Summaries<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summaries").field("units", &self.units).finish_non_exhaustive()
+    }
+}
+
 /// Where the rows of a shape are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IndexEntry {
@@ -554,10 +561,10 @@ impl<'a> Summaries<'a> {
         if at.checked_add(END as u64) != Some(source.len()) {
             return Err(damaged);
         }
-        if [UNITS, NAMES, CONTENTS].iter().map(|&table| sections[table].entries).sum::<u64>()
-            > u64::from(u32::MAX)
-        {
-            return Err(FormatError::TooLarge("symbols"));
+        // Entries are fewer than the bytes of the file: the sum is one, too.
+        let symbols = sections[NAMES].entries + sections[CONTENTS].entries;
+        for (count, what) in [(sections[UNITS].entries, "units"), (symbols, "symbols")] {
+            u32::try_from(count).map_err(|_| FormatError::TooLarge(what))?;
         }
         let mut units: Vec<UnitEntry> = Vec::new();
         let mut blocks = Blocks::new(source, sections[UNITS]);
