@@ -208,7 +208,7 @@ fn main() {
         let mut paths: Vec<PathBuf> = Vec::new();
         for number in 0..count / UNIT {
             paths.push(path(format!("{number}.summary")));
-            fs::write(&paths[number as usize], unit(number, count, UNIT, 6).to_bytes())
+            fs::write(&paths[number as usize], unit(number, count, UNIT, 12).to_bytes())
                 .expect("a directory that can be written");
         }
         let at_once = paths.len().isqrt().max(1);

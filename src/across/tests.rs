@@ -623,7 +623,7 @@ fn made_up_files_are_errors_or_files() {
     assert!(seal_map(&mut copy).is_some() && copy == map);
     let mut random = fastrand_like(1);
     let (mut valid, mut errors) = ([0, 0], BTreeSet::new());
-    for round in 0..20_000u64 {
+    for round in 0..10_000u64 {
         let which = (round % 2) as usize;
         let mut bad = if which == 0 { file.clone() } else { map.clone() };
         for _ in 0..1 + random() % 3 {
@@ -648,7 +648,7 @@ fn made_up_files_are_errors_or_files() {
             Some(error) => drop(errors.insert(format!("{which} {error}"))),
         }
     }
-    assert!(valid.iter().all(|&valid| valid > 500) && errors.len() > 8, "{valid:?} {errors:?}");
+    assert!(valid.iter().all(|&valid| valid > 250) && errors.len() > 8, "{valid:?} {errors:?}");
     assert!(said.len() > 1);
 }
 
