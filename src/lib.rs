@@ -62,7 +62,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]) | `std` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); summaries and sharing maps in files (`FileAt`) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -119,8 +119,15 @@ mod target;
 mod threads;
 mod unit;
 
-pub use across::{Cell, FunctionSummary, Identity, KnownSets, SharedSet, SharedSets, UnitSummary};
+#[cfg(feature = "std")]
+pub use across::FileAt;
+pub use across::{
+    Cell, CombineError, Combined, FormatError, FunctionSummary, Group, GroupCell, GroupRow,
+    Identity, Outputs, PartSink, ReadAt, SetDecision, SharedSet, SharingMap, Sink, Summaries,
+    UnitEntry, UnitSummary, combine, merge_summaries,
+};
 pub use apply::{Thunk, call_thunk};
+pub use parameterise::decide_sharing;
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;

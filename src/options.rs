@@ -3,7 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
-use crate::across::SharedSets;
+use crate::across::SharingMap;
 use crate::size::SizeModel;
 use crate::target::{CallThunks, OptimizeFor, Target};
 use alloc::string::ToString;
@@ -61,7 +61,7 @@ pub struct Options<'a> {
 
     /// Which functions share bodies with functions of other units, with [`Options::content_addressing`]. It is not trusted: whatever
     /// it says, it can cost bytes only. Default: it is not known.
-    pub sharing_map: Option<&'a dyn SharedSets>,
+    pub sharing_map: Option<&'a SharingMap<'a>>,
 
     /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.

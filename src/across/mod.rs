@@ -11,12 +11,27 @@
 //! | `cell` | what a function has at a place |
 //! | `format` | numbers, checksums, reading at an offset |
 //! | `summary` | summaries as files |
-//! | `combine` | merges summaries, shape by shape |
+//! | `merge` | merges files of summaries to one |
+//! | `combine` | has the functions of all units decided about, shape by shape |
 //! | `sharing_map` | sharing maps as files |
 
 mod cell;
-mod known;
+mod combine;
+mod format;
+mod merge;
+mod sharing_map;
+mod summary;
+#[cfg(test)]
+mod tests;
 
-pub use known::KnownSets;
-pub use cell::{Cell, FunctionSummary, Identity, SharedSet, SharedSets, UnitSummary};
-pub(crate) use cell::{cell_hash, fixed_hash};
+pub use cell::{Cell, FunctionSummary, Identity, UnitSummary};
+pub use combine::{Combined, Group, GroupCell, GroupRow, Outputs, PartSink, SetDecision, combine};
+#[cfg(feature = "std")]
+pub use format::FileAt;
+pub use format::{FormatError, ReadAt, Sink};
+pub use merge::{CombineError, merge_summaries};
+pub use sharing_map::{SharedSet, SharingMap};
+pub use summary::{Summaries, UnitEntry};
+
+pub use combine::fixed_hash;
+pub use summary::{cell_hash, identity_hash};

@@ -4,6 +4,7 @@ mod phases;
 
 pub use phases::{WalkAlone, phases};
 
+pub use crate::across::{cell_hash, fixed_hash, identity_hash};
 pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
 pub use crate::size::{

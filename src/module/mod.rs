@@ -43,7 +43,7 @@ pub use {
     parallel::{DefineCompiled, panic_is_passed_on},
 };
 
-use crate::across::SharedSets;
+use crate::across::SharingMap;
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
@@ -253,7 +253,7 @@ pub struct MergingModule<M> {
     /// Whether the last flush is done.
     complete: bool,
     /// Which functions share bodies with functions of other objects.
-    sharing_map: Option<Arc<dyn SharedSets>>,
+    sharing_map: Option<Arc<SharingMap<'static>>>,
 }
 
 impl<M: Module> MergingModule<M> {
@@ -387,7 +387,7 @@ impl<M: Module> MergingModule<M> {
 
     /// Says which functions share bodies with functions of other objects ([`Options::sharing_map`](crate::Options::sharing_map)),
     /// with [`ModuleOptions::content_addressed`]. To be called before the last flush.
-    pub fn set_sharing_map(&mut self, map: Arc<dyn SharedSets>) {
+    pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
     }
 

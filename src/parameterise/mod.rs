@@ -49,7 +49,8 @@ mod value;
 pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use second_pass::SecondPass;
-pub(crate) use shared::{Decision, GroupRow, Shared, decide, matched, summary};
+pub use shared::decide_sharing;
+pub(crate) use shared::{Shared, matched, summary};
 pub(crate) use thunk_calls::call_thunks;
 
 use crate::apply::{Redirecting, Written, not_redirected};

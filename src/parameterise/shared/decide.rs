@@ -7,33 +7,12 @@
 use super::super::attempts::Share;
 use super::super::split::{Column, Part, Problem, Row};
 use super::super::{cost, table};
-use crate::across::Cell;
+use crate::across::{Cell, Group, GroupCell, GroupRow, SetDecision, fixed_hash};
 use crate::options::Policy;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-
-/// A function of one shape.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GroupRow<'a> {
-    /// The predicted bytes of its code.
-    pub bytes: u32,
-    pub hot: bool,
-    /// What it has at each place, and a hash of that which means the same in all units.
-    pub cells: &'a [(u64, Cell)],
-}
-
-/// Functions that share a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
-    /// The numbers of the functions, ascending, two or more.
-    pub rows: Vec<u32>,
-    /// The columns of each parameter, ascending; none if the functions are equal.
-    pub parameters: Vec<Vec<u32>>,
-    /// The bytes that they save, roughly.
-    pub saved: i64,
-}
 
 /// Bytes of a jump on x86-64; one more than on aarch64.
 const JUMP: i64 = 5;
@@ -42,10 +21,12 @@ const JUMP: i64 = 5;
 const REGISTERS: usize = 4;
 const FURTHER: i64 = 4;
 
-/// The sets of functions of one shape that share bodies, those that save most first. O(n log n) in the number of functions.
+/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::combine). The sets that save most come
+/// first.
 ///
-/// The result depends on the rows and their order only.
-pub(crate) fn decide(rows: &[GroupRow<'_>], policy: Policy) -> Vec<Decision> {
+/// The result depends on the functions and their order only. O(n log n) in the number of functions.
+pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
+    let rows = &group.rows;
     let share = match policy {
         Policy::Off | Policy::Balanced => Share::Eighth,
         Policy::Size => Share::Anything,
@@ -71,25 +52,25 @@ pub(crate) fn decide(rows: &[GroupRow<'_>], policy: Policy) -> Vec<Decision> {
 }
 
 /// Groups of two or more rows that agree where nothing can be passed, in the order of their first rows.
-fn comparable(rows: &[GroupRow<'_>]) -> Vec<Vec<u32>> {
+fn comparable(rows: &[GroupRow]) -> Vec<Vec<u32>> {
     group(rows, 0..rows.len() as u32, |row| {
         let cells = row.cells.iter().enumerate();
-        let fixed = cells.filter(|(_, (_, cell))| matches!(cell, Cell::Fixed(_) | Cell::Itself));
+        let fixed = cells.filter(|(_, of)| matches!(of.cell, Cell::Fixed(_) | Cell::Itself));
         // Rows of one shape have the same number of cells, unless digests collide.
-        let fixed = fixed.map(|(column, (hash, _))| (column as u64, *hash));
+        let fixed = fixed.map(|(column, of)| (column as u64, of.hash));
         core::iter::once((row.cells.len() as u64, 0)).chain(fixed).collect()
     })
 }
 
 /// Groups of two or more equal rows.
-fn groups_of_equal(rows: &[GroupRow<'_>], of: &[u32]) -> Vec<Vec<u32>> {
-    group(rows, of.iter().copied(), |row| row.cells.iter().map(|&(hash, _)| (hash, 0)).collect())
+fn groups_of_equal(rows: &[GroupRow], of: &[u32]) -> Vec<Vec<u32>> {
+    group(rows, of.iter().copied(), |row| row.cells.iter().map(|of| (of.hash, 0)).collect())
 }
 
 fn group(
-    rows: &[GroupRow<'_>],
+    rows: &[GroupRow],
     of: impl Iterator<Item = u32>,
-    key: impl Fn(&GroupRow<'_>) -> Vec<(u64, u64)>,
+    key: impl Fn(&GroupRow) -> Vec<(u64, u64)>,
 ) -> Vec<Vec<u32>> {
     let mut number: HashMap<Vec<(u64, u64)>, usize, FxBuildHasher> = HashMap::default();
     let mut groups: Vec<Vec<u32>> = Vec::new();
@@ -106,27 +87,37 @@ fn group(
 }
 
 /// The columns in which these rows differ, grouped by equal values.
-fn parameters(rows: &[GroupRow<'_>], of: &[u32]) -> Vec<table::Parameter> {
-    let hash = |row: u32, column: usize| rows[row as usize].cells[column].0;
+fn parameters(rows: &[GroupRow], of: &[u32]) -> Vec<table::Parameter> {
+    let hash = |row: u32, column: usize| rows[row as usize].cells[column].hash;
     let width = rows[of[0] as usize].cells.len();
     table::parameters_of(width, of, hash)
 }
 
+fn decision(
+    rows: &[GroupRow],
+    of: Vec<u32>,
+    parameters: Vec<Vec<u32>>,
+    saved: i64,
+) -> SetDecision {
+    let cells = rows[of[0] as usize].cells.iter().map(|of| of.hash);
+    SetDecision { fixed: fixed_hash(cells, &parameters), parameters, rows: of, saved }
+}
+
 /// The decision that equal functions share their code, if that pays.
-fn equal(rows: &[GroupRow<'_>], of: Vec<u32>) -> Option<Decision> {
-    let bytes = i64::from(rows[of[0] as usize].bytes);
+fn equal(rows: &[GroupRow], of: Vec<u32>) -> Option<SetDecision> {
+    let bytes = i64::from(rows[of[0] as usize].bytes[0]);
     let saved = (of.len() as i64 - 1) * bytes - of.len() as i64 * JUMP;
-    (saved > 0).then_some(Decision { rows: of, parameters: Vec::new(), saved })
+    (saved > 0).then(|| decision(rows, of, Vec::new(), saved))
 }
 
 /// Divides rows that differ in these parameters into sets that pay.
 fn divide(
-    rows: &[GroupRow<'_>],
+    rows: &[GroupRow],
     of: &[u32],
     parameters: &[table::Parameter],
     policy: Policy,
     share: Share,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut Vec<SetDecision>,
 ) {
     // With `Balanced`, functions that are hot share code with equal ones only.
     let (of, hot): (Vec<u32>, Vec<u32>) =
@@ -159,7 +150,7 @@ fn divide(
                 parameter.columns.into_iter().map(|column| column as u32).collect()
             };
             let parameters = own.into_iter().map(columns).collect();
-            decisions.push(Decision { rows: members, parameters, saved });
+            decisions.push(decision(rows, members, parameters, saved));
         } else if !must {
             parts.push((part, true));
         }
@@ -167,7 +158,7 @@ fn divide(
 }
 
 fn problem(
-    rows: &[GroupRow<'_>],
+    rows: &[GroupRow],
     of: &[u32],
     parameters: &[table::Parameter],
     policy: Policy,
@@ -178,12 +169,12 @@ fn problem(
         let (mut is_callee, mut is_direct) = (false, false);
         for &row in of {
             for &column in &parameter.columns {
-                if let (_, Cell::Callee { direct, .. }) = rows[row as usize].cells[column] {
+                if let Cell::Callee { direct, .. } = rows[row as usize].cells[column].cell {
                     is_callee = true;
                     is_direct |= direct;
                 }
             }
-            let (hash, cell) = rows[row as usize].cells[parameter.columns[0]];
+            let GroupCell { hash, cell } = rows[row as usize].cells[parameter.columns[0]];
             let next = number.len() as u32;
             let dense = *number.entry(hash).or_insert(next);
             if dense == next {
@@ -201,7 +192,7 @@ fn problem(
     });
     let thunk = |count: usize| Some(JUMP + FURTHER * count.saturating_sub(REGISTERS) as i64);
     Problem {
-        body: of.iter().map(|&row| i64::from(rows[row as usize].bytes)).min().unwrap_or(0),
+        body: of.iter().map(|&row| i64::from(rows[row as usize].bytes[0])).min().unwrap_or(0),
         thunks: (0..=cost::MAX_COUNTED_ARGUMENTS).map(thunk).collect(),
         rows: of.iter().map(|_| Row { calls: 0, thunk: true }).collect(),
         columns: columns.collect(),

@@ -10,6 +10,6 @@ mod decide;
 mod rows;
 mod share;
 
-pub(crate) use decide::{Decision, GroupRow, decide};
+pub use decide::decide_sharing;
 pub(crate) use rows::summary;
 pub(crate) use share::{Shared, matched};

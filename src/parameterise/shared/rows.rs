@@ -4,7 +4,7 @@
 //! do not know it at all. What only this unit can see is known by a digest of what it does. This module reads; it does *not*
 //! decide.
 
-use crate::across::{Cell, FunctionSummary, Identity, UnitSummary, cell_hash};
+use crate::across::{Cell, FunctionSummary, Identity, UnitSummary, cell_hash, identity_hash};
 use crate::apply::Written;
 use crate::canon::{Context, Encoding, Mark, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
@@ -45,8 +45,9 @@ pub(super) struct Rows {
 
 impl Rows {
     /// The hash of each cell of a row.
-    pub fn hashes<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = u64> + 'a {
-        row.cells.iter().map(|cell| cell_hash(cell, &|symbol| &self.identities[symbol as usize]))
+    pub fn hashes<'a>(&'a self, row: &'a Row) -> impl ExactSizeIterator<Item = u64> + 'a {
+        let identity = |symbol: u32| identity_hash(&self.identities[symbol as usize]);
+        row.cells.iter().map(move |cell| cell_hash(cell, identity))
     }
 }
 

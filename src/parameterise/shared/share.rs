@@ -11,7 +11,7 @@ use super::super::table::{Parameter, Table};
 use super::super::value::{Symbols, Value};
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
-use crate::across::{SharedSet, SharedSets, fixed_hash};
+use crate::across::{SharedSet, SharingMap, fixed_hash};
 use crate::apply::{Written, compared_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
@@ -49,11 +49,11 @@ pub(crate) fn matched(
     encodings: &Encodings,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
-    map: &dyn SharedSets,
+    map: &SharingMap<'_>,
 ) -> Shared {
     let mut sets_of: BTreeMap<Shape, Vec<SharedSet>> = BTreeMap::new();
     let mut wanted = |shape: &Shape| {
-        let sets = sets_of.entry(*shape).or_insert_with(|| map.sets(shape));
+        let sets = sets_of.entry(*shape).or_insert_with(|| map.sets(shape).unwrap_or_default());
         !sets.is_empty()
     };
     let compiled = encodings.compiled();
@@ -88,7 +88,7 @@ fn fits(rows: &Rows, row: &Row, set: &SharedSet) -> bool {
         let first = values.next().flatten();
         first.is_some() && values.all(|value| value == first)
     };
-    parameters.iter().all(one_value) && fixed_hash(&hashes, parameters) == *fixed
+    parameters.iter().all(one_value) && fixed_hash(hashes.iter().copied(), parameters) == *fixed
 }
 
 impl Search<'_> {
