@@ -127,7 +127,6 @@ pub use across::{
     UnitEntry, UnitSummary, combine, merge_summaries,
 };
 pub use apply::{Thunk, call_thunk};
-pub use parameterise::decide_sharing;
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
@@ -148,6 +147,7 @@ pub use options::{
     Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options,
     Policy, Prebucket, Prove, Similar,
 };
+pub use parameterise::decide_sharing;
 pub use pass::Merger;
 pub use plan::{
     DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,

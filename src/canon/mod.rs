@@ -43,8 +43,8 @@ pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub(crate) use facts::{Fact, Region, facts_allow, meet};
-pub(crate) use hash::{Digest, PartHashes, digest, hashes};
 pub use hash::{ContentDigest, StructuralHash, structural_hash};
+pub(crate) use hash::{Digest, PartHashes, digest, hashes};
 pub(crate) use prefilter::{counts, outline};
 
 use crate::extra_argument::ExtraArgument;

@@ -249,6 +249,17 @@ pub enum SimilarPolicy {
     Size,
 }
 
+impl SimilarPolicy {
+    /// The policy of the pass.
+    pub fn policy(self) -> Policy {
+        match self {
+            SimilarPolicy::Off => Policy::Off,
+            SimilarPolicy::Balanced => Policy::Balanced,
+            SimilarPolicy::Size => Policy::Size,
+        }
+    }
+}
+
 /// The values of `--callees`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CalleeParameters {
@@ -320,11 +331,7 @@ impl Pass {
         options.target = Target::of(isa);
         options.call_thunks = Some(CallThunks::of(isa));
         options.similar = Similar {
-            policy: match self.similar {
-                SimilarPolicy::Off => Policy::Off,
-                SimilarPolicy::Balanced => Policy::Balanced,
-                SimilarPolicy::Size => Policy::Size,
-            },
+            policy: self.similar.policy(),
             callees: match self.callees {
                 CalleeParameters::None => Callees::None,
                 CalleeParameters::Dispatch => Callees::Dispatch,

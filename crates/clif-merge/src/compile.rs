@@ -11,13 +11,16 @@ use crate::jobs::JobsArg;
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
 use crate::table::{percent, thousands};
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::{Canonicalize, ContentAddressing, ModuleOptions, ModuleStats, Options};
-use std::path::PathBuf;
+use cranelift_mergefunc::{
+    Canonicalize, ContentAddressing, FileAt, ModuleOptions, ModuleStats, Options, SharingMap,
+};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use target_lexicon::BinaryFormat;
 
@@ -50,6 +53,12 @@ pub struct Opts {
     /// jumps there. No linker needs to fold identical code. Compile all units of a program with it.
     #[arg(long, help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     content_addressed: bool,
+
+    /// Share function bodies with other units as a map says that 'combine' made; implies --content-addressed
+    ///
+    /// The map is not trusted: whatever is wrong with it, it can cost bytes only. What does not fit the unit is ignored.
+    #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
+    map: Option<PathBuf>,
 
     /// Write unwind information, for ELF objects that are linked at fixed addresses
     ///
@@ -88,11 +97,13 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         dispositions,
         no_alias,
         content_addressed,
+        map,
         unwind,
         no_merge,
         jobs,
         common,
     } = opts;
+    let content_addressed = content_addressed || map.is_some();
     if content_addressed && common.pass.canonicalize != How::None {
         return Err(usage("--content-addressed cannot be used with --canonicalize optimize"));
     }
@@ -110,6 +121,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let mut options = common.pass.options(&*isa, !no_alias);
     options.content_addressing = content_addressed.then(|| ContentAddressing::of(&*isa));
+    let map = map.as_deref().map(open_map).transpose()?.map(Arc::new);
+    options.sharing_map = map.as_deref();
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
         let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
@@ -123,9 +136,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("--unwind is for ELF objects only"));
     }
     let jobs = jobs.start()?;
-    let known = std::env::var("CLIF_MERGE_X").ok().map(|dir| experiment(&dir, &options, &*isa));
     let merging = (!no_merge).then(|| module_options(&options));
-    let object = emit(&unit, merging, known.map(|k| std::sync::Arc::new(k) as std::sync::Arc<dyn cranelift_mergefunc::SharedSets>), &isa, unwind, dispositions, &jobs);
+    let object = emit(&unit, merging, map, &isa, unwind, dispositions, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &sources, &*isa),
         Err(error) => error,
@@ -226,16 +238,8 @@ fn peak_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-fn experiment(dir: &str, options: &Options<'_>, isa: &dyn cranelift_codegen::isa::TargetIsa) -> cranelift_mergefunc::KnownSets {
-    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.sort();
-    let mut summaries = Vec::new();
-    for path in paths {
-        let sources = clif_unit::sources::read(&[path.clone()]).unwrap();
-        let verifier = clif_unit::verify::Verifier::new(isa);
-        let reading = clif_unit::unit::Reading { defaults: Default::default(), marks: Default::default(), call_conv: cranelift_codegen::isa::CallConv::Fast, verifier: &verifier };
-        let unit = clif_unit::unit::parse_unit(&sources, reading).unwrap();
-        summaries.push(pass::summarize(&unit, options, path.file_stem().unwrap().to_str().unwrap().to_owned()).unwrap());
-    }
-    cranelift_mergefunc::KnownSets::of(&summaries, if std::env::var("CLIF_MERGE_XS").is_ok() { cranelift_mergefunc::Policy::Size } else { options.similar.policy })
+/// Opens a sharing map.
+fn open_map(path: &Path) -> Result<SharingMap<'static>> {
+    let file = FileAt::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    SharingMap::open(file).map_err(|error| anyhow!("{}: {error}", path.display()))
 }

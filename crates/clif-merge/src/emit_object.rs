@@ -26,8 +26,8 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, SharedSets, OptimizeFor, Reason, Stats, Target, ThunkReloc,
-    cranelift_codegen,
+    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap, Stats, Target,
+    ThunkReloc, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -110,7 +110,7 @@ pub struct Outcome {
 pub fn emit(
     unit: &Unit,
     options: Option<ModuleOptions>,
-    map: Option<Arc<dyn SharedSets>>,
+    map: Option<Arc<SharingMap<'static>>>,
     isa: &OwnedTargetIsa,
     unwind: bool,
     dispositions: bool,
@@ -128,14 +128,13 @@ pub fn emit(
                 remember: false,
                 ..options
             };
-            let module = match jobs.count() {
+            let mut module = match jobs.count() {
                 1 => {
                     builder.unwind_info(unwind);
                     MergingModule::with_options(ObjectModule::new(builder), options)
                 }
                 _ => MergingModule::object_in_parallel(builder, unwind, options),
             };
-            let mut module = module;
             if let Some(map) = map {
                 module.set_sharing_map(map);
             }

@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod codegen;
+mod combine;
 mod compile;
 mod emit_object;
 mod exit;
@@ -21,6 +22,7 @@ mod progress;
 mod report;
 mod similar;
 mod snippet;
+mod summarize;
 mod table;
 mod test;
 mod unfinished;
@@ -74,6 +76,8 @@ Examples:
 enum Command {
     Merge(merge::Opts),
     Compile(compile::Opts),
+    Summarize(summarize::Opts),
+    Combine(combine::Opts),
     Report(report::Opts),
     Why(why::Opts),
     Test(test::Opts),
@@ -127,6 +131,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Merge(opts) => merge::run(opts),
         Command::Compile(opts) => compile::run(opts),
+        Command::Summarize(opts) => summarize::run(opts),
+        Command::Combine(opts) => combine::run(opts),
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
         Command::Test(opts) => test::run(opts),

@@ -9,7 +9,7 @@ use crate::exit::is_broken_pipe;
 use crate::unfinished;
 use anyhow::{Context as _, Result, bail};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -110,6 +110,37 @@ impl Output {
         };
         written.with_context(|| self.cannot_write())
     }
+
+    /// Writes a result piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and what the system says, with the path. A file is then as it was before.
+    pub fn write_with(self, write: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
+        match &self.kind {
+            Kind::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                write(&mut stdout)?;
+                stdout.flush().with_context(|| self.cannot_write())
+            }
+            Kind::Direct => {
+                let file = OpenOptions::new().append(true).open(&self.name);
+                write(&mut file.with_context(|| self.cannot_write())?)
+            }
+            Kind::Replace { path, permissions } => {
+                let file = temporary(path).with_context(|| self.cannot_write());
+                let written = file.and_then(|file| {
+                    let mut file = BufWriter::new(file);
+                    write(&mut file)?;
+                    let file = file.into_inner().map_err(|error| error.into_error());
+                    let file = file.and_then(|file| persist(file, path, permissions.clone()));
+                    file.with_context(|| self.cannot_write())
+                });
+                unfinished::finished();
+                written
+            }
+        }
+    }
 }
 
 /// Writes text to standard output. A closed pipe is no error: the exit code depends on the results
@@ -133,13 +164,22 @@ fn is_descriptor(path: &Path) -> bool {
 fn replace(path: &Path, permissions: Option<Permissions>, contents: &[u8]) -> std::io::Result<()> {
     let replaced = temporary(path).and_then(|mut file| {
         file.write_all(contents)?;
-        if let Some(permissions) = permissions {
-            file.as_file().set_permissions(permissions)?;
-        }
-        file.persist(path).map_err(|error| error.error)
+        persist(file, path, permissions)
     });
     unfinished::finished();
-    replaced.map(drop)
+    replaced
+}
+
+/// Gives a finished temporary file its name.
+fn persist(
+    file: NamedTempFile,
+    path: &Path,
+    permissions: Option<Permissions>,
+) -> std::io::Result<()> {
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// The most links that lead from one to the other, as in Linux.

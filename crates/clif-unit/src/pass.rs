@@ -9,8 +9,8 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
-    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, UnitSummary, Options, Plan,
-    SharedBodies, Target, cranelift_codegen,
+    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
+    SharedBodies, Target, UnitSummary, cranelift_codegen,
 };
 use std::collections::HashSet;
 
@@ -280,12 +280,13 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
     }
 }
 
-/// The summary of `unit` for merging across units, under the name `name`. `None` without content addressing.
-pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Option<UnitSummary> {
+/// The summary of `unit` for merging across units, under the name `name`. The options must have content addressing.
+pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<UnitSummary> {
     let mut names = unit.names.clone();
     let mut nothing = |_: &Function| None;
-    let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, &mut nothing).ok()?;
-    merger.summarize(&mut bodies, name)
+    let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, &mut nothing)?;
+    let summary = merger.summarize(&mut bodies, name);
+    Ok(summary.expect("content addressing is on"))
 }
 
 /// Plans and applies.

@@ -93,12 +93,7 @@ fn parameters(rows: &[GroupRow], of: &[u32]) -> Vec<table::Parameter> {
     table::parameters_of(width, of, hash)
 }
 
-fn decision(
-    rows: &[GroupRow],
-    of: Vec<u32>,
-    parameters: Vec<Vec<u32>>,
-    saved: i64,
-) -> SetDecision {
+fn decision(rows: &[GroupRow], of: Vec<u32>, parameters: Vec<Vec<u32>>, saved: i64) -> SetDecision {
     let cells = rows[of[0] as usize].cells.iter().map(|of| of.hash);
     SetDecision { fixed: fixed_hash(cells, &parameters), parameters, rows: of, saved }
 }
