@@ -461,10 +461,13 @@ fn read_summaries(file: &[u8]) -> core::result::Result<(usize, usize), FormatErr
 }
 
 /// What a map says of its shapes.
-type Said = [([u8; 16], Vec<SharedSet>)];
+type Said = Vec<([u8; 16], Vec<SharedSet>)>;
 
 /// Reads all of a map. A lookup fails or finds what the map said.
-fn read_map(file: &[u8], said: &Said) -> core::result::Result<usize, FormatError> {
+fn read_map(
+    file: &[u8],
+    said: &[([u8; 16], Vec<SharedSet>)],
+) -> core::result::Result<usize, FormatError> {
     let source = Counting::new(file);
     let read = |source| {
         let map = SharingMap::open(source)?;
@@ -487,7 +490,7 @@ fn read_map(file: &[u8], said: &Said) -> core::result::Result<usize, FormatError
 }
 
 /// A small file of summaries with all kinds of cells, and its map.
-fn sample() -> (Vec<u8>, Vec<u8>, Vec<([u8; 16], Vec<SharedSet>)>) {
+fn sample() -> (Vec<u8>, Vec<u8>, Said) {
     let mut found = None;
     run(250, |u| {
         let files = files(&units(u)?);
@@ -665,10 +668,11 @@ fn fastrand_like(mut state: u64) -> impl FnMut() -> u64 {
 #[test]
 fn random_bytes_are_errors() {
     let mut random = fastrand_like(2);
+    type Seal = fn(&mut [u8]) -> Option<()>;
     for round in 0..10_000 {
         let len = random() % 600;
         let mut bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
-        let (header, seal): (&[u8], fn(&mut [u8]) -> Option<()>) = match round % 4 {
+        let (header, seal): (&[u8], Seal) = match round % 4 {
             0 => (b"CLIFSUMS\x01\0\0\0", seal_summaries),
             1 => (b"CLIFSHAR\x01\0\0\0", seal_map),
             _ => (b"", |_| None),
@@ -694,13 +698,13 @@ fn inputs_must_fit_together() {
         error
     };
     assert_eq!(both(&[a.clone(), b.clone()]), None);
-    let duplicate = Some(CombineError::DuplicateUnit("a".into()));
+    let duplicate = CombineError::DuplicateUnit("a".into());
+    assert_eq!(format!("{duplicate}"), "two summaries of the unit `a`");
+    let duplicate = Some(duplicate);
     assert_eq!(both(&[a.clone(), b.clone(), a.clone()]), duplicate);
     let ab = merged(&[a.clone(), b]).expect("two units");
     assert_eq!(both(&[ab, a.clone()]), duplicate);
     assert_eq!(both(&[a.clone(), other]), Some(CombineError::Settings { input: 1 }));
-    let message = format!("{}", duplicate.expect("one"));
-    assert_eq!(message, "two summaries of the unit `a`");
     // Nothing is something, too.
     let nothing = merged(&[]).expect("no units");
     assert!(Summaries::open(&nothing).is_ok_and(|opened| opened.units().is_empty()));
