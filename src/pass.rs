@@ -328,6 +328,7 @@ fn similar(
     let shared = map.map(|map| matched(&plan, observed, encodings, bodies, options, map));
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();
+    shared.count(plan.stats_mut());
     let mut attempts = Attempts::new(options, &plan);
     while let Some(attempt) = attempts.next(&mut plan) {
         let options = &attempts.options(attempt);

@@ -42,6 +42,13 @@ pub struct Stats {
     pub similar_bodies: usize,
     /// Functions that parameterised bodies replace.
     pub similar_merged: usize,
+    /// Functions that share bodies with functions of other units, as a sharing map says.
+    pub shared_functions: usize,
+    /// What a sharing map says and does not fit the unit: sets that make no body, shapes of which the record is damaged, and one if
+    /// the whole map is for another target, version or settings.
+    pub shared_ignored: usize,
+    /// Functions and parameterised bodies that are emitted under digests of their contents.
+    pub content_bodies: usize,
     /// Representatives that lose facts, because another member does not have them.
     pub plan_weakened: usize,
 }

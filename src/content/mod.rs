@@ -75,10 +75,14 @@ pub(crate) fn address_contents(
     let candidates = candidates(plan, observed, shared, bodies, options, &content);
     let (candidates, contents) = nameable(plan, candidates, bodies, options.interposition);
     let digests = digests(&contents);
+    plan.stats_mut().content_bodies = digests.len();
     write(plan, bodies, candidates, &digests);
 }
 
 /// The functions that could be content-addressed if all that they refer to means the same in all units, ascending.
+///
+/// Where it is known which functions other units have, these are they, the parameterised bodies, and what both refer to and
+/// only this unit can see. Otherwise it is every function that qualifies.
 fn candidates(
     plan: &Plan,
     observed: &Observed,
@@ -89,14 +93,27 @@ fn candidates(
 ) -> Vec<Candidate> {
     let passed = passed(plan);
     let mut walk = Walk::new(options, content);
-    let mut candidates = Vec::new();
-    for (function, entry) in plan.entries() {
-        if entry.disposition() != Disposition::Keep || plan.is_cached(function) {
-            continue;
-        }
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let is_asked_for = |&function: &FunctionIndex| match shared {
+        Some(shared) => shared.contains(function) || plan.parameterised_body(function).is_some(),
+        None => true,
+    };
+    let functions = plan.entries().map(|(function, _)| function);
+    let mut queue: Vec<FunctionIndex> = functions.filter(is_asked_for).collect();
+    let mut queued: EntitySet<FunctionIndex> = EntitySet::new();
+    for &function in &queue {
+        queued.insert(function);
+    }
+    while let Some(function) = queue.pop() {
+        let entry = plan.entry(function);
         let attributes = entry.attributes();
         let Attributes { linkage, pinned, no_merge, hot, .. } = *attributes;
-        if pinned || no_merge || linkage == Linkage::Preemptible {
+        if entry.disposition() != Disposition::Keep
+            || plan.is_cached(function)
+            || pinned
+            || no_merge
+            || linkage == Linkage::Preemptible
+        {
             continue;
         }
         let symbol = entry.symbol();
@@ -122,10 +139,17 @@ fn candidates(
             }
         }
         let func = emitted_as(plan, bodies, function, Written::visible(), options);
-        if let Some((body, own, references)) = walk.read(plan, function, &func) {
-            candidates.push(Candidate { function, body, keeps_symbol, own, references });
+        let Some((body, own, references)) = walk.read(plan, function, &func) else {
+            continue;
+        };
+        for to in references.iter().filter_map(|reference| reference.function) {
+            if queued.insert(to) {
+                queue.push(to);
+            }
         }
+        candidates.push(Candidate { function, body, keeps_symbol, own, references });
     }
+    candidates.sort_unstable_by_key(|candidate| candidate.function);
     candidates
 }
 

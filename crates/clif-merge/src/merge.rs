@@ -188,6 +188,15 @@ pub fn details(stats: &Stats) -> String {
             stats.similar_merged,
         );
     }
+    if stats.content_bodies > 0 {
+        text += &format!("\n{} bodies under digests of their contents", stats.content_bodies);
+    }
+    if stats.shared_functions + stats.shared_ignored > 0 {
+        text += &format!(
+            "\n{} functions share bodies as the map says; {} entries of the map were ignored",
+            stats.shared_functions, stats.shared_ignored,
+        );
+    }
     text
 }
 

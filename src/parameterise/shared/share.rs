@@ -18,6 +18,7 @@ use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
+use crate::stats::Stats;
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -32,9 +33,17 @@ pub(crate) struct Shared {
     sets: Vec<(Vec<Vec<u32>>, Vec<FunctionIndex>)>,
     /// Functions that equal functions of other units.
     pub equal: EntitySet<FunctionIndex>,
+    /// What of the map does not fit.
+    ignored: usize,
 }
 
 impl Shared {
+    /// Counts the functions that equal others, and what does not fit.
+    pub fn count(&self, stats: &mut Stats) {
+        stats.shared_functions = self.equal.keys().count();
+        stats.shared_ignored = self.ignored;
+    }
+
     /// The functions that share parameterised bodies.
     pub fn functions(&self) -> impl Iterator<Item = FunctionIndex> + '_ {
         self.sets.iter().flat_map(|(_, functions)| functions.iter().copied())
@@ -51,14 +60,26 @@ pub(crate) fn matched(
     options: &Options<'_>,
     map: &SharingMap<'_>,
 ) -> Shared {
+    let mut shared = Shared::default();
+    let settings = options.content_addressing.map(|content| content.settings);
+    if settings != Some(*map.settings()) {
+        shared.ignored = 1;
+        return shared;
+    }
     let mut sets_of: BTreeMap<Shape, Vec<SharedSet>> = BTreeMap::new();
+    let mut damaged = 0;
     let mut wanted = |shape: &Shape| {
-        let sets = sets_of.entry(*shape).or_insert_with(|| map.sets(shape).unwrap_or_default());
+        let sets = sets_of.entry(*shape).or_insert_with(|| {
+            map.sets(shape).unwrap_or_else(|_| {
+                damaged += 1;
+                Vec::new()
+            })
+        });
         !sets.is_empty()
     };
     let compiled = encodings.compiled();
     let rows = rows(plan, observed, compiled, bodies, options, &mut wanted);
-    let mut shared = Shared::default();
+    shared.ignored = damaged;
     let mut number: BTreeMap<(Shape, usize), usize> = BTreeMap::new();
     for row in &rows.rows {
         let sets = &sets_of[&row.shape];
@@ -94,11 +115,16 @@ fn fits(rows: &Rows, row: &Row, set: &SharedSet) -> bool {
 impl Search<'_> {
     /// Makes functions share the bodies that a map names.
     pub(in crate::parameterise) fn share(&mut self, shared: &Shared) {
-        for (parameters, functions) in &shared.sets {
-            for table in self.tables_as_written(functions) {
-                self.share_rows(&table, parameters);
+        let (mut functions, mut ignored) = (shared.equal.keys().count(), shared.ignored);
+        for (parameters, members) in &shared.sets {
+            let before = functions;
+            for table in self.tables_as_written(members) {
+                functions += self.share_rows(&table, parameters);
             }
+            ignored += usize::from(functions == before);
         }
+        let stats = self.plan.stats_mut();
+        (stats.shared_functions, stats.shared_ignored) = (functions, ignored);
     }
 
     /// Functions as they are written, by shape: one table, unless digests of shapes collide.
@@ -129,8 +155,8 @@ impl Search<'_> {
         tables.into_values().collect()
     }
 
-    /// Makes the rows of a table share a body, those that really differ in these parameters only.
-    fn share_rows(&mut self, table: &Table, parameters: &[Vec<u32>]) {
+    /// Makes the rows of a table share a body, those that really differ in these parameters only. Returns how many those are.
+    fn share_rows(&mut self, table: &Table, parameters: &[Vec<u32>]) -> usize {
         let parameters: Vec<Parameter> = parameters
             .iter()
             .map(|columns| Parameter {
@@ -147,11 +173,11 @@ impl Search<'_> {
         let within = |column: &u32| (*column as usize) < table.width();
         let columns = parameters.iter().flat_map(|parameter| &parameter.columns);
         if !columns.map(|&column| column as u32).all(|column| within(&column)) {
-            return;
+            return 0;
         }
         let mut rows: Vec<u32> = (0..table.len() as u32).filter(|&row| passed(row)).collect();
         let Some(&first) = rows.first() else {
-            return;
+            return 0;
         };
         let is_parameter = |column: usize| {
             parameters.iter().any(|parameter| parameter.columns.binary_search(&column).is_ok())
@@ -171,12 +197,14 @@ impl Search<'_> {
         });
         let plan = ArgumentPlan { passed: parameters, dispatches: Vec::new() };
         let Some(candidate) = self.shared_candidate(table, &rows, &plan) else {
-            return;
+            return 0;
         };
         let members: Vec<FunctionIndex> = rows.iter().map(|&row| table.function(row)).collect();
-        if let Some(symbol) = self.bodies.fresh_symbol(&members) {
-            self.share_body(table, &rows, symbol, candidate);
-        }
+        let Some(symbol) = self.bodies.fresh_symbol(&members) else {
+            return 0;
+        };
+        self.share_body(table, &rows, symbol, candidate);
+        rows.len()
     }
 
     /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that there is not.
