@@ -184,7 +184,7 @@ impl Uses {
             (0..plan.added()).map(FunctionIndex::new).map(|it| (it, it)).collect();
         self.read(&all, plan, bodies);
         self.references.truncate(references);
-        for function in known.keys() {
+        for function in known.iter() {
             self.known.insert(function);
         }
     }

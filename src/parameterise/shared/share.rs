@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::stats::Stats;
 use crate::unit::{Bodies, FunctionIndex, Observed};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::isa::CallConv;
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Counts the functions that equal others, and what does not fit.
     pub fn count(&self, stats: &mut Stats) {
-        stats.shared_functions = self.equal.keys().count();
+        stats.shared_functions = self.equal.iter().count();
         stats.shared_ignored = self.ignored;
     }
 
@@ -115,7 +115,7 @@ fn fits(rows: &Rows, row: &Row, set: &SharedSet) -> bool {
 impl Search<'_> {
     /// Makes functions share the bodies that a map names.
     pub(in crate::parameterise) fn share(&mut self, shared: &Shared) {
-        let (mut functions, mut ignored) = (shared.equal.keys().count(), shared.ignored);
+        let (mut functions, mut ignored) = (shared.equal.iter().count(), shared.ignored);
         for (parameters, members) in &shared.sets {
             let before = functions;
             for table in self.tables_as_written(members) {
@@ -223,7 +223,6 @@ impl Search<'_> {
             !grows && !observes_its_frame(&original)
         });
         let mut arguments: Vec<Arc<[ExtraArgument]>> = Vec::new();
-        let mut thunks = Vec::new();
         for (at, &row) in rows.iter().enumerate() {
             let extra = argument_plan.arguments(table, row, at);
             let extra = body::as_passed(extra, signature, self.options);
@@ -235,9 +234,17 @@ impl Search<'_> {
             if !is_possible || signature.params.len() + extra.len() > cost::MAX_PARAMETERS {
                 return None;
             }
-            thunks.push(self.uses.must_keep_symbol(self.plan, function).is_some());
             arguments.push(extra.into());
         }
+        // They may pass the addresses of each other.
+        let passed = arguments.iter().flat_map(|arguments| arguments.iter());
+        let passed = passed.filter_map(|argument| self.plan.function(argument.symbol()?));
+        let passed: BTreeSet<FunctionIndex> = passed.collect();
+        let thunks = rows.iter().map(|&row| {
+            let function = table.function(row);
+            passed.contains(&function) || self.uses.must_keep_symbol(self.plan, function).is_some()
+        });
+        let thunks = thunks.collect();
         let Memory { mut scratch, mut encoding, sizes: _ } = Memory::default();
         let (body, _) = body_of_rows(
             (self.plan, self.options, &self.callee),
