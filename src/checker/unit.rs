@@ -628,8 +628,12 @@ impl Symbols for InUnit<'_> {
             let attributes = self.plan.entry(function).attributes();
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         });
-        let is_kept = self.plan.entry(kept).disposition() == Disposition::Keep;
-        is_kept && by_name == [false, false] && self.extra(kept, extra, original)
+        // A thunk or an alias that passes nothing itself leads to the code.
+        let is_there = !matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { .. });
+        let (code, passed) = code(self.plan, kept);
+        let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
+        let takes = is_there && is_kept && passed.is_empty();
+        takes && by_name == [false, false] && self.extra(code, extra, original)
     }
 }
 
