@@ -237,7 +237,11 @@ impl<M: Module> MergingModule<M> {
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
-        let options = self.pass_options(isa, flush);
+        let options = Options {
+            content_addressing: self.content_addressing(isa, flush),
+            sharing_map: self.sharing_map.as_deref(),
+            ..self.pass_options(isa, flush)
+        };
         // An incremental run must walk every function, which does not pay if there are no other units.
         let mut merger = match remember || !self.emitted.is_empty() {
             true => Merger::after(&self.emitted, options),
@@ -298,8 +302,9 @@ impl<M: Module> MergingModule<M> {
             },
             interposition: back_end == BackEnd::Object && self.view().is_elf(),
             prove: self.options.prove,
-            content_addressing: self.content_addressing(isa, flush),
-            sharing_map: self.sharing_map.as_deref(),
+            // For planning only, since it takes a digest of all settings.
+            content_addressing: None,
+            sharing_map: None,
             merge_limit: self
                 .options
                 .merge_limit
