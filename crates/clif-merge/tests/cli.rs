@@ -4,6 +4,8 @@
 //! these tests are about the rest: files, options, errors, output. What the program prints is pinned in
 //! `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals, JSON, and properties of many inputs.
 
+#[path = "cli/across.rs"]
+mod across;
 #[path = "cli/cut.rs"]
 mod cut;
 #[path = "cli/ends.rs"]
