@@ -21,8 +21,8 @@ const JUMP: i64 = 5;
 const REGISTERS: usize = 4;
 const FURTHER: i64 = 4;
 
-/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::combine). The sets that save most come
-/// first.
+/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::combine). Each set has functions of two
+/// units or more. The sets that save most come first.
 ///
 /// The result depends on the functions and their order only. O(n log n) in the number of functions.
 pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
@@ -47,6 +47,10 @@ pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
         }
         divide(rows, &rows_of_set, &parameters, policy, share, &mut decisions);
     }
+    // What is within one unit, the unit does better by itself: it knows the callers, and compares code.
+    let unit = |row: &u32| rows[*row as usize].unit;
+    decisions
+        .retain(|decision| decision.rows.iter().any(|row| unit(row) != unit(&decision.rows[0])));
     decisions.sort_by_key(|decision| (-decision.saved, decision.rows[0]));
     decisions
 }
