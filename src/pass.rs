@@ -20,7 +20,7 @@ use crate::incremental::{
     add_late_thunks,
 };
 use crate::options::Options;
-use crate::parameterise::{self, Attempts, SecondPass, matched, summary};
+use crate::parameterise::{self, Attempts, Given, SecondPass, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::size::Predicted;
@@ -329,12 +329,11 @@ fn similar(
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
+    let given = Given { observed, encodings, earlier, shared: &shared };
     let mut attempts = Attempts::new(options, &plan);
     while let Some(attempt) = attempts.next(&mut plan) {
         let options = &attempts.options(attempt);
-        let mut found = parameterise::search(
-            &mut plan, observed, encodings, earlier, bodies, options, attempt, &shared,
-        );
+        let mut found = parameterise::search(&mut plan, given, bodies, options, attempt);
         end("search");
         let mut second = SecondPass::new(options, encodings);
         while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {

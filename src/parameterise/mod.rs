@@ -79,6 +79,17 @@ use rustc_hash::FxBuildHasher;
 use uses::Uses;
 use value::Symbols;
 
+/// What is known of a unit before similar functions are merged.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub observed: &'a Observed,
+    pub encodings: &'a Encodings,
+    /// What earlier units emitted.
+    pub earlier: Option<&'a MergeCache>,
+    /// What is shared with other units.
+    pub shared: &'a Shared,
+}
+
 /// What a search leaves besides the plan.
 pub(crate) struct Found {
     uses: Uses,
@@ -98,14 +109,12 @@ pub(crate) struct Found {
 /// set. Walks every kept function that may share its shape with another twice.
 pub(crate) fn search(
     plan: &mut Plan,
-    observed: &Observed,
-    encodings: &Encodings,
-    earlier: Option<&MergeCache>,
+    given: Given<'_>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     attempt: Attempt,
-    shared: &Shared,
 ) -> Found {
+    let Given { observed, encodings, earlier, shared } = given;
     let shapes = shapes(plan, observed, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
     // The second identical pass may merge these.

@@ -12,7 +12,7 @@ use crate::canon::{self, Encoding, PartHashes};
 use crate::congruence::Encodings;
 use crate::ir::table_bytes;
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Attempts, Shared};
+use crate::parameterise::{self, Attempts, Given, Shared};
 use crate::plan::Plan;
 use crate::size::Predicted;
 use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Observed};
@@ -98,16 +98,9 @@ pub(super) fn similar(
         None => bodies,
     };
     if let Some(attempt) = Attempts::new(options, plan).next(plan) {
-        parameterise::search(
-            plan,
-            observed,
-            encodings,
-            None,
-            bodies,
-            options,
-            attempt,
-            &Shared::default(),
-        );
+        let shared = Shared::default();
+        let given = Given { observed, encodings, earlier: None, shared: &shared };
+        parameterise::search(plan, given, bodies, options, attempt);
     }
     plan.record_members();
     plan.drop_changed_candidates(options);

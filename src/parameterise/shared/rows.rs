@@ -6,13 +6,13 @@
 
 use crate::across::{Cell, FunctionSummary, Identity, UnitSummary, cell_hash, identity_hash};
 use crate::apply::Written;
-use crate::canon::{Context, Encoding, Mark, Scratch, code_digest, encode};
+use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
 use crate::content::{Contents, Kind, Names, Target, digests};
 use crate::options::{ContentAddressing, Options};
 use crate::parameterise::is_candidate;
 use crate::parameterise::loops::calls_in_loops;
-use crate::parameterise::table::places;
+use crate::parameterise::table::{Ranges, places};
 use crate::parameterise::value::{Symbols, Value, blocks_with_addresses};
 use crate::plan::Plan;
 use crate::target::Target as CodeTarget;
@@ -99,6 +99,12 @@ pub(super) fn rows(
     Rows { rows, identities }
 }
 
+/// What the digest of a function that only this unit can see is made of.
+struct LocalContents {
+    own: Digest,
+    references: Vec<(Kind, UserExternalName)>,
+}
+
 struct Reader<'a> {
     plan: &'a Plan,
     options: &'a Options<'a>,
@@ -108,8 +114,8 @@ struct Reader<'a> {
     /// The numbers of the symbols that cells refer to.
     numbers: HashMap<UserExternalName, u32, FxBuildHasher>,
     symbols: Vec<UserExternalName>,
-    /// What the digests of functions that only this unit can see are made of, with references by symbol.
-    contents: Vec<([u8; 32], Vec<(Kind, UserExternalName)>)>,
+    /// Of the functions that only this unit can see.
+    contents: Vec<LocalContents>,
     /// Their numbers.
     local: SecondaryMap<FunctionIndex, Option<u32>>,
 }
@@ -141,7 +147,7 @@ impl Reader<'_> {
         });
         let references = references.collect();
         self.local[function] = Some(self.contents.len() as u32);
-        self.contents.push((own, references));
+        self.contents.push(LocalContents { own, references });
     }
 
     /// What the function that was just walked has at each place. `None` for a function whose calls may be patched.
@@ -161,7 +167,7 @@ impl Reader<'_> {
             })
         };
         let mut cells: Vec<Cell> = Vec::new();
-        let mut at: Vec<crate::canon::Place> = Vec::new();
+        let mut at: Vec<Place> = Vec::new();
         let mut calls = false;
         for (mark, ranges) in places(&scratch.marks, encoding) {
             let Mark { place, operand, .. } = *mark;
@@ -212,7 +218,7 @@ impl Reader<'_> {
         };
         let contents: Vec<Contents> = contents
             .into_iter()
-            .map(|(own, references)| {
+            .map(|LocalContents { own, references }| {
                 let references = references.into_iter().map(|(kind, symbol)| {
                     let target = match content(&symbol) {
                         Some(number) => Target::Content(number),
@@ -238,12 +244,7 @@ impl Reader<'_> {
 }
 
 /// A hash of something that cannot be passed.
-fn fixed(
-    ranges: &crate::parameterise::table::Ranges<'_>,
-    body: &Function,
-    encoding: &Encoding,
-    mark: &Mark,
-) -> u64 {
+fn fixed(ranges: &Ranges<'_>, body: &Function, encoding: &Encoding, mark: &Mark) -> u64 {
     let mut hasher = Xxh3::new();
     hasher.update(ranges.constants);
     hasher.update(ranges.references);
