@@ -482,8 +482,11 @@ impl<M: Module> MergingModule<M> {
                 self.emit_late_thunk(function)?;
             } else {
                 // A body that takes extra arguments may not replace the function, so its address cannot be the
-                // symbol's.
-                if !extra {
+                // symbol's. Nor can that of a body of which the linker may keep another copy. (Ascending: they were declared
+                // in their order.)
+                let name = self.view().local_name(body);
+                let is_content = self.aliases.contents.binary_search(&name).is_ok();
+                if !extra && !is_content {
                     self.aliases.functions.push((function, body));
                 }
                 self.inner.define_function_bytes(function, 1, &[], &[])?;

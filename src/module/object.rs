@@ -4,8 +4,8 @@ use super::{Aliases, BackEnd, FunctionState, MergingModule};
 use crate::explain::MergeMap;
 use cranelift_entity::SecondaryMap;
 use cranelift_module::{FuncId, ModuleResult};
-use cranelift_object::object::write::{Comdat, SymbolId};
-use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, elf};
+use cranelift_object::object::write::{Comdat, Symbol, SymbolId, SymbolSection};
+use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, SymbolFlags, elf};
 use cranelift_object::{ObjectModule, ObjectProduct};
 
 impl Aliases {
@@ -57,27 +57,46 @@ impl Aliases {
 fn share(product: &mut ObjectProduct, function: FuncId) {
     let id = product.function_symbol(function);
     let object = &mut product.object;
+    let format = object.format();
+    if format == BinaryFormat::MachO {
+        // Each symbol begins a piece of the section of its own.
+        object.symbol_mut(id).weak = true;
+        return;
+    }
     let symbol = object.symbol(id);
     let section = symbol.section.id().expect("content-addressed functions are defined");
     assert!(
         symbol.value == 0 && object.section(section).data().len() as u64 == symbol.size,
         "content-addressed functions need ObjectBuilder::per_function_section"
     );
-    let format = object.format();
-    if format != BinaryFormat::Coff {
+    let symbol = if format == BinaryFormat::Elf {
         object.symbol_mut(id).weak = true;
-    }
-    if format == BinaryFormat::Elf {
         // The writer leaves it to us to say in the section that it is in a group.
         let sh_flags = elf::SHF_ALLOC | elf::SHF_EXECINSTR | elf::SHF_GROUP;
         object.section_mut(section).flags = SectionFlags::Elf { sh_flags: sh_flags.into() };
-    }
-    if format != BinaryFormat::MachO {
-        // A COFF section has selection data in its symbol.
+        id
+    } else {
+        // In COFF, the first symbol of a COMDAT section is its own, and the second that of the group. References to the
+        // symbol that there was find the group by its name.
+        let Symbol { name, value, size, kind, scope, weak, section: own, flags: _ } = symbol;
+        let defined = Symbol {
+            name: name.clone(),
+            value: *value,
+            size: *size,
+            kind: *kind,
+            scope: *scope,
+            weak: *weak,
+            section: *own,
+            flags: SymbolFlags::None,
+        };
         object.section_symbol(section);
-        let sections = alloc::vec![section];
-        object.add_comdat(Comdat { kind: ComdatKind::Any, symbol: id, sections });
-    }
+        let defined = object.add_symbol(defined);
+        let before = object.symbol_mut(id);
+        (before.section, before.size) = (SymbolSection::Undefined, 0);
+        defined
+    };
+    let sections = alloc::vec![section];
+    object.add_comdat(Comdat { kind: ComdatKind::Any, symbol, sections });
 }
 
 impl MergingModule<ObjectModule> {
