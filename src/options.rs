@@ -55,8 +55,8 @@ pub struct Options<'a> {
 
     /// Whether functions that other units may share are emitted under digests of their contents. Such a function moves to
     /// a new body ([`NewBody::content_digest`](crate::NewBody::content_digest)), and becomes a thunk if its symbol must
-    /// stay. Not with [`Canonicalize::Optimize`], a limit of merges, or
-    /// functions of earlier units. Default: none.
+    /// stay. Not with [`Canonicalize::Optimize`], a limit of merges, functions of earlier units, or
+    /// [`StreamingMerger`](crate::StreamingMerger). Default: none.
     pub content_addressing: Option<ContentAddressing>,
 
     /// Which functions share bodies with functions of other units, with [`Options::content_addressing`]. It is not trusted: whatever
