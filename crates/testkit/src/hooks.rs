@@ -399,10 +399,10 @@ let from = if nothing { &[None; 2] } else { from };"#,
     },
     Hook {
         file: "src/parameterise/judge/mod.rs",
-        at: &["if facts != self.encoding.facts {"],
+        at: &["if facts != encoding.facts {"],
         put: Put::Before(
             r#"let (facts, recursive, parameters) =
-    crate::fault_injection::shared(facts, &self.encoding.facts, recursive, parameters);"#,
+    crate::fault_injection::shared(facts, &encoding.facts, recursive, parameters);"#,
         ),
     },
     Hook {
