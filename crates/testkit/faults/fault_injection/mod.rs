@@ -388,7 +388,7 @@ pub(crate) fn shared(
 }
 
 /// The keys by which places that may share a parameter are compared.
-pub(crate) fn cells(mut cells: Vec<u32>) -> Vec<u32> {
+pub(crate) fn cells<C>(mut cells: Vec<C>) -> Vec<C> {
     if is(Fault::ParameterByThree) {
         cells.truncate(3);
     }
