@@ -13,6 +13,7 @@
 //! * `module` makes random calls of `Module` on a module and on a `MergingModule`; `incremental` draws whole programs
 //!   that are defined in several flushes, and has a host run them merged and unmerged.
 //! * `text` says what must hold of every text of a unit, and `text_mutation` changes such texts.
+//! * `across` cuts a unit into several, plans them apart, and links them as linkers do.
 //! * `scale` makes units of any number of functions, and `measure` has what benches share.
 //! * `thunks` compares thunks in raw bytes with what the back end compiles.
 //! * `targets` is what fuzz targets do.
@@ -26,6 +27,7 @@
 #![allow(missing_docs, reason = "not published")]
 #![allow(clippy::new_without_default, reason = "a host takes hold of the signals of the process")]
 
+pub mod across;
 pub mod aligned;
 pub mod augmented;
 pub mod check;

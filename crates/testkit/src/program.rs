@@ -28,9 +28,9 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
     Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
-    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, MergeCache, Merger,
-    OptimizeFor, Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk,
-    prove, prove_after,
+    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, Linkage, MergeCache, Merger,
+    OptimizeFor, Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, UnitSummary,
+    call_thunk, prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -102,14 +102,38 @@ impl Parts<'_> {
         self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
     }
 
-    fn plan_by(&self, mut merger: Merger<'_>, added: u32) -> (Plan, Increment) {
+    fn plan_by(&self, merger: Merger<'_>, added: u32) -> (Plan, Increment) {
+        self.added_to(merger).plan_increment(&mut Held { added, ..self.held() })
+    }
+
+    fn added_to<'m>(&self, mut merger: Merger<'m>) -> Merger<'m> {
         for member in self.functions {
             merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
         }
         for DataMember { symbol, attributes, object } in self.data {
             merger.add_data(symbol.clone(), object, *attributes).expect("is added");
         }
-        merger.plan_increment(&mut Held { added, ..self.held() })
+        merger
+    }
+
+    /// The same plan, but for the numbers of new symbols, which begin at `added`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Parts::plan`].
+    pub fn plan_from(&self, added: u32) -> Plan {
+        self.plan_by(Merger::new(*self.options), added).0
+    }
+
+    /// What other units must know of this one.
+    ///
+    /// # Panics
+    ///
+    /// As [`Parts::plan`], or without [`Options::content_addressing`].
+    pub fn summarize(&self, unit: String) -> UnitSummary {
+        let merger = self.added_to(Merger::new(*self.options));
+        let summary = merger.summarize(&mut self.held(), unit);
+        summary.expect("content addressing is on")
     }
 
     /// What the checker says of a plan for the unit.
@@ -124,6 +148,16 @@ impl Parts<'_> {
     /// The same of a plan that was made after earlier units.
     pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
         prove_after(cache, plan, &mut self.held(), self.options)
+    }
+
+    /// The name by which other units know a symbol, unless only this unit can see it.
+    pub fn link_name(&self, symbol: &UserExternalName) -> Option<String> {
+        let function = self.functions.iter().find(|member| member.symbol() == *symbol);
+        let data = self.data.iter().find(|member| member.symbol == *symbol);
+        let linkage = function.map(|member| member.attributes.linkage);
+        let linkage = linkage.or(data.map(|member| member.attributes.linkage));
+        let is_seen = linkage != Some(Linkage::Local) && symbol.namespace != ADDED;
+        is_seen.then(|| symbol.to_string())
     }
 
     fn held(&self) -> Held<'_> {
@@ -153,6 +187,10 @@ impl Bodies for Held<'_> {
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added - 1))
+    }
+
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        self.parts.link_name(symbol)
     }
 }
 

@@ -1,0 +1,366 @@
+//! Merging across units without a linker: a unit is cut into several, each is planned without the others, and of the
+//! content-addressed bodies of one digest any one is kept.
+//!
+//! What is linked is a [`Program`] that a host can run and compare with the unit that was not cut. All copies of a body are
+//! compiled and compared as well. Decisions about what shares a body may be random: no map may change what a
+//! program does.
+
+use crate::generate::conventions::{DATA, FUNCTIONS};
+use crate::permute::{Facts, permuted};
+use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
+use crate::support::Rng;
+use crate::unit::Unit;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{Context, FinalizedRelocTarget};
+use cranelift_mergefunc::internals::fixed_hash;
+use cranelift_mergefunc::{
+    ContentAddressing, ContentDigest, Emit, Group, Linkage, Options, Outputs, Plan, SetDecision,
+    SharingMap, Summaries, UnitSummary, combine,
+};
+use std::collections::{HashMap, HashSet};
+
+/// What is added to the number of a function or data object for each replica.
+const REPLICA: u32 = 1000;
+
+/// A unit with replicas of all that it has. A replica refers to its own functions and data objects, or to those of the unit.
+pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
+    let mut all = unit.clone();
+    for replica in 1..=replicas {
+        let own = |symbol: &UserExternalName| match symbol.namespace {
+            FUNCTIONS | DATA => UserExternalName {
+                index: symbol.index + replica * REPLICA,
+                ..*symbol
+            },
+            _ => symbol.clone(),
+        };
+        // Most functions of most replicas are equal only if what they refer to is.
+        let few = rng.choose(&[2, 8, 1000]);
+        for member in &unit.functions {
+            let mut member = member.clone();
+            member.body.name = UserFuncName::User(own(&member.symbol()));
+            let names: Vec<_> = member.body.params.user_named_funcs().keys().collect();
+            for name in names {
+                if rng.but_one_in(few) {
+                    let symbol = own(&member.body.params.user_named_funcs()[name]);
+                    member.body.params.reset_user_func_name(name, symbol);
+                }
+            }
+            member.body = permuted(&member.body, Facts::Keep, rng.word());
+            all.functions.push(member);
+        }
+        for member in &unit.data {
+            let mut member = member.clone();
+            member.symbol = own(&member.symbol);
+            for reloc in &mut member.object.relocations {
+                reloc.target = own(&reloc.target);
+            }
+            all.data.push(member);
+        }
+    }
+    all
+}
+
+/// A unit in `count` pieces, each with some of its functions and data objects, planned with content addressing for `isa`. What
+/// another piece refers to is visible to it. Most of a replica is in one piece.
+pub fn cut(unit: &Unit, count: usize, isa: &dyn TargetIsa, rng: &mut Rng) -> Vec<Unit> {
+    let functions = unit.functions.iter().map(|member| member.symbol());
+    let symbols = functions.chain(unit.data.iter().map(|member| member.symbol.clone()));
+    let stray = rng.choose(&[3, 20, 1000]);
+    let mut place = |symbol: UserExternalName| match rng.one_in(stray) {
+        true => (symbol, rng.below(count)),
+        false => {
+            let piece = (symbol.index / REPLICA) as usize % count;
+            (symbol, piece)
+        }
+    };
+    let place: HashMap<UserExternalName, usize> = symbols.map(&mut place).collect();
+    // From another piece: symbols, and symbols of which a place within is pointed to.
+    let (mut visible, mut inside) = (HashSet::new(), HashSet::new());
+    let mut refer = |from: &UserExternalName, to: &UserExternalName, offset: i64| {
+        if place.get(to).is_some_and(|at| *at != place[from]) {
+            visible.insert(to.clone());
+            if offset != 0 && to.namespace == FUNCTIONS {
+                inside.insert(to.clone());
+            }
+        }
+    };
+    for member in &unit.functions {
+        let own = member.symbol();
+        member.references().for_each(|to| refer(&own, &to, 0));
+        for data in member.body.global_values.values() {
+            if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = data {
+                let to = &member.body.params.user_named_funcs()[*name];
+                refer(&own, to, offset.bits());
+            }
+        }
+    }
+    for member in &unit.data {
+        for reloc in &member.object.relocations {
+            refer(&member.symbol, &reloc.target, reloc.addend);
+        }
+    }
+    let seen = |symbol: &UserExternalName, linkage: &mut Linkage| {
+        if visible.contains(symbol) && *linkage == Linkage::Local {
+            *linkage = Linkage::Hidden;
+        }
+    };
+    let mut content = ContentAddressing::of(isa);
+    content.smallest_gain = rng.choose(&[0, 0, 16]);
+    let options =
+        Options { merge_limit: None, content_addressing: Some(content), ..unit.options };
+    let empty = Unit { functions: Vec::new(), data: Vec::new(), options, ..*unit };
+    let mut units = vec![empty; count];
+    for member in &unit.functions {
+        let (mut member, symbol) = (member.clone(), member.symbol());
+        seen(&symbol, &mut member.attributes.linkage);
+        member.attributes.pinned |= inside.contains(&symbol);
+        units[place[&symbol]].functions.push(member);
+    }
+    for member in &unit.data {
+        let mut member = member.clone();
+        seen(&member.symbol, &mut member.attributes.linkage);
+        units[place[&member.symbol]].data.push(member);
+    }
+    units
+}
+
+/// The summaries of units.
+pub fn summaries(units: &[Unit]) -> Vec<UnitSummary> {
+    let summary = |(at, unit): (usize, &Unit)| Parts::from(unit).summarize(format!("unit {at}"));
+    units.iter().enumerate().map(summary).collect()
+}
+
+/// The bytes of a sharing map for units of which these are the summaries.
+pub fn map(
+    summaries: &[UnitSummary],
+    decide: &mut dyn FnMut(&Group<'_>) -> Vec<SetDecision>,
+) -> Vec<u8> {
+    let files: Vec<Vec<u8>> = summaries.iter().map(UnitSummary::to_bytes).collect();
+    let opened: Vec<Summaries<'_>> =
+        files.iter().map(|file| Summaries::open(file).expect("a summary")).collect();
+    let mut bytes = Vec::new();
+    let mut write = |piece: &[u8]| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    };
+    combine(&opened, decide, &mut Outputs { map: Some(&mut write), parts: None }).expect("a map");
+    bytes
+}
+
+/// Sets whose parameters are anything: what two functions differ in, more or less than that, columns of several
+/// parameters, columns that there are not. The hash of the other columns is right for one function, or not.
+pub fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
+    let rows = &group.rows;
+    let mut sets = Vec::new();
+    for _ in 0..1 + rng.below(3) {
+        let (first, second) = (&rows[rng.below(rows.len())], &rows[rng.below(rows.len())]);
+        let hashes: Vec<u64> = first.cells.iter().map(|cell| cell.hash).collect();
+        let mut parameters: Vec<Vec<u32>> = Vec::new();
+        if rng.but_one_in(4) {
+            let mut number: HashMap<[u64; 2], usize> = HashMap::new();
+            for (column, cells) in first.cells.iter().zip(&second.cells).enumerate() {
+                let hashes = [cells.0.hash, cells.1.hash];
+                if hashes[0] != hashes[1] {
+                    let next = parameters.len();
+                    let at = *number.entry(hashes).or_insert(next);
+                    if at == next {
+                        parameters.push(Vec::new());
+                    }
+                    parameters[at].push(column as u32);
+                }
+            }
+        }
+        for column in 0..hashes.len() as u32 {
+            match rng.below(24) {
+                0 => parameters.push(vec![column]),
+                1 if !parameters.is_empty() => {
+                    let at = rng.below(parameters.len());
+                    parameters[at].push(column);
+                }
+                _ => {}
+            }
+        }
+        match rng.below(24) {
+            0 => parameters.push(vec![rng.choose(&[u32::MAX, hashes.len() as u32, 1 << 20])]),
+            1 => parameters.push(Vec::new()),
+            2 => drop(parameters.pop()),
+            3 if parameters.len() > 1 => {
+                let more = parameters.pop().expect("two or more");
+                parameters[0].extend(more);
+            }
+            _ => {}
+        }
+        for columns in &mut parameters {
+            columns.sort_unstable();
+            columns.dedup();
+        }
+        if rng.one_in(3) {
+            rng.shuffle(&mut parameters);
+        }
+        let fixed = match rng.one_in(12) {
+            true => rng.word(),
+            false => fixed_hash(hashes.iter().copied(), &parameters),
+        };
+        let rows = (0..rows.len() as u32).collect();
+        sets.push(SetDecision { parameters, fixed, rows, saved: rng.word() as i64 });
+    }
+    sets
+}
+
+/// Units that were planned apart, as one program.
+#[derive(Debug, Default)]
+pub struct Linked {
+    pub program: Program,
+    /// Content-addressed bodies of all units.
+    pub bodies: usize,
+    /// Those of which another unit has a copy, which are left out.
+    pub copies: usize,
+    /// Of these, the ones that get extra arguments.
+    pub parameterised: usize,
+    /// What [`Stats`](cranelift_mergefunc::Stats) of all units says of their maps.
+    pub shared: usize,
+    pub ignored: usize,
+}
+
+/// The symbols that a plan adds to a unit of a number begin there.
+const SYMBOLS: u32 = 1 << 20;
+
+/// Plans units, each with its map, if there is one, and links them. `whole` is the unit that was cut. All copies of a body
+/// must have the same code for `isa`.
+///
+/// # Panics
+///
+/// If a plan cannot be proved, or units cannot be linked.
+pub fn linked(
+    whole: &Unit,
+    units: &[Unit],
+    maps: &[Option<&SharingMap<'_>>],
+    isa: &dyn TargetIsa,
+    rng: &mut Rng,
+) -> Linked {
+    let mut linked = Linked::default();
+    let mut copies: HashMap<ContentDigest, Vec<(UserExternalName, Function, Code)>> = HashMap::new();
+    let mut entries = HashMap::new();
+    for (at, unit) in units.iter().enumerate() {
+        let options = Options { sharing_map: maps[at], ..unit.options };
+        let parts = Parts { options: &options, ..Parts::from(unit) };
+        let plan = parts.plan_from(at as u32 * SYMBOLS);
+        if let Some(Err(refutation)) = plan.proof() {
+            panic!("{refutation}");
+        }
+        linked.bodies += plan.stats().content_bodies;
+        linked.shared += plan.stats().shared_functions;
+        linked.ignored += plan.stats().shared_ignored;
+        let digests = digests(&plan);
+        let mut program = Program::merged(&parts, &plan);
+        for entry in &mut program.entries {
+            if entry.symbol.namespace == WRAPPERS {
+                entry.symbol.index += at as u32 * SYMBOLS;
+            }
+            entries.insert(entry.function.clone(), entry.clone());
+        }
+        for (mut symbol, definition) in program.functions {
+            if symbol.namespace == WRAPPERS {
+                symbol.index += at as u32 * SYMBOLS;
+            }
+            let Some(digest) = digests.get(&symbol) else {
+                if let Definition::Alias(to) = &definition {
+                    assert!(!digests.contains_key(to), "{symbol} is in the section of {to}");
+                }
+                linked.program.functions.push((symbol, definition));
+                continue;
+            };
+            let Definition::Body(body) = definition else {
+                panic!("{symbol} is {digest} and has no body");
+            };
+            let code = Code::of(&body, isa, &|to| match digests.get(to) {
+                Some(digest) => digest.to_string(),
+                None => parts.link_name(to).unwrap_or_else(|| format!("{to} of unit {at}")),
+            });
+            copies.entry(**digest).or_default().push((symbol, *body, code));
+        }
+        linked.program.data.extend(program.data);
+        linked.parameterised += plan.new_bodies().iter().filter(|new| {
+            new.content_digest().is_some() && new.copy_of().is_none()
+        }).count();
+    }
+    for (digest, copies) in copies {
+        let (kept, first, code) = copies[rng.below(copies.len())].clone();
+        for (symbol, body, other) in copies {
+            assert_eq!(code, other, "{digest} is\n{first}and\n{body}");
+            let definition = match symbol == kept {
+                true => Definition::Body(Box::new(body)),
+                false => {
+                    linked.copies += 1;
+                    Definition::Alias(kept.clone())
+                }
+            };
+            linked.program.functions.push((symbol, definition));
+        }
+    }
+    let symbols = whole.functions.iter().map(|member| member.symbol());
+    linked.program.entries = symbols.map(|symbol| entries[&symbol].clone()).collect();
+    linked
+}
+
+/// The digest of each symbol that has one.
+fn digests(plan: &Plan) -> HashMap<UserExternalName, &ContentDigest> {
+    let digest = |output: &cranelift_mergefunc::Output<'_>| match output.emit {
+        Emit::NewBody(_) => plan.new_body(output.function)?.content_digest(),
+        _ => None,
+    };
+    plan.outputs()
+        .filter_map(|output| {
+            assert!(output.symbol.namespace == ADDED || digest(&output).is_none());
+            Some((output.symbol.clone(), digest(&output)?))
+        })
+        .collect()
+}
+
+/// The code of a function, and what it refers to by names that mean the same in all units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    bytes: Vec<u8>,
+    alignment: u32,
+    relocations: Vec<String>,
+    traps: Vec<String>,
+    calls: Vec<String>,
+}
+
+impl Code {
+    /// # Panics
+    ///
+    /// If the function cannot be compiled.
+    pub fn of(
+        func: &Function,
+        isa: &dyn TargetIsa,
+        name: &dyn Fn(&UserExternalName) -> String,
+    ) -> Code {
+        let mut context = Context::for_function(func.clone());
+        let code = context.compile(isa, &mut ControlPlane::default());
+        let code = code.unwrap_or_else(|error| panic!("{:?}\n{func}", error.inner));
+        let relocation = |reloc: &cranelift_codegen::FinalizedMachReloc| {
+            let target = match &reloc.target {
+                FinalizedRelocTarget::ExternalName(ExternalName::User(to)) => {
+                    name(&func.params.user_named_funcs()[*to])
+                }
+                other => format!("{other:?}"),
+            };
+            format!("{} {:?} {target} {}", reloc.offset, reloc.kind, reloc.addend)
+        };
+        let traps = code.buffer.traps().iter().map(|trap| format!("{trap:?}"));
+        let calls = code.buffer.call_sites().map(|site| {
+            let handlers: Vec<_> = site.exception_handlers.iter().collect();
+            format!("{} {:?} {handlers:?}", site.ret_addr, site.frame_offset)
+        });
+        Code {
+            bytes: code.code_buffer().to_vec(),
+            alignment: code.buffer.alignment,
+            relocations: code.buffer.relocs().iter().map(relocation).collect(),
+            traps: traps.collect(),
+            calls: calls.collect(),
+        }
+    }
+}
