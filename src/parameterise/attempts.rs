@@ -25,7 +25,8 @@ impl Share {
     pub fn is_reached(self, saved: i64, before: i64) -> bool {
         match self {
             Share::Anything => saved > 0,
-            Share::Eighth => saved * cost::DEMANDED_SHARE > before,
+            // What cannot be passed saves less than nothing, by far.
+            Share::Eighth => saved.saturating_mul(cost::DEMANDED_SHARE) > before,
         }
     }
 }

@@ -172,8 +172,9 @@ pub fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
                 }
             }
         }
+        let more = rng.choose(&[8, 40, 400, 4000]);
         for column in 0..hashes.len() as u32 {
-            match rng.below(24) {
+            match rng.below(more) {
                 0 => parameters.push(vec![column]),
                 1 if !parameters.is_empty() => {
                     let at = rng.below(parameters.len());

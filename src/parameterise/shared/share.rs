@@ -170,9 +170,12 @@ impl Search<'_> {
                 is_value && columns.iter().all(|&column| Some(table.at(row, column)) == cell)
             })
         };
-        let within = |column: &u32| (*column as usize) < table.width();
-        let columns = parameters.iter().flat_map(|parameter| &parameter.columns);
-        if !columns.map(|&column| column as u32).all(|column| within(&column)) {
+        // Each place gets one value.
+        let columns = parameters.iter().flat_map(|parameter| &parameter.columns).copied();
+        let mut columns: Vec<usize> = columns.collect();
+        columns.sort_unstable();
+        let twice = columns.windows(2).any(|pair| pair[0] == pair[1]);
+        if twice || columns.last().is_some_and(|&last| last >= table.width()) {
             return 0;
         }
         let mut rows: Vec<u32> = (0..table.len() as u32).filter(|&row| passed(row)).collect();
