@@ -8,6 +8,8 @@
 //!
 //! They need compilers and linkers; `native/tools.rs` names the packages.
 
+#[path = "native/across.rs"]
+mod across;
 #[path = "native/c.rs"]
 mod c;
 #[path = "native/cases.rs"]

@@ -84,16 +84,41 @@ fn reference(name: &str, linkage: Linkage, signature: &str) -> String {
     format!("{colocated}%{name}{signature}")
 }
 
+/// The object with content addressing that has one function of each case, and what calls it.
+pub fn content_addressed(cases: &[Case], build: Build, which: usize) -> Vec<u8> {
+    let options = ModuleOptions {
+        back_end: BackEnd::Object,
+        content_addressed: true,
+        ..ModuleOptions::default()
+    };
+    let build = Build { per_function_section: true, ..build };
+    let mut module = MergingModule::with_options(empty(build), options);
+    define_some(&mut module, cases, &[which], &mut say);
+    module.finish().unwrap().emit().unwrap()
+}
+
 /// Declares and defines everything, of which `say` hears.
 pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) {
+    define_some(module, cases, &[0, 1], say);
+}
+
+/// The same of some of the two functions of each case.
+fn define_some<M: Module>(
+    module: &mut M,
+    cases: &[Case],
+    some: &[usize],
+    say: &mut Hear<'_, M>,
+) {
     declare(module, "callback", Linkage::Import, I64);
     let callback = reference("callback", Linkage::Import, I64);
     for case in cases {
         let Case { shape, convention, linkages, .. } = case;
         let sig = shape.signature(convention);
-        let functions =
-            [0, 1].map(|which| declare(module, &case.name(which), linkages[which], &sig));
-        for which in 0..2 {
+        let functions: Vec<FuncId> = some
+            .iter()
+            .map(|&which| declare(module, &case.name(which), linkages[which], &sig))
+            .collect();
+        for (&which, &function) in some.iter().zip(&functions) {
             let name = case.name(which);
             let own = reference(&name, linkages[which], &sig);
             let callee = match shape.calls {
@@ -101,7 +126,7 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
                 Calls::Callback => &callback,
             };
             let k = 1001 + 2 * case.number as i64;
-            say(module, case, Thing::Equal(functions[which]));
+            say(module, case, Thing::Equal(function));
             let text = shape.function(&format!("%{name}"), convention, callee, k);
             modules::define(module, &text).unwrap();
 
