@@ -28,11 +28,54 @@ fn code(image: &[u8]) -> u64 {
     file.section_by_name(name).expect("code").size()
 }
 
-/// The two objects, and what both have.
+/// The code of a symbol of an object, up to where its section ends, with what it refers to by name.
+fn code_of(file: &[u8], name: &str) -> (Vec<u8>, Vec<String>) {
+    let file = object::File::parse(file).expect("an object");
+    let is_it = |symbol: &object::Symbol<'_, '_>| {
+        symbol.is_definition() && symbol.name().is_ok_and(|own| own.trim_start_matches('_') == name)
+    };
+    let symbol = file.symbols().find(is_it).expect("a symbol");
+    let section = symbol.section_index().expect("a definition");
+    let section = file.section_by_index(section).expect("a section");
+    let start = symbol.address() - section.address();
+    // In Mach-O, all are in one section.
+    let mut starts: Vec<u64> = file
+        .symbols()
+        .filter(|other| other.section_index() == Some(section.index()))
+        .map(|other| other.address() - section.address())
+        .filter(|&other| other > start)
+        .collect();
+    starts.push(section.size());
+    let end = starts.into_iter().min().expect("an end");
+    let mut data = section.data().expect("code")[start as usize..end as usize].to_vec();
+    // Padding is of the section.
+    while data.last() == Some(&0) {
+        data.pop();
+    }
+    let inside = section.relocations().filter(|(at, _)| (start..end).contains(at));
+    let relocations = inside.map(|(at, relocation)| {
+        let target = match relocation.target() {
+            object::RelocationTarget::Symbol(symbol) => {
+                file.symbol_by_index(symbol).and_then(|symbol| symbol.name()).expect("a name")
+            }
+            other => panic!("{name} refers to {other:?}"),
+        };
+        let (at, kind, addend) = (at - start, relocation.flags(), relocation.addend());
+        format!("{at:#x} {kind:?} {target} {addend}")
+    });
+    (data, relocations.collect())
+}
+
+/// The two objects, and what both have. Equal digests must have equal code, since linkers keep any.
 fn objects(cases: &[Case], build: Build) -> ([Vec<u8>; 2], BTreeSet<String>) {
     let objects = [0, 1].map(|which| content_addressed(cases, build, which));
     let [first, second] = [0, 1].map(|at| contents(&objects[at]));
-    let both = first.into_keys().filter(|name| second.contains_key(name)).collect();
+    let both: BTreeSet<String> =
+        first.into_keys().filter(|name| second.contains_key(name)).collect();
+    for name in &both {
+        let [first, second] = objects.each_ref().map(|object| code_of(object, name));
+        assert_eq!(first, second, "{name} on {}", build.triple);
+    }
     (objects, both)
 }
 
