@@ -1,7 +1,9 @@
 //! Links and runs object files of programs, many at once.
 
 use crate::checked::checked;
-use crate::incremental::{Finding, Image, Program, Statistics, compare, main_of, objects};
+use crate::incremental::{
+    Finding, Image, Program, Statistics, Units, compare, main_of, objects,
+};
 use crate::tools::{Kind, Toolchain, Workshop};
 
 pub struct Linker {
@@ -13,6 +15,54 @@ impl Linker {
     /// In a directory of its own, which `name` is a part of the name of.
     pub fn new(tools: Toolchain, name: &str) -> Linker {
         Linker { workshop: Workshop::new(&format!("linked-{name}")), tools }
+    }
+
+    /// The programs whose flushes are units, as their objects were made: what they do linked with these flags, and what
+    /// they do as one plain object each.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be linked or run, or differs.
+    ///
+    /// # Panics
+    ///
+    /// If a plain program cannot be linked or run.
+    pub fn check_units(
+        &self,
+        units: &[(String, &Units<'_>)],
+        kind: Kind,
+        flags: &[&str],
+    ) -> Result<(), String> {
+        let image = if kind == Kind::Shared { Image::Shared } else { Image::Program };
+        let mut files: [Vec<String>; 2] = Default::default();
+        for (prefix, units) in units {
+            let (plain, merged) = (std::slice::from_ref(&units.plain), &units.merged[..]);
+            for (files, (objects, which)) in
+                files.iter_mut().zip([(plain, "plain"), (merged, "unit")])
+            {
+                for (at, object) in objects.iter().enumerate() {
+                    let file = format!("{which}{prefix}{at}.o");
+                    self.workshop.write(&file, object);
+                    files.push(file);
+                }
+            }
+        }
+        let programs: Vec<(&str, &Program)> =
+            units.iter().map(|(prefix, units)| (prefix.as_str(), units.program)).collect();
+        self.workshop.write("main.c", main_of(&programs, image));
+        self.workshop.run(self.tools.gcc, &["-w", "-O0", "-fPIE", "-c", "main.c", "-o", "main.o"]);
+        let printed = files.map(|files| {
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            let flags = [&["-w"], flags].concat();
+            self.workshop.link_and_run(&self.tools, (kind, "main"), "main.o", &files, &flags)
+        });
+        let [plain, merged] = printed;
+        let plain = plain.unwrap_or_else(|said| panic!("the plain programs: {said}"));
+        let differ = compare(&programs, image, [&plain, &merged?]);
+        match differ.first() {
+            None => Ok(()),
+            Some((at, finding)) => Err(format!("program {at}: {finding}")),
+        }
     }
 
     /// The differences between the plain and the merged programs, by number.

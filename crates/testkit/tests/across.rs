@@ -5,17 +5,22 @@
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
-    CallThunks, Policy, Prove, SharingMap, cranelift_codegen, decide_sharing,
+    CallThunks, Group, Policy, Prove, SetDecision, SharingMap, cranelift_codegen, decide_sharing,
 };
+use object::{Object, ObjectSymbol};
+use std::collections::HashSet;
 use testkit::across::{Linked, cut, linked, map, random_sets, replicated, summaries};
 use testkit::differential::{Comparison, Effort, Tally};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level};
+use testkit::incremental::{self, Units};
 use testkit::isa;
+use testkit::link::Linker;
 use testkit::program::{Parts, Program};
 use testkit::support::Rng;
+use testkit::tools::{Kind, Toolchain, need};
 use testkit::unit::Unit;
 
 fn runs(usual: u64) -> u64 {
@@ -157,4 +162,97 @@ fn maps_that_say_anything_change_nothing() {
     });
     assert!(counts.shared > 250 && counts.copies > 60, "{counts:?}");
     assert!(counts.ignored > 10 && tally.returned > 1000, "{counts:?} {tally}");
+}
+
+/// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which the program
+/// interposes some functions: the same as plain objects do. `decide` is for maps.
+fn check_linked(
+    tools: Toolchain,
+    seeds: std::ops::Range<u64>,
+    decide: Option<&dyn Fn(&Group<'_>, &mut Rng) -> Vec<SetDecision>>,
+) -> usize {
+    let mut programs: Vec<incremental::Program> = Vec::new();
+    let mut rng = Rng::new(seeds.start);
+    for seed in seeds {
+        let bytes = Rng::new(seed).bytes(4000);
+        let program = incremental::program(&mut Unstructured::new(&bytes)).expect("enough bytes");
+        if program.flushes.len() > 1 {
+            let own = incremental::apart(&program, &mut rng);
+            // Contracts are those of the program as it was drawn.
+            programs.push(own);
+        }
+    }
+    let linker = Linker::new(tools, "units");
+    let mut shared = 0;
+    for programs in programs.chunks(20) {
+        let units: Vec<(String, Units<'_>)> = programs
+            .iter()
+            .enumerate()
+            .map(|(at, program)| {
+                let prefix = format!("p{at}_");
+                let map = decide.map(|decide| {
+                    Units::map(program, &prefix, tools.triple, &mut |group| {
+                        decide(group, &mut rng)
+                    })
+                });
+                let units = Units::new(program, &prefix, tools.triple, map.as_deref());
+                (prefix, units)
+            })
+            .collect();
+        let mut seen = HashSet::new();
+        for object in units.iter().flat_map(|(_, units)| &units.merged) {
+            let file = object::File::parse(&**object).expect("an object");
+            for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+                let name = symbol.name().expect("a name");
+                if name.starts_with("content.") && !seen.insert(name.to_owned()) {
+                    shared += 1;
+                }
+            }
+        }
+        let directory = format!("-B{}", need("ld.lld").display());
+        let references: Vec<(String, &Units<'_>)> =
+            units.iter().map(|(prefix, units)| (prefix.clone(), units)).collect();
+        for kind in [Kind::Pie, Kind::Shared] {
+            for flags in [&["-fuse-ld=bfd"][..], &["-fuse-ld=lld", &directory]] {
+                if let Err(first) = linker.check_units(&references, kind, flags) {
+                    for one in &references {
+                        let one = std::slice::from_ref(one);
+                        if let Err(error) = linker.check_units(one, kind, flags) {
+                            let text = incremental::print(one[0].1.program);
+                            panic!("{kind:?} {flags:?}: {error}\n{text}");
+                        }
+                    }
+                    panic!("{kind:?} {flags:?}, all together: {first}");
+                }
+            }
+        }
+    }
+    eprintln!("{}: {} programs, {shared} copies", tools.triple, programs.len());
+    shared
+}
+
+/// A copy of a body that another object has must do the same there, also where symbols are interposed.
+#[test]
+fn linked_units_without_a_map_do_what_plain_objects_do() {
+    for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
+        let shared = check_linked(tools, 0..runs(usual), None);
+        assert!(shared > 20, "{shared}");
+    }
+}
+
+#[test]
+fn linked_units_with_a_map_do_what_plain_objects_do() {
+    for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
+        let policy = |group: &Group<'_>, _: &mut Rng| decide_sharing(group, Policy::Size);
+        let shared = check_linked(tools, 500..500 + runs(usual), Some(&policy));
+        assert!(shared > 20, "{shared}");
+    }
+}
+
+#[test]
+fn linked_units_with_maps_that_say_anything_do_what_plain_objects_do() {
+    for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
+        let shared = check_linked(tools, 900..900 + runs(usual), Some(&random_sets));
+        assert!(shared > 10, "{shared}");
+    }
 }

@@ -200,6 +200,8 @@ pub struct Definer<'a, M> {
     prefix: &'a str,
     /// Whether functions are aligned here, because the module cannot be asked to.
     aligns: bool,
+    /// The flush that is a unit of its own: it imports what others define.
+    unit: Option<usize>,
 }
 
 impl<'a, M: Module> Definer<'a, M> {
@@ -210,7 +212,8 @@ impl<'a, M: Module> Definer<'a, M> {
         bodies: &'a [ir::Function],
         prefix: &'a str,
     ) -> Self {
-        Definer { module, ids: Ids::new(program), program, bodies, prefix, aligns: false }
+        let ids = Ids::new(program);
+        Definer { module, ids, program, bodies, prefix, aligns: false, unit: None }
     }
 
     /// The same for a module that can be asked for alignments only through the code of a function.
@@ -223,8 +226,16 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { aligns: true, ..Definer::new(module, program, bodies, prefix) }
     }
 
+    /// The same for a module in which only one flush is defined.
+    pub fn of_unit(self, unit: usize) -> Self {
+        Definer { unit: Some(unit), ..self }
+    }
+
     /// Declares something, with the linkage of its declaration or of its definition.
     fn declare(&mut self, part: Part, linkage: Linkage) -> ModuleResult<()> {
+        let is_import =
+            self.unit.is_some_and(|unit| !self.program.flushes[unit].defined.contains(&part));
+        let linkage = if is_import { Linkage::Import } else { linkage };
         let name = name(self.prefix, part);
         match part {
             Part::Function(function) => {

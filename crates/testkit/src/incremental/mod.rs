@@ -12,6 +12,7 @@
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
 //! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
+//! * `units` makes an object of each flush;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
 
 mod calls;
@@ -27,6 +28,7 @@ mod program;
 mod reduce;
 mod statements;
 mod statistics;
+mod units;
 
 use crate::isa;
 use arbitrary::Unstructured;
@@ -39,6 +41,7 @@ use program::Part;
 pub use program::Program;
 pub use reduce::reduce;
 pub use statistics::Statistics;
+pub use units::{Units, apart};
 use std::fmt::{self, Write};
 
 /// Nothing, or the finding that a part of a program is not at a multiple of its alignment.
