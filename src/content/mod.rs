@@ -124,7 +124,10 @@ fn candidates(
             patchable: observed.patchable(symbol),
             ..SymbolUses::default()
         };
-        let keeps_symbol = must_keep_symbol(attributes, uses, ReplacedBy::Equal);
+        // What the plan added has the attributes of a function that it is a copy of, but nothing outside knows it.
+        let is_added = plan.new_body(function).is_some();
+        let keeps_symbol =
+            must_keep_symbol(attributes, uses, ReplacedBy::Equal).filter(|_| !is_added);
         if keeps_symbol.is_some() {
             // Another jump on each call, and its bytes.
             let Some(thunk) = options.target.jump_thunk.filter(|_| !hot) else {

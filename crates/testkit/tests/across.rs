@@ -236,7 +236,7 @@ fn check_linked(
 fn linked_units_without_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
         let shared = check_linked(tools, 0..runs(usual), None);
-        assert!(shared > 20, "{shared}");
+        assert!(shared > 10, "{shared}");
     }
 }
 
@@ -245,7 +245,7 @@ fn linked_units_with_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
         let policy = |group: &Group<'_>, _: &mut Rng| decide_sharing(group, Policy::Size);
         let shared = check_linked(tools, 500..500 + runs(usual), Some(&policy));
-        assert!(shared > 20, "{shared}");
+        assert!(shared > 10, "{shared}");
     }
 }
 
@@ -253,6 +253,6 @@ fn linked_units_with_a_map_do_what_plain_objects_do() {
 fn linked_units_with_maps_that_say_anything_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
         let shared = check_linked(tools, 900..900 + runs(usual), Some(&random_sets));
-        assert!(shared > 10, "{shared}");
+        assert!(shared > 4, "{shared}");
     }
 }
