@@ -17,6 +17,8 @@ mod call_thunks;
 mod checker;
 #[path = "laws/classes.rs"]
 mod classes;
+#[path = "laws/content.rs"]
+mod content;
 #[path = "laws/data.rs"]
 mod data;
 #[path = "laws/differences.rs"]

@@ -2,7 +2,7 @@
 
 use super::define::{Definer, function_attributes, functions, name, say};
 use super::program::{Part, Program};
-use super::settings;
+use super::{print, settings};
 use crate::across::map;
 use crate::isa;
 use crate::modules;
@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
     BackEnd, Bodies, CallThunks, ContentAddressing, FunctionIndex, Group, Merger, MergingModule,
-    Mode, ModuleOptions, Options, SetDecision, SharingMap, Target, UnitSummary,
+    Mode, ModuleOptions, Options, Prove, SetDecision, SharingMap, Target, UnitSummary,
 };
 use cranelift_module::Linkage;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub fn apart(program: &Program, rng: &mut Rng) -> Program {
         back_end: BackEnd::Object,
         optimize: false,
         content_addressed: true,
+        // An error names the program.
+        prove: Prove::Always,
         ..units.options
     };
     units
@@ -97,7 +99,8 @@ impl<'a> Units<'a> {
                 merging.define(unit, &mut |module, part, ids| say(module, program, part, ids));
             defined.unwrap_or_else(|error| panic!("unit {unit}: {error}"));
             let product = merging.module.finish();
-            let product = product.unwrap_or_else(|error| panic!("unit {unit}: {error}"));
+            let product = product
+                .unwrap_or_else(|error| panic!("unit {unit}: {error}\n{}", print(program)));
             merged.push(product.emit().expect("an object file"));
         }
         let plain = plain.module.finish().emit().expect("an object file");

@@ -1,0 +1,299 @@
+//! Content addressing: a digest says all of the code under it, and nothing else. Linkers keep any body of one digest, so two
+//! bodies that differ under one digest are a wrong merge.
+
+use arbitrary::Unstructured;
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::{
+    Attributes, Bodies, ContentAddressing, ContentDigest, Disposition, FunctionIndex, Linkage,
+    Merger, Options, Plan, Prove, Target,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use testkit::across::{cut, linked, replicated};
+use testkit::generate::function::Profile;
+use testkit::generate::opcodes::Machine;
+use testkit::generate::unit::GeneratedUnit;
+use testkit::isa;
+use testkit::mutate::mutants_of;
+use testkit::program::{ADDED, Parts};
+use testkit::support::{Rng, free, parse_one};
+use testkit::unit::{Member, Unit};
+
+/// Runs a property on some inputs, the same each time.
+fn some(mut property: impl FnMut(&mut Unstructured<'_>) -> arbitrary::Result<()>) {
+    for seed in 0..60 {
+        let bytes = Rng::new(seed).bytes(2000 + 50 * seed as usize);
+        property(&mut Unstructured::new(&bytes)).expect("enough bytes");
+    }
+}
+
+/// A unit in pieces, for a machine.
+fn pieces(u: &mut Unstructured<'_>, machine: Machine) -> arbitrary::Result<(Unit, Vec<Unit>, Rng)> {
+    let mut rng = Rng::new(u.arbitrary()?);
+    let mut unit = GeneratedUnit::draw(u, &Profile::runnable(machine)).unit;
+    unit.options.prove = Prove::Always;
+    let unit = replicated(&unit, 2, &mut rng);
+    let units = cut(&unit, 3, &*machine.isa("speed"), &mut rng);
+    Ok((unit, units, rng))
+}
+
+/// The digest of the body of each function that has one, by the number of its symbol.
+fn digests(plan: &Plan) -> BTreeMap<u32, ContentDigest> {
+    let digest = |to: FunctionIndex| plan.new_body(to)?.content_digest().copied();
+    plan.entries()
+        .take(plan.added())
+        .filter_map(|(_, entry)| {
+            Some((entry.symbol().index, digest(entry.disposition().representative()?)?))
+        })
+        .collect()
+}
+
+/// Copies of a body that are in other forms, in other units, with other numbers, must have one code.
+#[test]
+fn code_under_one_digest_is_the_same() {
+    for machine in [Machine::X86_64, Machine::Aarch64] {
+        let mut copies = 0;
+        let isas = ["none", "speed"].map(|level| machine.isa(level));
+        some(|u| {
+            let (whole, units, mut rng) = pieces(u, machine)?;
+            let isa = &*isas[rng.below(2)];
+            copies += linked(&whole, &units, &[None; 3], isa, &mut rng).copies;
+            Ok(())
+        });
+        assert!(copies > 50, "{copies}");
+    }
+}
+
+/// Two builds of one unit must agree, whatever order its functions have.
+#[test]
+fn digests_do_not_depend_on_the_order_of_functions() {
+    let mut found = 0;
+    some(|u| {
+        let (_, units, mut rng) = pieces(u, Machine::X86_64)?;
+        for mut unit in units {
+            let before = digests(&unit.plan());
+            rng.shuffle(&mut unit.functions);
+            assert_eq!(digests(&unit.plan()), before);
+            found += before.len();
+        }
+        Ok(())
+    });
+    assert!(found > 250, "{found}");
+}
+
+/// Code for other settings must never be kept in place of code for these.
+#[test]
+fn other_settings_have_other_digests() {
+    let mut found = 0;
+    let isas = [
+        isa::of("x86_64", &[]),
+        isa::of("x86_64", &[("opt_level", "speed")]),
+        isa::of("x86_64", &[("is_pic", "true")]),
+        Machine::X86_64V3.isa("none"),
+        isa::of("x86_64-apple-darwin", &[]),
+        isa::of("aarch64", &[]),
+        isa::of("aarch64", &[("preserve_frame_pointers", "true")]),
+    ];
+    some(|u| {
+        let (_, units, _) = pieces(u, Machine::X86_64)?;
+        let mut all = BTreeSet::new();
+        for isa in &isas {
+            let mut unit = units[0].clone();
+            unit.options.content_addressing = Some(ContentAddressing::of(&**isa));
+            let own: BTreeSet<ContentDigest> = digests(&unit.plan()).into_values().collect();
+            found += own.len();
+            for digest in own {
+                assert!(all.insert(digest), "{digest}");
+            }
+        }
+        Ok(())
+    });
+    assert!(found > 150, "{found}");
+}
+
+/// Only the function of one unit, under a symbol of its own.
+fn digest_of(func: &Function, isa: &dyn TargetIsa) -> Option<ContentDigest> {
+    let options = Options {
+        target: Target::of(isa),
+        prove: Prove::Always,
+        content_addressing: Some(ContentAddressing::of(isa)),
+        ..Options::default()
+    };
+    let functions = [Member { attributes: free(), body: func.clone() }];
+    let parts = Parts { functions: &functions, data: &[], options: &options, code_size: Some(64) };
+    digests(&parts.plan()).into_values().next()
+}
+
+/// Whether the verifier accepts a function. It panics at some that it would refuse.
+fn is_valid(func: &Function) -> bool {
+    let error = std::panic::catch_unwind(|| testkit::support::verifier_error(func));
+    error.is_ok_and(|error| error.is_none())
+}
+
+/// Any change of a function that changes what it does must change its digest.
+#[test]
+fn a_digest_says_all_that_a_function_does() {
+    let isa = Machine::X86_64.isa("speed");
+    let (mut certain, mut others) = (0, 0);
+    some(|u| {
+        let unit = GeneratedUnit::draw(u, &Profile::runnable(Machine::X86_64)).unit;
+        let func = &unit.functions[0].body;
+        let Some(digest) = digest_of(func, &*isa) else {
+            return Ok(());
+        };
+        let entry = func.layout.entry_block().expect("a body");
+        let mut insts: Vec<_> = func.layout.block_insts(entry).collect();
+        // Branches may go to one block on either condition.
+        insts.pop();
+        for inst in insts {
+            for mutant in mutants_of(func, entry, inst).into_iter().step_by(7) {
+                if !is_valid(&mutant.func) {
+                    continue;
+                }
+                let is_other = digest_of(&mutant.func, &*isa) != Some(digest);
+                assert!(is_other || !mutant.is_certain(), "{func}{}", mutant.func);
+                certain += usize::from(mutant.is_certain());
+                others += usize::from(is_other && !mutant.is_certain());
+            }
+        }
+        Ok(())
+    });
+    assert!(certain > 500 && others > 10, "{certain} {others}");
+}
+
+/// One function for each text, `u0:0` and on, with these attributes.
+struct Texts<'a> {
+    functions: Vec<(Function, Attributes)>,
+    named: &'a [u32],
+    added: u32,
+}
+
+impl Bodies for Texts<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        &self.functions[function.as_u32() as usize].0
+    }
+
+    fn code_sizes(&mut self) -> Option<&mut dyn cranelift_mergefunc::CodeSizes> {
+        Some(self)
+    }
+
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.added += 1;
+        Some(UserExternalName::new(ADDED, self.added))
+    }
+
+    fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
+        self.named.contains(&symbol.index).then(|| symbol.to_string())
+    }
+}
+
+impl cranelift_mergefunc::CodeSizes for Texts<'_> {
+    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
+        // Of functions of the unit only.
+        assert!((function.as_u32() as usize) < self.functions.len(), "{function} was added");
+        Some(64)
+    }
+
+    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
+        None
+    }
+
+    fn of_candidate(&mut self, _: &cranelift_mergefunc::Candidate) -> Option<u32> {
+        None
+    }
+}
+
+fn plan(texts: &[(&str, Attributes)], named: &[u32]) -> Plan {
+    let isa = isa::of("x86_64", &[]);
+    let mut content = ContentAddressing::of(&*isa);
+    content.smallest_gain = 0;
+    let functions: Vec<(Function, Attributes)> =
+        texts.iter().map(|(text, attributes)| (parse_one(text), *attributes)).collect();
+    let options = Options {
+        target: Target::of(&*isa),
+        content_addressing: Some(content),
+        prove: Prove::Always,
+        ..Options::default()
+    };
+    let mut merger = Merger::new(options);
+    for (index, (func, attributes)) in (0..).zip(&functions) {
+        merger.add(UserExternalName::new(0, index), func, *attributes).expect("is added");
+    }
+    let plan = merger.plan(&mut Texts { functions, named, added: 0 });
+    assert!(plan.proof().is_some_and(Result::is_ok));
+    plan
+}
+
+const LEAF: &str = "function u0:0(i64) -> i64 system_v {
+block0(v0: i64):
+    v1 = imul v0, v0
+    v2 = iconst.i64 77
+    v3 = bxor v1, v2
+    return v3
+}";
+
+const CALLS_IMPORT: &str = "function u0:1(i64) -> i64 system_v {
+    fn0 = u1:50(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = iadd v1, v0
+    return v2
+}";
+
+const CALLS_LEAF: &str = "function u0:2(i64) -> i64 system_v {
+    fn0 = u0:0(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0(v0)
+    v2 = isub v1, v0
+    return v2
+}";
+
+/// A symbol without a name could mean something else in another unit.
+#[test]
+fn what_refers_to_symbols_without_names_is_left_alone() {
+    let all = [(LEAF, free()), (CALLS_IMPORT, free()), (CALLS_LEAF, free())];
+    let addressed = |named: &[u32]| -> Vec<u32> {
+        digests(&plan(&all, named)).into_keys().collect()
+    };
+    assert_eq!(addressed(&[]), [0, 2]);
+    assert_eq!(addressed(&[50]), [0, 1, 2]);
+    // A function that must stay where it is, and whose symbol other units do not know.
+    let pinned = Attributes { pinned: true, ..free() };
+    let all = [(LEAF, pinned), (CALLS_IMPORT, free()), (CALLS_LEAF, free())];
+    assert!(digests(&plan(&all, &[])).is_empty());
+}
+
+/// Symbols that others see must stay, each with an address of its own.
+#[test]
+fn symbols_that_must_stay_become_thunks() {
+    let kept = |attributes: Attributes| {
+        let plan = plan(&[(LEAF, attributes)], &[0]);
+        let entry = plan.entry(FunctionIndex::from_u32(0));
+        assert_eq!(digests(&plan).len(), 1);
+        matches!(entry.disposition(), Disposition::Thunk { .. })
+    };
+    assert!(!kept(free()));
+    for linkage in [Linkage::Export, Linkage::Hidden] {
+        assert!(kept(Attributes { linkage, ..free() }));
+    }
+    assert!(kept(Attributes { externally_called: true, ..free() }));
+    let addresses = cranelift_mergefunc::Addresses::Significant;
+    assert!(kept(Attributes { address_taken: true, addresses, ..free() }));
+    // Another definition may take it: the code stays with its symbol.
+    let preemptible = Attributes { linkage: Linkage::Preemptible, ..free() };
+    assert!(digests(&plan(&[(LEAF, preemptible)], &[0])).is_empty());
+}
+
+/// The size of a private copy was asked for like that of a function of the unit, which panicked.
+#[test]
+fn private_copies_are_content_addressed() {
+    let attributes = Attributes {
+        linkage: Linkage::Preemptible,
+        externally_called: true,
+        ..Attributes::default()
+    };
+    let other = LEAF.replace("u0:0", "u0:1");
+    let plan = plan(&[(LEAF, attributes), (&other, attributes)], &[0, 1]);
+    assert_eq!(plan.new_bodies().len(), 1);
+    assert!(plan.new_bodies()[0].content_digest().is_some());
+}
