@@ -21,9 +21,10 @@ use crate::layout::laid_out_as_walked;
 use crate::options::{Canonicalize, ContentAddressing, Options};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::unit::{
-    Addresses, Attributes, Bodies, FunctionIndex, Linkage, Node, Observed, ResolveSymbol, Resolved,
+    Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Linkage, Node, Observed,
+    ResolveSymbol, Resolved,
 };
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
@@ -327,13 +328,20 @@ fn nameable(
     interposition: bool,
 ) -> (Vec<Candidate>, Vec<Contents>) {
     let mut names: HashMap<UserExternalName, Option<String>, FxBuildHasher> = HashMap::default();
+    // The same of data objects.
+    let merged = plan.data_entries().filter_map(|(_, entry)| entry.disposition().representative());
+    let replaces_others: BTreeSet<DataIndex> = merged.collect();
     let mut name = |symbol: &UserExternalName| {
         // Of several equal functions that were merged, each could be called, and another definition may take any.
         let is_ambiguous = |function| {
             let entry = plan.entry(function);
             entry.attributes().linkage == Linkage::Export && entry.has_equals()
         };
-        if interposition && plan.function(symbol).is_some_and(is_ambiguous) {
+        let is_shared = |data| replaces_others.contains(&data);
+        if interposition
+            && (plan.function(symbol).is_some_and(is_ambiguous)
+                || plan.data(symbol).is_some_and(is_shared))
+        {
             return None;
         }
         let known = names.entry(symbol.clone());

@@ -252,9 +252,8 @@ block0(v0: i64):
 #[test]
 fn what_refers_to_symbols_without_names_is_left_alone() {
     let all = [(LEAF, free()), (CALLS_IMPORT, free()), (CALLS_LEAF, free())];
-    let addressed = |named: &[u32]| -> Vec<u32> {
-        digests(&plan(&all, named)).into_keys().collect()
-    };
+    let addressed =
+        |named: &[u32]| -> Vec<u32> { digests(&plan(&all, named)).into_keys().collect() };
     assert_eq!(addressed(&[]), [0, 2]);
     assert_eq!(addressed(&[50]), [0, 1, 2]);
     // A function that must stay where it is, and whose symbol other units do not know.

@@ -114,16 +114,14 @@ fn check(tools: Toolchain) {
             let main = if shared { "outside.o" } else { "inside.o" };
             let run = |program: &str, objects: &[&str], flags: &[&str]| {
                 let flags = [flags, &["-Wl,--fatal-warnings"]].concat();
-                let printed =
-                    workshop.link_and_run(&tools, (kind, program), main, objects, &flags);
+                let printed = workshop.link_and_run(&tools, (kind, program), main, objects, &flags);
                 let printed = printed.unwrap_or_else(|error| panic!("{program}: {error}"));
                 let file = if shared { format!("lib{program}.so") } else { program.to_owned() };
                 let image = std::fs::read(workshop.path(&file)).expect("an image");
                 (Printed::of(&printed), image)
             };
             // GNU ld refuses the bare object where C interposes a function that has unwind information.
-            let (before, alone) =
-                run("bare", &[&format!("{name}.o")], &lld);
+            let (before, alone) = run("bare", &[&format!("{name}.o")], &lld);
             assert_eq!(before.lost == "lost 0", build.unwind_info, "unwinding works");
             for linker in linkers {
                 for more in [&[][..], &["-Wl,--gc-sections"]] {

@@ -103,12 +103,7 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
 }
 
 /// The same of some of the two functions of each case.
-fn define_some<M: Module>(
-    module: &mut M,
-    cases: &[Case],
-    some: &[usize],
-    say: &mut Hear<'_, M>,
-) {
+fn define_some<M: Module>(module: &mut M, cases: &[Case], some: &[usize], say: &mut Hear<'_, M>) {
     declare(module, "callback", Linkage::Import, I64);
     let callback = reference("callback", Linkage::Import, I64);
     for case in cases {

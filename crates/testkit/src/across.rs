@@ -11,7 +11,9 @@ use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
 use crate::support::Rng;
 use crate::unit::Unit;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{
+    ExternalName, Function, GlobalValueData, UserExternalName, UserFuncName,
+};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_mergefunc::internals::fixed_hash;
@@ -29,10 +31,9 @@ pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
     let mut all = unit.clone();
     for replica in 1..=replicas {
         let own = |symbol: &UserExternalName| match symbol.namespace {
-            FUNCTIONS | DATA => UserExternalName {
-                index: symbol.index + replica * REPLICA,
-                ..*symbol
-            },
+            FUNCTIONS | DATA => {
+                UserExternalName { index: symbol.index + replica * REPLICA, ..*symbol }
+            }
             _ => symbol.clone(),
         };
         // Most functions of most replicas are equal only if what they refer to is.
@@ -108,8 +109,7 @@ pub fn cut(unit: &Unit, count: usize, isa: &dyn TargetIsa, rng: &mut Rng) -> Vec
     };
     let mut content = ContentAddressing::of(isa);
     content.smallest_gain = rng.choose(&[0, 0, 16]);
-    let options =
-        Options { merge_limit: None, content_addressing: Some(content), ..unit.options };
+    let options = Options { merge_limit: None, content_addressing: Some(content), ..unit.options };
     let empty = Unit { functions: Vec::new(), data: Vec::new(), options, ..*unit };
     let mut units = vec![empty; count];
     for member in &unit.functions {
@@ -242,7 +242,8 @@ pub fn linked(
     rng: &mut Rng,
 ) -> Linked {
     let mut linked = Linked::default();
-    let mut copies: HashMap<ContentDigest, Vec<(UserExternalName, Function, Code)>> = HashMap::new();
+    let mut copies: HashMap<ContentDigest, Vec<(UserExternalName, Function, Code)>> =
+        HashMap::new();
     let mut entries = HashMap::new();
     for (at, unit) in units.iter().enumerate() {
         let options = Options { sharing_map: maps[at], ..unit.options };
@@ -283,9 +284,11 @@ pub fn linked(
             copies.entry(**digest).or_default().push((symbol, *body, code));
         }
         linked.program.data.extend(program.data);
-        linked.parameterised += plan.new_bodies().iter().filter(|new| {
-            new.content_digest().is_some() && new.copy_of().is_none()
-        }).count();
+        linked.parameterised += plan
+            .new_bodies()
+            .iter()
+            .filter(|new| new.content_digest().is_some() && new.copy_of().is_none())
+            .count();
     }
     for (digest, copies) in copies {
         let (kept, first, code) = copies[rng.below(copies.len())].clone();

@@ -1,9 +1,7 @@
 //! Links and runs object files of programs, many at once.
 
 use crate::checked::checked;
-use crate::incremental::{
-    Finding, Image, Program, Statistics, Units, compare, main_of, objects,
-};
+use crate::incremental::{Finding, Image, Program, Statistics, Units, compare, main_of, objects};
 use crate::tools::{Kind, Toolchain, Workshop};
 
 pub struct Linker {

@@ -191,9 +191,7 @@ fn check_linked(
             .map(|(at, program)| {
                 let prefix = format!("p{at}_");
                 let map = decide.map(|decide| {
-                    Units::map(program, &prefix, tools.triple, &mut |group| {
-                        decide(group, &mut rng)
-                    })
+                    Units::map(program, &prefix, tools.triple, &mut |group| decide(group, &mut rng))
                 });
                 let units = Units::new(program, &prefix, tools.triple, map.as_deref());
                 (prefix, units)

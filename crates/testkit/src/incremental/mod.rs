@@ -41,8 +41,8 @@ use program::Part;
 pub use program::Program;
 pub use reduce::reduce;
 pub use statistics::Statistics;
-pub use units::{Units, apart};
 use std::fmt::{self, Write};
+pub use units::{Units, apart};
 
 /// Nothing, or the finding that a part of a program is not at a multiple of its alignment.
 fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {

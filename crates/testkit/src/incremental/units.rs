@@ -27,9 +27,9 @@ pub fn apart(program: &Program, rng: &mut Rng) -> Program {
     let exported = rng.choose(&[2, 4]);
     for &part in &all {
         let unit = program.flush_of(part);
-        let is_seen = all
-            .iter()
-            .any(|&from| program.flush_of(from) != unit && program.references(from).contains(&part));
+        let is_seen = all.iter().any(|&from| {
+            program.flush_of(from) != unit && program.references(from).contains(&part)
+        });
         let linkage = match program.linkage(part) {
             Linkage::Local if is_called(part) && rng.one_in(exported) => Linkage::Export,
             Linkage::Local if is_seen => Linkage::Hidden,
@@ -99,8 +99,8 @@ impl<'a> Units<'a> {
                 merging.define(unit, &mut |module, part, ids| say(module, program, part, ids));
             defined.unwrap_or_else(|error| panic!("unit {unit}: {error}"));
             let product = merging.module.finish();
-            let product = product
-                .unwrap_or_else(|error| panic!("unit {unit}: {error}\n{}", print(program)));
+            let product =
+                product.unwrap_or_else(|error| panic!("unit {unit}: {error}\n{}", print(program)));
             merged.push(product.emit().expect("an object file"));
         }
         let plain = plain.module.finish().emit().expect("an object file");
