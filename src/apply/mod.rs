@@ -162,6 +162,7 @@ impl Plan {
             if let Disposition::Thunk { to } = entry.disposition()
                 && written.is_shared()
                 && !entry.extra_arguments().is_empty()
+                && !entry.is_called_by_symbol()
             {
                 let symbol = self.entry(to).symbol().clone();
                 return Some(CallTarget { symbol, arguments: entry.shared_arguments() });

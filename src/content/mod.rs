@@ -16,10 +16,12 @@ mod digest;
 
 use crate::apply::{Written, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
-use crate::ir::called;
+use crate::ir::{called, user_symbol};
 use crate::layout::laid_out_as_walked;
 use crate::options::{Canonicalize, ContentAddressing, Options};
-use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
+use crate::plan::{
+    Added, Disposition, Emit, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol,
+};
 use crate::unit::{
     Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Linkage, Node, Observed,
     ResolveSymbol, Resolved,
@@ -28,8 +30,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExtFuncData, Function, GlobalValueData, InstructionData, UserExternalName, UserExternalNameRef,
-    UserFuncName,
+    ExtFuncData, Function, GlobalValueData, InstructionData, Signature, UserExternalName,
+    UserExternalNameRef, UserFuncName,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 pub(crate) use digest::{Contents, Kind, Target, digests};
@@ -72,6 +74,9 @@ pub(crate) fn address_contents(
     // Canonical bodies are proved otherwise, and a limit is for finding a merge within the unit.
     if !matches!(options.canonicalize, Canonicalize::None) || options.merge_limit.is_some() {
         return;
+    }
+    for function in mismatched_thunks(plan, bodies) {
+        plan.set_called_by_symbol(function);
     }
     let candidates = candidates(plan, observed, shared, bodies, options, &content);
     let (candidates, contents) = nameable(plan, candidates, bodies, options.interposition);
@@ -155,6 +160,44 @@ fn candidates(
     }
     candidates.sort_unstable_by_key(|candidate| candidate.function);
     candidates
+}
+
+/// The thunks that pass extra arguments and are called by another signature than their own. Linear in the imports of the
+/// unit, if it has such thunks that only the unit can see.
+fn mismatched_thunks(plan: &Plan, bodies: &mut dyn Bodies) -> BTreeSet<FunctionIndex> {
+    let mut own: BTreeMap<FunctionIndex, Signature> = BTreeMap::new();
+    for (function, entry) in plan.entries() {
+        if matches!(entry.disposition(), Disposition::Thunk { to: _ })
+            && !entry.extra_arguments().is_empty()
+            && entry.attributes().linkage == Linkage::Local
+            && function.index() < plan.added()
+        {
+            own.insert(function, bodies.body(function).signature.clone());
+        }
+    }
+    let mut mismatched = BTreeSet::new();
+    if own.is_empty() {
+        return mismatched;
+    }
+    for function in plan.entries().map(|(function, _)| function) {
+        let func = match plan.output(function).emit {
+            _ if plan.is_cached(function) => continue,
+            Emit::NewBody(body) => body,
+            Emit::Body => bodies.body(function),
+            Emit::Nothing | Emit::Alias { .. } | Emit::Thunk { .. } => continue,
+        };
+        for callee in func.dfg.ext_funcs.values() {
+            let symbol = user_symbol(func, &callee.name);
+            let Some(to) = symbol.and_then(|symbol| plan.function(symbol)) else {
+                continue;
+            };
+            let by = &func.dfg.signatures[callee.signature];
+            if own.get(&to).is_some_and(|own| own != by) {
+                mismatched.insert(to);
+            }
+        }
+    }
+    mismatched
 }
 
 /// The functions whose addresses are passed as extra arguments.

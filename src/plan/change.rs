@@ -140,6 +140,11 @@ impl Plan {
         self.details.entry(function).or_default().extra_arguments = arguments;
     }
 
+    /// Records that calls of a thunk may not pass its extra arguments themselves.
+    pub(crate) fn set_called_by_symbol(&mut self, function: FunctionIndex) {
+        self.details.entry(function).or_default().is_called_by_symbol = true;
+    }
+
     /// Records the facts of the parameterised body that the calls of a function reach.
     pub(crate) fn set_body_facts(&mut self, function: FunctionIndex, facts: Arc<[Fact]>) {
         self.details.entry(function).or_default().body_facts = Some(facts);

@@ -137,6 +137,8 @@ struct Details {
     /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
     /// Later changes of the body only weaken them.
     body_facts: Option<Arc<[Fact]>>,
+    /// A thunk that some calls need: see [`Entry::is_called_by_symbol`].
+    is_called_by_symbol: bool,
 }
 
 impl<'a> Entry<'a> {
@@ -192,6 +194,12 @@ impl<'a> Entry<'a> {
     /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
     pub(crate) fn body_facts(&self) -> Option<&'a [Fact]> {
         self.details()?.body_facts.as_deref()
+    }
+
+    /// Whether calls of this thunk stay calls of the thunk in code that units share, too: they are by another signature than
+    /// its own, and it is not known behind which of their arguments the extra arguments would go.
+    pub(crate) fn is_called_by_symbol(&self) -> bool {
+        self.details().is_some_and(|details| details.is_called_by_symbol)
     }
 
     /// The attributes that the caller gave the function, or those of a function that the plan added.

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
     Attributes, Bodies, ContentAddressing, ContentDigest, Disposition, FunctionIndex, Linkage,
-    Merger, Options, Plan, Prove, Target,
+    Merger, Options, Plan, Policy, Prove, Similar, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, replicated};
@@ -57,7 +57,7 @@ fn code_under_one_digest_is_the_same() {
         some(|u| {
             let (whole, units, mut rng) = pieces(u, machine)?;
             let isa = &*isas[rng.below(2)];
-            copies += linked(&whole, &units, &[None; 3], isa, &mut rng).copies;
+            copies += linked(&whole, &units, &[None; 3], isa, &mut rng).unwrap().copies;
             Ok(())
         });
         assert!(copies > 50, "{copies}");
@@ -295,4 +295,66 @@ fn private_copies_are_content_addressed() {
     let plan = plan(&[(LEAF, attributes), (&other, attributes)], &[0, 1]);
     assert_eq!(plan.new_bodies().len(), 1);
     assert!(plan.new_bodies()[0].content_digest().is_some());
+}
+
+/// Shared code passes extra arguments in place of a thunk that only its unit can see. By another signature than the thunk's,
+/// they would be taken for arguments that the caller passes, or the other way round.
+#[test]
+fn shared_code_calls_a_thunk_by_another_signature_through_its_symbol() {
+    let similar = |symbol: u32, constant: u32| {
+        let rounds: String = (2..40)
+            .map(|at| {
+                format!(
+                    "    v{} = imul v{at}, v0\n    v{} = rotl v{}, v0\n",
+                    100 + at,
+                    at + 1,
+                    100 + at
+                )
+            })
+            .collect();
+        format!(
+            "function u0:{symbol}(i64) -> i64 system_v {{
+block0(v0: i64):
+    v1 = iconst.i64 {constant}
+    v2 = bxor v0, v1
+{rounds}    return v40
+}}"
+        )
+    };
+    let caller = |symbol: u32, parameters: &str, arguments: &str| {
+        format!(
+            "function u0:{symbol}(i64) -> i64 system_v {{
+    fn0 = u0:0({parameters}) -> i64 system_v
+block0(v0: i64):
+    v1 = call fn0({arguments})
+    v2 = iadd v1, v0
+    return v2
+}}"
+        )
+    };
+    let isa = isa::of("x86_64", &[]);
+    let shared = |caller: String| {
+        let texts = [similar(0, 1_000_001), similar(1, 2_000_002), caller];
+        // A thunk in any case.
+        let is_called = |at: usize| Attributes { externally_called: at == 0, ..free() };
+        let functions = texts.iter().enumerate();
+        let functions =
+            functions.map(|(at, text)| Member { attributes: is_called(at), body: parse_one(text) });
+        let options = Options {
+            target: Target::of(&*isa),
+            prove: Prove::Always,
+            content_addressing: Some(ContentAddressing::of(&*isa)),
+            similar: Similar { policy: Policy::Size, ..Similar::default() },
+            ..Options::default()
+        };
+        let functions = functions.collect();
+        let plan = Unit { functions, data: Vec::new(), options, code_size: Some(400) }.plan();
+        assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
+        let entry = plan.entry(FunctionIndex::from_u32(0));
+        assert!(matches!(entry.disposition(), Disposition::Thunk { .. }), "{:?}", entry.reason());
+        assert!(!entry.extra_arguments().is_empty());
+        digests(&plan).contains_key(&2)
+    };
+    assert!(shared(caller(2, "i64", "v0")));
+    assert!(!shared(caller(2, "i64, i64", "v0, v0")));
 }

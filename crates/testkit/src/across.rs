@@ -231,16 +231,20 @@ const SYMBOLS: u32 = 1 << 20;
 /// Plans units, each with its map, if there is one, and links them. `whole` is the unit that was cut. All copies of a body
 /// must have the same code for `isa`.
 ///
+/// # Errors
+///
+/// If a plan cannot be proved, or copies have different code.
+///
 /// # Panics
 ///
-/// If a plan cannot be proved, or units cannot be linked.
+/// If units cannot be linked.
 pub fn linked(
     whole: &Unit,
     units: &[Unit],
     maps: &[Option<&SharingMap<'_>>],
     isa: &dyn TargetIsa,
     rng: &mut Rng,
-) -> Linked {
+) -> Result<Linked, String> {
     let mut linked = Linked::default();
     let mut copies: HashMap<ContentDigest, Vec<(UserExternalName, Function, Code)>> =
         HashMap::new();
@@ -250,7 +254,7 @@ pub fn linked(
         let parts = Parts { options: &options, ..Parts::from(unit) };
         let plan = parts.plan_from(at as u32 * SYMBOLS);
         if let Some(Err(refutation)) = plan.proof() {
-            panic!("{refutation}");
+            return Err(format!("unit {at}: {refutation}"));
         }
         linked.bodies += plan.stats().content_bodies;
         linked.shared += plan.stats().shared_functions;
@@ -293,7 +297,9 @@ pub fn linked(
     for (digest, copies) in copies {
         let (kept, first, code) = copies[rng.below(copies.len())].clone();
         for (symbol, body, other) in copies {
-            assert_eq!(code, other, "{digest} is\n{first}and\n{body}");
+            if code != other {
+                return Err(format!("{digest} is\n{first}and\n{body}"));
+            }
             let definition = match symbol == kept {
                 true => Definition::Body(Box::new(body)),
                 false => {
@@ -306,7 +312,7 @@ pub fn linked(
     }
     let symbols = whole.functions.iter().map(|member| member.symbol());
     linked.program.entries = symbols.map(|symbol| entries[&symbol].clone()).collect();
-    linked
+    Ok(linked)
 }
 
 /// The digest of each symbol that has one.

@@ -104,7 +104,8 @@ fn check(
                 .map(|bytes| bytes.as_ref().and_then(|bytes| SharingMap::open(bytes).ok()))
                 .collect();
             let opened: Vec<Option<&SharingMap<'_>>> = opened.iter().map(Option::as_ref).collect();
-            let linked = linked(&whole, &units, &opened, &*isa, &mut rng);
+            let linked = linked(&whole, &units, &opened, &*isa, &mut rng)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             Counts::add(&mut counts, &linked);
             if linked.bodies == 0 {
                 continue;
