@@ -375,11 +375,7 @@ fn nameable(
     let merged = plan.data_entries().filter_map(|(_, entry)| entry.disposition().representative());
     let replaces_others: BTreeSet<DataIndex> = merged.collect();
     let mut name = |symbol: &UserExternalName| {
-        // Of several equal functions that were merged, each could be called, and another definition may take any.
-        let is_ambiguous = |function| {
-            let entry = plan.entry(function);
-            entry.attributes().linkage == Linkage::Export && entry.has_equals()
-        };
+        let is_ambiguous = |function| plan.entry(function).is_exported_with_equals();
         let is_shared = |data| replaces_others.contains(&data);
         if interposition
             && (plan.function(symbol).is_some_and(is_ambiguous)

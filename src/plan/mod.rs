@@ -181,6 +181,12 @@ impl<'a> Entry<'a> {
         self.outcome().has_equals
     }
 
+    /// Whether it is exported and its class has other members. Code that several functions share may call it for a function
+    /// that named another member, so where another definition can take an exported symbol, that code must not use its symbol.
+    pub(crate) fn is_exported_with_equals(&self) -> bool {
+        self.attributes().linkage == Linkage::Export && self.has_equals()
+    }
+
     /// The same arguments, shared.
     pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
         self.details().map_or_else(Arc::default, |details| details.extra_arguments.clone())

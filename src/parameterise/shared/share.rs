@@ -178,7 +178,9 @@ impl Search<'_> {
         if twice || columns.last().is_some_and(|&last| last >= table.width()) {
             return 0;
         }
-        let mut rows: Vec<u32> = (0..table.len() as u32).filter(|&row| passed(row)).collect();
+        let mut rows: Vec<u32> = (0..table.len() as u32)
+            .filter(|&row| passed(row) && !self.passes_for_others(table, row, &parameters))
+            .collect();
         let Some(&first) = rows.first() else {
             return 0;
         };
@@ -208,6 +210,21 @@ impl Search<'_> {
         };
         self.share_body(table, &rows, symbol, candidate);
         rows.len()
+    }
+
+    /// Whether a function that equals others would pass a symbol that they may not have named, where another definition can take
+    /// that symbol.
+    fn passes_for_others(&self, table: &Table, row: u32, parameters: &[Parameter]) -> bool {
+        let values = parameters
+            .iter()
+            .filter_map(|Parameter { columns }| table.value(table.at(row, *columns.first()?)));
+        let is_ambiguous = |argument: &ExtraArgument| {
+            let function = argument.symbol().and_then(|symbol| self.plan.function(symbol));
+            function.is_some_and(|function| self.plan.entry(function).is_exported_with_equals())
+        };
+        self.options.interposition
+            && self.plan.entry(table.function(row)).has_equals()
+            && values.flat_map(Value::arguments).any(|argument| is_ambiguous(&argument))
     }
 
     /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that there is not.
