@@ -5,11 +5,11 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
-    Attributes, Bodies, ContentAddressing, ContentDigest, Disposition, FunctionIndex, Linkage,
-    Merger, Options, Plan, Policy, Prove, Similar, Target,
+    Attributes, Bodies, ContentAddressing, ContentDigest, Disposition, FunctionIndex, Group,
+    Linkage, Merger, Options, Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use testkit::across::{cut, linked, replicated};
+use testkit::across::{cut, linked, map, replicated, summaries};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
@@ -297,30 +297,28 @@ fn private_copies_are_content_addressed() {
     assert!(plan.new_bodies()[0].content_digest().is_some());
 }
 
+/// The text of a function that is worth sharing: what its first instruction, which defines `v1`, is among others.
+fn long(symbol: u32, header: &str, first: &str) -> String {
+    let rounds = (2..40).map(|at| {
+        let product = 100 + at;
+        format!("    v{product} = imul v{at}, v0\n    v{} = rotl v{product}, v0\n", at + 1)
+    });
+    let rounds: String = rounds.collect();
+    format!(
+        "function u0:{symbol}(i64) -> i64 system_v {{
+{header}
+block0(v0: i64):
+    {first}
+    v2 = bxor v0, v1
+{rounds}    return v40
+}}"
+    )
+}
+
 /// Shared code passes extra arguments in place of a thunk that only its unit can see. By another signature than the thunk's,
 /// they would be taken for arguments that the caller passes, or the other way round.
 #[test]
 fn shared_code_calls_a_thunk_by_another_signature_through_its_symbol() {
-    let similar = |symbol: u32, constant: u32| {
-        let rounds: String = (2..40)
-            .map(|at| {
-                format!(
-                    "    v{} = imul v{at}, v0\n    v{} = rotl v{}, v0\n",
-                    100 + at,
-                    at + 1,
-                    100 + at
-                )
-            })
-            .collect();
-        format!(
-            "function u0:{symbol}(i64) -> i64 system_v {{
-block0(v0: i64):
-    v1 = iconst.i64 {constant}
-    v2 = bxor v0, v1
-{rounds}    return v40
-}}"
-        )
-    };
     let caller = |symbol: u32, parameters: &str, arguments: &str| {
         format!(
             "function u0:{symbol}(i64) -> i64 system_v {{
@@ -334,7 +332,11 @@ block0(v0: i64):
     };
     let isa = isa::of("x86_64", &[]);
     let shared = |caller: String| {
-        let texts = [similar(0, 1_000_001), similar(1, 2_000_002), caller];
+        let texts = [
+            long(0, "", "v1 = iconst.i64 1000001"),
+            long(1, "", "v1 = iconst.i64 2000002"),
+            caller,
+        ];
         // A thunk in any case.
         let is_called = |at: usize| Attributes { externally_called: at == 0, ..free() };
         let functions = texts.iter().enumerate();
@@ -357,4 +359,44 @@ block0(v0: i64):
     };
     assert!(shared(caller(2, "i64", "v0")));
     assert!(!shared(caller(2, "i64, i64", "v0, v0")));
+}
+
+/// A function that was merged with others passes the symbol of its own callee. They called equal functions, each by a symbol
+/// that another definition can take where symbols can be interposed.
+#[test]
+fn what_equals_others_passes_no_symbol_for_them() {
+    let isa = isa::of("x86_64", &[]);
+    let calls = |symbol: u32, callee: u32| {
+        let header = format!("    fn0 = u0:{callee}(i64) -> i64 system_v");
+        long(symbol, &header, "v1 = call fn0(v0)")
+    };
+    let unit = |texts: &[String], interposition: bool| {
+        let attributes = Attributes { linkage: Linkage::Export, ..Attributes::default() };
+        let functions = texts.iter().map(|text| Member { attributes, body: parse_one(text) });
+        let options = Options {
+            target: Target::of(&*isa),
+            prove: Prove::Always,
+            interposition,
+            content_addressing: Some(ContentAddressing::of(&*isa)),
+            ..Options::default()
+        };
+        Unit { functions: functions.collect(), data: Vec::new(), options, code_size: Some(400) }
+    };
+    let passed = |interposition: bool, equal: bool| {
+        let leaves = [1, if equal { 1 } else { 2 }];
+        let [a, b] = leaves.map(|constant| format!("v1 = iconst.i64 {constant}"));
+        let texts = [long(0, "", &a), long(1, "", &b), calls(2, 0), calls(3, 1)];
+        let units = [unit(&texts, interposition), unit(&[calls(4, 50)], interposition)];
+        let decide = &mut |group: &Group<'_>| decide_sharing(group, Policy::Size);
+        let bytes = map(&summaries(&units), decide);
+        let map = SharingMap::open(&bytes).expect("a map");
+        let options = Options { sharing_map: Some(&map), ..units[0].options };
+        let plan = Parts { options: &options, ..Parts::from(&units[0]) }.plan();
+        assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
+        let entry = plan.entry(FunctionIndex::from_u32(2));
+        !entry.extra_arguments().is_empty()
+    };
+    assert!(passed(false, true));
+    assert!(passed(true, false));
+    assert!(!passed(true, true));
 }
