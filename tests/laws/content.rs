@@ -1,12 +1,14 @@
 //! Content addressing: a digest says all of the code under it, and nothing else. Linkers keep any body of one digest, so two
 //! bodies that differ under one digest are a wrong merge.
 
+use crate::refused_plans::data_member;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
-    Attributes, Bodies, ContentAddressing, ContentDigest, Disposition, FunctionIndex, Group,
-    Linkage, Merger, Options, Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
+    Addresses, Attributes, Bodies, ContentAddressing, ContentDigest, DataAttributes, Disposition,
+    FunctionIndex, Group, Linkage, Merger, Options, Plan, Policy, Prove, SharingMap, Similar,
+    Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};
@@ -276,7 +278,7 @@ fn symbols_that_must_stay_become_thunks() {
         assert!(kept(Attributes { linkage, ..free() }));
     }
     assert!(kept(Attributes { externally_called: true, ..free() }));
-    let addresses = cranelift_mergefunc::Addresses::Significant;
+    let addresses = Addresses::Significant;
     assert!(kept(Attributes { address_taken: true, addresses, ..free() }));
     // Another definition may take it: the code stays with its symbol.
     let preemptible = Attributes { linkage: Linkage::Preemptible, ..free() };
@@ -399,4 +401,39 @@ fn what_equals_others_passes_no_symbol_for_them() {
     assert!(passed(false, true));
     assert!(passed(true, false));
     assert!(!passed(true, true));
+}
+
+/// Of equal exported objects that were merged, another definition can take any. Code that names one of them reads that one.
+#[test]
+fn what_names_one_of_several_equal_objects_is_left_alone() {
+    let isa = isa::of("x86_64", &[]);
+    let reads = |symbol: u32, data: u32| {
+        let header = format!("    gv0 = symbol u1:{data}");
+        long(symbol, &header, "v1 = symbol_value.i64 gv0")
+    };
+    let addressed = |interposition: bool, second: u8| {
+        let functions = [reads(0, 0), reads(1, 1)];
+        let functions = functions.iter();
+        let functions =
+            functions.map(|text| Member { attributes: free(), body: parse_one(text) }).collect();
+        let attributes = DataAttributes {
+            linkage: Linkage::Export,
+            addresses: Addresses::Insignificant,
+            ..DataAttributes::default()
+        };
+        let data = vec![data_member(0, 7, attributes), data_member(1, second, attributes)];
+        let options = Options {
+            target: Target::of(&*isa),
+            aliases: true,
+            interposition,
+            prove: Prove::Always,
+            content_addressing: Some(ContentAddressing::of(&*isa)),
+            ..Options::default()
+        };
+        let plan = Unit { functions, data, options, code_size: Some(400) }.plan();
+        assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
+        digests(&plan).len()
+    };
+    assert_eq!((addressed(false, 7), addressed(true, 8)), (2, 2));
+    assert_eq!(addressed(true, 7), 0);
 }
