@@ -165,12 +165,15 @@ fn maps_that_say_anything_change_nothing() {
     assert!(counts.ignored > 10 && tally.returned > 1000, "{counts:?} {tally}");
 }
 
+/// Which functions of a shape share bodies.
+type Decide<'a> = dyn Fn(&Group<'_>, &mut Rng) -> Vec<SetDecision> + 'a;
+
 /// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which the program
 /// interposes some functions: the same as plain objects do. `decide` is for maps.
 fn check_linked(
     tools: Toolchain,
     seeds: std::ops::Range<u64>,
-    decide: Option<&dyn Fn(&Group<'_>, &mut Rng) -> Vec<SetDecision>>,
+    decide: Option<&Decide<'_>>,
 ) -> usize {
     let mut programs: Vec<incremental::Program> = Vec::new();
     let mut rng = Rng::new(seeds.start);
