@@ -135,7 +135,8 @@ pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
 pub use explain::{
-    Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
+    Code, Difference, LinkedFunction, LinkedMap, LinkedPerfMap, MergeMap, Neighbour, Original,
+    PerfMap, Rule, Site, first_difference, nearest,
 };
 pub use extra_argument::{ExtraArgument, extended_signature};
 pub use incremental::{Increment, MergeCache};

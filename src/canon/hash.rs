@@ -70,6 +70,12 @@ impl ContentDigest {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// Whether a symbol is one under which such a function is emitted.
+    pub fn is_name(symbol: &str) -> bool {
+        let digits = symbol.strip_prefix("content.").unwrap_or("").as_bytes();
+        digits.len() == 64 && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    }
 }
 
 /// The symbol under which such a function is emitted: `content.` and 64 hexadecimal digits.

@@ -24,6 +24,8 @@ pub struct Original {
     pub symbol: UserExternalName,
     /// Its name.
     pub name: String,
+    /// Whether others than its unit can see its symbol.
+    pub is_visible: bool,
     /// Its disposition.
     pub disposition: Disposition<UserExternalName>,
     /// The extra arguments that the body receives: none, unless it is a parameterised body.
@@ -87,7 +89,8 @@ impl MergeMap {
             let name = name(&symbol);
             let disposition = entry.disposition().map(|to| plan.entry(to).symbol().clone());
             let arguments = plan.thunk_arguments(function);
-            map.add(Original { symbol, name, disposition, arguments });
+            let is_visible = entry.attributes().linkage.is_visible_outside();
+            map.add(Original { symbol, name, is_visible, disposition, arguments });
         }
         map
     }
@@ -216,7 +219,8 @@ mod tests {
     }
 
     fn original(index: u32, name: &str, disposition: Disposition<UserExternalName>) -> Original {
-        Original { symbol: symbol(index), name: name.into(), disposition, arguments: Vec::new() }
+        let (name, arguments) = (name.into(), Vec::new());
+        Original { symbol: symbol(index), name, is_visible: false, disposition, arguments }
     }
 
     fn map() -> MergeMap {

@@ -433,6 +433,16 @@ impl<M: Module> MergingModule<M> {
             .unwrap_or(function)
     }
 
+    /// The name of the symbol by which other objects know the code of a function: that of its declaration, or for a
+    /// content-addressed body its digest.
+    pub fn symbol_name(&self, function: FuncId) -> String {
+        let name = self.local_names.get(&function).copied();
+        // Ascending: they were declared in their order.
+        let is_content = |name: &FuncId| self.aliases.contents.binary_search(name).is_ok();
+        let name = name.filter(is_content).unwrap_or(function);
+        self.inner.declarations().get_function_decl(name).linkage_name(name).into_owned()
+    }
+
     /// The disposition of every function that was flushed, by name.
     pub fn merge_map(&self) -> MergeMap {
         let mut map = MergeMap::new();
@@ -443,13 +453,15 @@ impl<M: Module> MergingModule<M> {
                 // Imports, and functions that are not flushed yet.
                 continue;
             }
-            let name = declaration.linkage_name(function).into_owned();
+            let name = self.symbol_name(function);
+            let is_visible = declaration.linkage != cranelift_module::Linkage::Local;
             let own = |name: &UserExternalName| {
                 let id = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
                 self.named.get(&id).copied().map(symbol)
             };
             let arguments = state.extra.iter().map(|argument| argument.redirected(&own)).collect();
-            map.add(Original { symbol: symbol(function), name, disposition, arguments });
+            let symbol = symbol(function);
+            map.add(Original { symbol, name, is_visible, disposition, arguments });
         }
         map
     }

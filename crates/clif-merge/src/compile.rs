@@ -5,11 +5,13 @@
 use crate::args::{Common, How, Input};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, check_settings};
-use crate::emit_object::{Outcome, Time, emit};
+use crate::emit_object::{Outcome, Request, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
+use crate::locate::UnitMap;
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
+use crate::summarize::name_of;
 use crate::table::{percent, thousands};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
@@ -60,6 +62,18 @@ pub struct Opts {
     #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     map: Option<PathBuf>,
 
+    /// Write which functions share which code, for 'locate'
+    ///
+    /// It is JSON: each function by its symbol, its disposition, and the symbol of the code that replaces it. The object
+    /// gets a file symbol with the name of the unit.
+    #[arg(long, value_name = "OUT.json", conflicts_with = "no_merge")]
+    merge_map: Option<PathBuf>,
+
+    /// The name of the unit in the merge map, unique in the program; by default, the name of the output file
+    /// without its extension
+    #[arg(long, value_name = "NAME", requires = "merge_map")]
+    name: Option<String>,
+
     /// Write unwind information, for ELF objects that are linked at fixed addresses
     ///
     /// It refers to functions by absolute addresses, which linkers do not accept in position-independent
@@ -98,6 +112,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         no_alias,
         content_addressed,
         map,
+        merge_map,
+        name,
         unwind,
         no_merge,
         jobs,
@@ -107,7 +123,13 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if content_addressed && common.pass.canonicalize != How::None {
         return Err(usage("--content-addressed cannot be used with --canonicalize optimize"));
     }
+    let functions_of = match (&merge_map, name) {
+        (None, _) => None,
+        (Some(_), Some(name)) => Some(name),
+        (Some(_), None) => Some(name_of(&output)?),
+    };
     let output = Output::check(&output)?;
+    let merge_map = merge_map.as_deref().map(Output::check).transpose()?;
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
@@ -136,14 +158,16 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("--unwind is for ELF objects only"));
     }
     let jobs = jobs.start()?;
-    let merging = (!no_merge).then(|| module_options(&options));
-    let object = emit(&unit, merging, map, &isa, unwind, dispositions, &jobs);
+    let options = (!no_merge).then(|| module_options(&options));
+    let request =
+        Request { options, map, unwind, dispositions, functions_of: functions_of.clone() };
+    let object = emit(&unit, request, &isa, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &sources, &*isa),
         Err(error) => error,
     })?;
     let mut messages = Vec::new();
-    if let Some(Outcome { stats, pass, rows }) = &object.merged {
+    if let Some(Outcome { stats, pass, rows, functions: _ }) = &object.merged {
         messages.push(summary(&counts(&unit, stats)));
         if common.general.verbose {
             messages.push(details(pass));
@@ -175,6 +199,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             .push(format!("defined and finished in {}{cpu} with {jobs}{memory}", seconds(wall)));
     }
     output.write(&object.bytes)?;
+    let functions = object.merged.and_then(|merged| merged.functions).unwrap_or_default();
+    if let (Some(output), Some(unit)) = (merge_map, functions_of) {
+        let text = UnitMap::new(unit, functions).to_json()?;
+        output.write(text.as_bytes())?;
+    }
     for message in messages {
         common.general.say(&message);
     }

@@ -26,8 +26,8 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap, Stats, Target,
-    ThunkReloc, cranelift_codegen,
+    LinkedFunction, MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap,
+    Stats, Target, ThunkReloc, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -99,24 +99,34 @@ pub struct Outcome {
     /// If they were asked for: functions, then data objects, each in the order of the unit: symbol, disposition,
     /// representative, reason.
     pub rows: Option<Vec<[String; 4]>>,
+    /// If they were asked for: all functions as linkers know them.
+    pub functions: Option<Vec<LinkedFunction>>,
 }
 
-/// Makes an object file of `unit` for `isa`, merged under `options`, or as it is if there are none,
-/// with or without unwind information, and lists the dispositions if these are wanted.
+/// What is made of a unit, and what is said of it.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// How functions are merged; `None` if they are not.
+    pub options: Option<ModuleOptions>,
+    /// Which functions share bodies with other units.
+    pub map: Option<Arc<SharingMap<'static>>>,
+    /// Whether the object has unwind information.
+    pub unwind: bool,
+    /// Whether dispositions are listed.
+    pub dispositions: bool,
+    /// The name of the unit, for the object, if functions are listed as linkers know them.
+    pub functions_of: Option<String>,
+}
+
+/// Makes an object file of `unit` for `isa`.
 ///
 /// # Errors
 ///
 /// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does not have.
-pub fn emit(
-    unit: &Unit,
-    options: Option<ModuleOptions>,
-    map: Option<Arc<SharingMap<'static>>>,
-    isa: &OwnedTargetIsa,
-    unwind: bool,
-    dispositions: bool,
-    jobs: &Jobs,
-) -> Result<Object> {
-    let mut builder = ObjectBuilder::new(isa.clone(), "clif-merge", default_libcall_names())
+pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) -> Result<Object> {
+    let Request { options, map, unwind, dispositions, functions_of } = request;
+    let name = functions_of.as_deref().unwrap_or("clif-merge");
+    let mut builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names())
         .with_context(|| format!("no object file can be made for {}", isa.triple()))?;
     match options {
         Some(options) => {
@@ -138,7 +148,8 @@ pub fn emit(
             if let Some(map) = map {
                 module.set_sharing_map(map);
             }
-            jobs.run(|| merged(unit, isa, module, dispositions))
+            let lists = [dispositions, functions_of.is_some()];
+            jobs.run(|| merged(unit, isa, module, lists))
         }
         None => {
             builder.unwind_info(unwind);
@@ -152,7 +163,7 @@ fn merged(
     unit: &Unit,
     isa: &OwnedTargetIsa,
     mut module: MergingModule<ObjectModule>,
-    dispositions: bool,
+    [lists_dispositions, lists_functions]: [bool; 2],
 ) -> Result<Object> {
     let optimize = module.options().similar.policy.optimize_for();
     let prepared = Prepared::new(unit, isa, &mut module, optimize)?;
@@ -175,15 +186,21 @@ fn merged(
         let at = functions.iter().position(|&id| Some(id) == module.failed());
         of_function(at, error)
     })?;
-    let rows = dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
+    let rows = lists_dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
     let (stats, pass) = (*module.stats(), *module.pass_stats());
-    let mut product =
-        contain(|| module.finish()).map_err(unsupported)?.context("cannot make the object file")?;
+    let finished = contain(|| match lists_functions {
+        true => module.finish_with_map().map(|(product, map)| (product, Some(map))),
+        false => module.finish().map(|product| (product, None)),
+    });
+    let finished = finished.map_err(unsupported)?;
+    let (mut product, map) = finished.context("cannot make the object file")?;
+    let functions = map.map(|map| map.linked_functions().collect());
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
     let (code_bytes, time) = (stats.code_bytes, start.elapsed());
-    Ok(Object { bytes, code_bytes, merged: Some(Outcome { stats, pass, rows }), time })
+    let merged = Some(Outcome { stats, pass, rows, functions });
+    Ok(Object { bytes, code_bytes, merged, time })
 }
 
 fn plain(
@@ -227,8 +244,7 @@ fn rows(
         .collect();
     let name = |id: FuncId| {
         // A body that several functions share has no name in the text.
-        let declaration = module.declarations().get_function_decl(id);
-        names.get(&id).cloned().unwrap_or_else(|| declaration.linkage_name(id).into_owned())
+        names.get(&id).cloned().unwrap_or_else(|| module.symbol_name(id))
     };
     let mut rows = Vec::new();
     for (given, &id) in unit.given.iter().zip(functions) {

@@ -14,6 +14,7 @@ mod exit;
 mod filetest;
 mod jit;
 mod jobs;
+mod locate;
 mod measure;
 mod memory;
 mod merge;
@@ -78,6 +79,7 @@ enum Command {
     Compile(compile::Opts),
     Summarize(summarize::Opts),
     Combine(combine::Opts),
+    Locate(locate::Opts),
     Report(report::Opts),
     Why(why::Opts),
     Test(test::Opts),
@@ -133,6 +135,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compile(opts) => compile::run(opts),
         Command::Summarize(opts) => summarize::run(opts),
         Command::Combine(opts) => combine::run(opts),
+        Command::Locate(opts) => locate::run(opts),
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
         Command::Test(opts) => test::run(opts),

@@ -74,8 +74,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// The name of a unit by the file of its summary.
-fn name_of(output: &Path) -> Result<String> {
+/// The name of a unit by the file that is made of it.
+pub fn name_of(output: &Path) -> Result<String> {
     let stem = output.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
     let message = "the unit needs a name: use --name NAME";
     stem.map(str::to_owned).ok_or_else(|| usage(message))
