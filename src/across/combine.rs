@@ -15,7 +15,8 @@ use super::cell::Cell;
 use super::format::{FormatError, Sink};
 use super::merge::{CombineError, Merge, Units, number_units};
 use super::sharing_map::{SharedSet, Writer};
-use super::summary::{Row, Summaries, cell_hash};
+use super::summaries::Summaries;
+use super::summary::{Row, cell_hash};
 use crate::unit::Linkage;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,6 +29,8 @@ pub struct Group<'a> {
     /// Its functions, by unit, name, linkage, mark, sizes and cells.
     pub rows: Vec<GroupRow>,
     inputs: &'a [Summaries<'a>],
+    /// The names of all units, ascending, with the numbers of their functions.
+    units: &'a [(&'a str, u64)],
 }
 
 /// A function of a group.
@@ -60,6 +63,19 @@ impl Group<'_> {
     /// The symbol of a function of the group, for reports. Reads a block of the file in which it is.
     pub fn symbol(&self, row: &GroupRow) -> Result<String, FormatError> {
         self.inputs[row.input as usize].name(row.name)
+    }
+
+    /// The name of the unit of a function of the group.
+    pub fn unit(&self, row: &GroupRow) -> &str {
+        self.units[row.unit as usize].0
+    }
+
+    /// The same group with some of its functions only, by their numbers: what would be decided about these alone.
+    ///
+    /// Panics if there are fewer functions.
+    pub fn only(&self, rows: &[u32]) -> Group<'_> {
+        let rows = rows.iter().map(|&row| self.rows[row as usize].clone()).collect();
+        Group { shape: self.shape, rows, inputs: self.inputs, units: self.units }
     }
 }
 
@@ -170,7 +186,7 @@ pub fn combine(
             continue;
         }
         let shape = index.key().try_into().expect("keys of indexes are shapes");
-        let mut group = Group { shape, rows: Vec::new(), inputs };
+        let mut group = Group { shape, rows: Vec::new(), inputs, units: &units };
         for (input, entry) in index.items() {
             let rows = inputs[*input].rows(entry, &mut buffer);
             let rows = rows.map_err(|error| CombineError::Input { input: *input, error })?;

@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `cell` | what a function has at a place |
 //! | `format` | numbers, checksums, reading at an offset |
-//! | `summary` | summaries as files |
+//! | `summary` | summaries as files: the format, and writing |
+//! | `summaries` | reading such files |
 //! | `merge` | merges files of summaries to one |
 //! | `combine` | has the functions of all units decided about, shape by shape |
 //! | `sharing_map` | sharing maps as files |
@@ -20,6 +21,7 @@ mod combine;
 mod format;
 mod merge;
 mod sharing_map;
+mod summaries;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ pub use format::FileAt;
 pub use format::{FormatError, ReadAt, Sink};
 pub use merge::{CombineError, merge_summaries};
 pub use sharing_map::{SharedSet, SharingMap};
-pub use summary::{Summaries, UnitEntry};
+pub use summaries::{Summaries, UnitEntry};
 
 pub use combine::fixed_hash;
 pub use summary::{cell_hash, identity_hash};

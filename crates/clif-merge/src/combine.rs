@@ -5,10 +5,13 @@
 use crate::args::{General, SimilarPolicy};
 use crate::exit::{Exit, usage};
 use crate::output::Output;
+use crate::report::Format;
+use crate::sharing::Sets;
 use crate::table::thousands;
 use anyhow::{Context as _, Result, anyhow};
 use cranelift_mergefunc::{
-    CombineError, Combined, FileAt, Outputs, Summaries, combine, decide_sharing, merge_summaries,
+    CombineError, Combined, FileAt, Group, Outputs, Summaries, combine, decide_sharing,
+    merge_summaries,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +29,7 @@ pub struct Opts {
     inputs: Vec<PathBuf>,
 
     /// Where to write the map, or with --partial the summary
-    #[arg(short, long, value_name = "OUT.map", required_unless_present = "parts")]
+    #[arg(short, long, value_name = "OUT.map", required_unless_present_any = ["parts", "report"])]
     output: Option<PathBuf>,
 
     /// A directory for a map for each unit, UNIT.map, which has only what concerns the unit
@@ -40,6 +43,14 @@ pub struct Opts {
     #[arg(long, conflicts_with = "similar")]
     partial: bool,
 
+    /// Write which functions of which units share bodies, those that save most first; '-' is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "partial")]
+    report: Option<PathBuf>,
+
+    /// The format of the report
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text, requires = "report")]
+    format: Format,
+
     /// Which functions that differ only in constants and callees share bodies
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
     similar: SimilarPolicy,
@@ -52,7 +63,8 @@ const EXAMPLES: &str = "\
 Examples:
   clif-merge combine a.summary b.summary -o program.map
   clif-merge combine *.summary --parts maps
-  clif-merge combine --partial a.summary b.summary -o ab.summary";
+  clif-merge combine --partial a.summary b.summary -o ab.summary
+  clif-merge combine *.summary --report -          which functions share bodies";
 
 /// Combines and writes.
 ///
@@ -60,22 +72,14 @@ Examples:
 ///
 /// What cannot be read or written; summaries that are damaged, of another version, or do not belong together.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { inputs, output, parts, partial, similar, general } = opts;
+    let Opts { inputs, output, parts, partial, report, format, similar, general } = opts;
     let output = output.as_deref().map(Output::check).transpose()?;
     if output.as_ref().is_some_and(Output::is_terminal) {
         return Err(usage("a map is not written to a terminal; use -o FILE"));
     }
-    let open = |path: &PathBuf| {
-        FileAt::open(path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    let files: Vec<FileAt> = inputs.iter().map(open).collect::<Result<_>>()?;
-    let summaries: Vec<Summaries<'_>> = files
-        .iter()
-        .zip(&inputs)
-        .map(|(file, path)| {
-            Summaries::open(file).map_err(|error| anyhow!("{}: {error}", path.display()))
-        })
-        .collect::<Result<_>>()?;
+    let report = report.as_deref().map(Output::check).transpose()?;
+    let files = open(&inputs)?;
+    let summaries = summaries(&files, &inputs)?;
     let failed = |error| of_inputs(error, &inputs);
     if partial {
         let output = output.expect("required");
@@ -108,8 +112,23 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if parts.is_some() {
         outputs.parts = Some(&mut part);
     }
-    let combined = combine(&summaries, &mut |group| decide_sharing(group, policy), &mut outputs);
-    let combined = combined.map_err(failed)?;
+    let mut decided = Sets::default();
+    let is_reported = report.is_some();
+    let decide = &mut |group: &Group<'_>| {
+        let sets = decide_sharing(group, policy);
+        if is_reported {
+            decided.add(group, &sets);
+        }
+        sets
+    };
+    let combined = combine(&summaries, decide, &mut outputs).map_err(failed)?;
+    if let Some(report) = report {
+        let text = match format {
+            Format::Text => decided.text()?,
+            Format::Json => decided.json(&combined)?,
+        };
+        report.write(text.as_bytes())?;
+    }
     if let Some(output) = output {
         output.write(&map)?;
     }
@@ -126,6 +145,30 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         }
     }
     Ok(Exit::Done.into())
+}
+
+/// Opens files.
+///
+/// # Errors
+///
+/// What cannot be read.
+pub fn open(paths: &[PathBuf]) -> Result<Vec<FileAt>> {
+    let open = |path: &PathBuf| {
+        FileAt::open(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Opens the summaries in files.
+///
+/// # Errors
+///
+/// Summaries that are damaged or of another version.
+pub fn summaries<'a>(files: &'a [FileAt], paths: &[PathBuf]) -> Result<Vec<Summaries<'a>>> {
+    let open = |(file, path): (&'a FileAt, &PathBuf)| {
+        Summaries::open(file).map_err(|error| anyhow!("{}: {error}", path.display()))
+    };
+    files.iter().zip(paths).map(open).collect()
 }
 
 /// The error with the name of the file that it is about.

@@ -21,6 +21,7 @@ mod merge;
 mod output;
 mod progress;
 mod report;
+mod sharing;
 mod similar;
 mod snippet;
 mod summarize;

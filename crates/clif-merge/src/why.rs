@@ -7,8 +7,10 @@
 
 use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
+use crate::combine;
 use crate::exit::{Exit, usage};
 use crate::output::Output;
+use crate::sharing::{self, is_summary};
 use crate::snippet::{Excerpt, draw_excerpts};
 use anyhow::{Result, anyhow, bail};
 use clif_unit::error::Place;
@@ -31,7 +33,8 @@ use std::process::ExitCode;
 /// Explain why two functions or data objects merged or did not, or which others resemble one
 ///
 /// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
-/// what stands before them is the unit.
+/// what stands before them is the unit. Of summaries, they are functions of different units, such as f or
+/// UNIT:f: why they share a body or do not.
 // The two options that all subcommands accept, and that make no difference to this one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -56,6 +59,7 @@ Examples:
   clif-merge why unit.clif %f %g
   clif-merge why unit.clif u0:17
   clif-merge why unit.clif %table %other_table
+  clif-merge why a.summary b.summary f b:g
   clif-merge why --linkage local --addresses insignificant dir/ u0:3 u0:4";
 
 /// Lines of a listing shown around a difference.
@@ -68,6 +72,13 @@ const CONTEXT: usize = 4;
 /// What cannot be read, and names that the unit does not have.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { words, neighbours, defaults, common } = opts;
+    if words.first().is_some_and(is_summary) {
+        let (paths, names) = split_summaries(words)?;
+        let files = combine::open(&paths)?;
+        let text = sharing::why(&names, &combine::summaries(&files, &paths)?, common.pass.similar)?;
+        Output::check(Path::new("-"))?.write(text.as_bytes())?;
+        return Ok(Exit::Done.into());
+    }
     let (paths, names) = split(words)?;
     let input = Input { paths, defaults };
     let sources = input.sources()?;
@@ -100,6 +111,18 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     };
     Output::check(Path::new("-"))?.write(text.as_bytes())?;
     Ok(Exit::Done.into())
+}
+
+/// The paths of summaries, and the one or two names behind them.
+fn split_summaries(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
+    let mut paths = words;
+    let names = paths.split_off(paths.iter().take_while(|&word| is_summary(word)).count());
+    if names.is_empty() || names.len() > 2 {
+        return Err(usage(
+            "'why' needs summaries and, at the end, one or two names of functions such as f or UNIT:f",
+        ));
+    }
+    Ok((paths, names.iter().map(|name| name.display().to_string()).collect()))
 }
 
 /// The unit's paths and the one or two names behind them.

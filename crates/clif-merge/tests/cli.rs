@@ -22,6 +22,8 @@ mod paths;
 mod printed;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/sharing.rs"]
+mod sharing;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/targets.rs"]

@@ -3,7 +3,7 @@
 
 use crate::data::GivenData;
 use crate::extra::extra;
-use crate::unit::{Became, Names, Unit};
+use crate::unit::{Became, Given, Names, Unit};
 use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
@@ -12,7 +12,7 @@ use cranelift_mergefunc::{
     DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
     SharedBodies, Target, UnitSummary, cranelift_codegen,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The form of a jump in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
@@ -286,7 +286,18 @@ pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<Uni
     let mut nothing = |_: &Function| None;
     let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, &mut nothing)?;
     let summary = merger.summarize(&mut bodies, name);
-    Ok(summary.expect("content addressing is on"))
+    let mut summary = summary.expect("content addressing is on");
+    // What linkers do not know goes by its number: here all functions have the names of the text.
+    let display = |given: &Given| (given.symbol.to_string(), unit.names.display(&given.symbol));
+    let displayed: HashMap<String, String> = unit.given.iter().map(display).collect();
+    for function in &mut summary.functions {
+        if function.linkage == Linkage::Local
+            && let Some(name) = displayed.get(&function.symbol)
+        {
+            function.symbol.clone_from(name);
+        }
+    }
+    Ok(summary)
 }
 
 /// Plans and applies.

@@ -13,7 +13,7 @@ use testkit::support::Rng;
 use testkit::tools::{Kind, Toolchain, Workshop, need};
 
 /// How many functions of each kind there are.
-const COUNT: usize = 40;
+pub const COUNT: usize = 40;
 
 /// A program of functions that are alike: leaves that differ in constants, functions that call one of them and differ in
 /// constants and callees, equal ones that call these, recursive ones, and what C calls. `changed` is how many leaves
@@ -122,16 +122,16 @@ fn main_c() -> String {
 }
 
 /// The program in units, for a target.
-struct Units {
-    workshop: Workshop,
+pub struct Units {
+    pub workshop: Workshop,
     tools: Toolchain,
     target: &'static str,
     count: usize,
-    before: String,
+    pub before: String,
 }
 
 impl Units {
-    fn new(tools: Toolchain, target: &'static str, count: usize, by: By) -> Units {
+    pub fn new(tools: Toolchain, target: &'static str, count: usize, by: By) -> Units {
         let workshop = Workshop::new("across");
         workshop.write("main.c", main_c());
         workshop.run(tools.gcc, &["-O1", "-c", "main.c", "-o", "main.o"]);
@@ -150,16 +150,16 @@ impl Units {
         }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         text_of(&self.workshop.path(name)).to_owned()
     }
 
-    fn clif_merge(&self, arguments: &[&str]) -> String {
+    pub fn clif_merge(&self, arguments: &[&str]) -> String {
         run(arguments).expect(0, "").stderr
     }
 
     /// The summaries of all units.
-    fn summaries(&self, prefix: &str) -> Vec<String> {
+    pub fn summaries(&self, prefix: &str) -> Vec<String> {
         let summarise = |at: usize| {
             let summary = self.path(&format!("{prefix}{at}.summary"));
             let unit = self.path(&format!("{prefix}{at}.clif"));
@@ -171,7 +171,7 @@ impl Units {
 
     /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of `.text`, and what the
     /// compilations say.
-    fn program(
+    pub fn program(
         &self,
         name: &str,
         prefix: &str,
@@ -214,7 +214,7 @@ impl Units {
     }
 }
 
-fn on_each_target(count: usize, by: By, check: impl Fn(&Units)) {
+pub fn on_each_target(count: usize, by: By, check: impl Fn(&Units)) {
     for (tools, target) in [(Toolchain::x86_64(), "x86_64"), (Toolchain::aarch64(), "aarch64")] {
         check(&Units::new(tools, target, count, by));
     }
@@ -457,110 +457,5 @@ block0(v0: i64):
         };
         let (alone, shared) = (size(&[]), size(&["--content-addressed"]));
         assert!(shared * 10 < alone * 8, "{target}: {shared} of {alone} bytes");
-    }
-}
-
-/// The bytes of an image at an address, up to 16.
-fn bytes_at<'a>(file: &object::File<'a>, address: u64) -> &'a [u8] {
-    let section = file.section_by_name(".text").expect("code");
-    let data = section.data().expect("code");
-    let at = (address - section.address()) as usize;
-    &data[at..data.len().min(at + 16)]
-}
-
-/// A profiler asks to which functions an address belongs: no unit knows of which unit the linker kept a body.
-#[test]
-fn addresses_of_a_linked_image_lead_to_the_functions_of_all_units() {
-    let directory = format!("-B{}", need("ld.lld").display());
-    on_each_target(3, By::Turn, |units| {
-        let summaries = units.summaries("u");
-        let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
-        let parts = units.path("parts");
-        let combine = ["combine", "--similar", "size", "--parts", &parts];
-        units.clif_merge(&[&combine, &summaries[..]].concat());
-        for (name, flags) in
-            [("bfd", &["-fuse-ld=bfd"][..]), ("lld", &["-fuse-ld=lld", &directory])]
-        {
-            let json = |at: usize| units.path(&format!("{name}{at}.json"));
-            let options = |at: usize| {
-                let map = format!("{parts}/u{at}.map");
-                ["--map", &map, "--merge-map", &json(at)].map(str::to_owned).into()
-            };
-            let (printed, ..) = units.program(name, "u", options, flags);
-            assert_eq!(printed, units.before);
-            let (image, maps) = (units.path(name), (0..3).map(json).collect::<Vec<_>>());
-            let locate = |more: &[&str]| {
-                let maps = maps.iter().map(String::as_str);
-                let arguments: Vec<&str> = ["locate", &image]
-                    .into_iter()
-                    .chain(maps)
-                    .chain(more.iter().copied())
-                    .collect();
-                let printed = run(&arguments).expect(0, "").stdout;
-                String::from_utf8(printed).expect("text")
-            };
-            let all = locate(&[]);
-            let bytes = std::fs::read(&image).expect("a program");
-            let file = object::File::parse(&*bytes).expect("a program");
-            let mut several = 0;
-            for line in all.lines() {
-                let (start, rest) = line.split_once(' ').expect("a start");
-                let (size, rest) = rest.split_once(' ').expect("a size");
-                let address = u64::from_str_radix(start, 16).expect("hexadecimal");
-                let size = u64::from_str_radix(size, 16).expect("hexadecimal");
-                assert!(size > 0 && !bytes_at(&file, address).is_empty(), "{line}");
-                let functions = rest.rsplit_once('[').expect("functions").1.trim_end_matches(']');
-                let functions: Vec<&str> = functions.split(", ").collect();
-                let of = |unit: &str| functions.iter().any(|name| name.starts_with(unit));
-                let units_there = ["bfd", "lld"]
-                    .iter()
-                    .flat_map(|name| (0..3).map(move |at| format!("{name}{at}:")));
-                if rest.starts_with("content.") {
-                    several += usize::from(units_there.filter(|unit| of(unit)).count() > 1);
-                }
-                // In the middle of the code as well.
-                let middle = format!("{:x}", address + size / 2);
-                let there = locate(&["--at", &middle]);
-                assert_eq!(there.lines().count(), functions.len(), "{line}: {there}");
-            }
-            assert!(several > 3, "{several} of {all}");
-            for at in 0..COUNT {
-                let entry = format!(":enter{at}");
-                let is_entry = |name: &str| name.trim_end_matches([',', ']']).ends_with(&entry);
-                assert!(all.split_whitespace().any(is_entry), "enter{at} of {all}");
-            }
-        }
-    });
-}
-
-/// What was not written by `compile --merge-map`, or is of another program, is an error that names the file.
-#[test]
-fn locate_refuses_what_it_cannot_read() {
-    let workshop = Workshop::new("locate");
-    workshop.write("no.json", "{\"unit\": \"a\"}");
-    let word = "{\"unit\": \"a\", \"functions\": [{\"name\": \"f\", \"visible\": true, \"disposition\": \"gone\"}]}";
-    workshop.write("word.json", word);
-    let function = word.replace("gone", "keep");
-    workshop.write("other.json", function);
-    workshop.write("image", "no image");
-    let path = |name: &str| text_of(&workshop.path(name)).to_owned();
-    let program = std::env::current_exe().expect("a program");
-    for (image, map, message) in [
-        (
-            path("image"),
-            path("no.json"),
-            "no.json: not what 'compile --merge-map' writes: missing field",
-        ),
-        (path("image"), path("word.json"), "f has the disposition `gone` without code"),
-        (path("image"), path("missing.json"), "cannot read"),
-        (path("image"), path("other.json"), "image: not a linked image"),
-        (
-            text_of(&program).to_owned(),
-            path("other.json"),
-            "no symbol of a function of these units",
-        ),
-    ] {
-        let said = run(&["locate", &image, &map]).expect(1, "").stderr;
-        assert!(said.contains(message), "{message}: {said}");
     }
 }
