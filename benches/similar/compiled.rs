@@ -1,6 +1,5 @@
 //! A unit, compiled in one variant.
 
-use crate::world::{Image, Program};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::settings::{self, Configurable as _};
@@ -11,6 +10,7 @@ use cranelift_mergefunc::{
 };
 use cranelift_module::{FuncId, Linkage, Module as _};
 use std::collections::{BTreeMap, HashMap};
+use testkit::programs::{self, Image, Program};
 
 /// How a unit is merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,9 +77,9 @@ impl Compiled {
     pub fn new(variant: Variant, functions: &[Function], image: &Image) -> Compiled {
         let mut module = MergingModule::with_options(jit(), variant.options());
         let ids = declare(&mut module, functions);
-        for (_, function, _) in &image.elements {
+        for element in &image.elements {
             // The address is in the table of the host.
-            module.attributes(ids[&(FUNCTIONS, *function)]).address_taken = true;
+            module.attributes(ids[&(FUNCTIONS, element.function)]).address_taken = true;
         }
         for func in functions {
             let mut func = func.clone();
@@ -95,11 +95,10 @@ impl Compiled {
             .collect();
         module.finalize_definitions().expect("compiles");
         let address = |id| module.get_finalized_function(id);
-        let addresses = image
-            .elements
-            .iter()
-            .map(|(_, function, _)| (*function, address(ids[&(FUNCTIONS, *function)]) as u64));
-        let addresses = addresses.collect();
+        let functions = image.elements.iter().map(|element| element.function);
+        let addresses = functions
+            .map(|function| (function, address(ids[&(FUNCTIONS, function)]) as u64))
+            .collect();
         let entries = entries.into_iter().map(address).collect();
         let stats = *module.stats();
         // A `JITModule` that is dropped leaves its code where it is.
@@ -169,16 +168,7 @@ fn define(module: &mut MergingModule<JITModule>, id: FuncId, func: Function) {
 
 /// The function that the host calls to run a program.
 fn enter(module: &mut MergingModule<JITModule>, name: &str, program: FuncId) -> FuncId {
-    let text = format!(
-        "function u0:0(i64 vmctx, i32) -> i64 system_v {{
-    sig0 = (i64 vmctx, i64, i32) -> i64 tail
-    fn0 = colocated u0:{} sig0
-block0(v0: i64, v1: i32):
-    v2 = call fn0(v0, v0, v1)
-    return v2
-}}",
-        program.as_u32()
-    );
+    let text = programs::entry("u0:0", &format!("u0:{}", program.as_u32()));
     let func = cranelift_reader::parse_functions(&text).expect("valid CLIF").remove(0);
     let id =
         module.declare_function(name, Linkage::Export, &func.signature).expect("declared once");

@@ -2,10 +2,11 @@
 
 use crate::compiled::{Compiled, Variant};
 use crate::dispatch;
-use crate::world::{Image, Memory, Program, World};
+use crate::world::{Memory, World};
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen;
 use std::path::{Path, PathBuf};
+use testkit::programs::{Image, Program, texts};
 
 /// How long one run should take at least, in seconds: many short ones find more quiet moments than
 /// a few long ones.
@@ -70,12 +71,7 @@ fn summary(unit: &str, name: &str, of: impl Fn(usize) -> f64) {
 fn units() -> Vec<PathBuf> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/programs/units");
     let directory = std::env::var_os("CLIF_MERGE_PROGRAMS").map_or(ours, PathBuf::from);
-    sorted(&directory)
-}
-
-/// What is in a directory.
-fn sorted(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory);
+    let entries = std::fs::read_dir(&directory);
     let entries = entries.expect("a directory of units; the published package has none");
     let mut paths: Vec<PathBuf> =
         entries.map(|entry| entry.expect("readable directory").path()).collect();
@@ -85,20 +81,13 @@ fn sorted(directory: &Path) -> Vec<PathBuf> {
 
 /// The functions of all files of a unit, sorted by file.
 fn functions(unit: &Path) -> Vec<Function> {
-    let files = sorted(unit).into_iter();
-    files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "clif"))
-        .flat_map(|path| {
-            let text = std::fs::read_to_string(path).expect("readable");
-            cranelift_reader::parse_functions(&text).expect("valid CLIF")
-        })
-        .collect()
+    let parse = |text: &String| cranelift_reader::parse_functions(text).expect("valid CLIF");
+    texts(unit).iter().flat_map(parse).collect()
 }
 
 fn measure_unit(path: &Path, unit: &str, rounds: usize) -> Vec<Row> {
     let functions = functions(path);
-    let image = std::fs::read_to_string(path.join("image")).expect("an image for each unit");
-    let image = Image::parse(&image);
+    let image = Image::read(path);
     let memory = Memory::new(&image);
     let compiled = Variant::ALL.map(|variant| Compiled::new(variant, &functions, &image));
     for (variant, Compiled { stats, .. }) in Variant::ALL.iter().zip(&compiled).skip(1) {

@@ -1,71 +1,17 @@
 //! The environment of a translated program: memory, table, and the context that points to them.
 //!
-//! The layout is that of Wasmtime 48 for a module with one memory, one table and one global that
-//! matters. There are no checks that it is: a program of another shape computes nonsense.
+//! What a unit holds and the layout of the context are in `testkit::programs`.
 
 #![expect(unsafe_code, reason = "compiled code is called, and shares memory with the host")]
 
 use std::collections::BTreeMap;
-
-/// A program of a unit.
-pub struct Program {
-    pub name: String,
-    pub function: u32,
-    /// The result that Wasmtime computed, called with 1.
-    pub checksum: u64,
-}
-
-/// What the programs of a unit start with, as `programs/translate` wrote it.
-#[derive(Default)]
-pub struct Image {
-    pub programs: Vec<Program>,
-    /// Indices in the table, functions there and their types.
-    pub elements: Vec<(usize, u32, u32)>,
-    pages: usize,
-    stack_pointer: u32,
-    data: Vec<(usize, Vec<u8>)>,
-    table: usize,
-}
-
-impl Image {
-    pub fn parse(text: &str) -> Image {
-        let mut image = Image::default();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let number = |at: usize| words[at].parse::<u32>().expect("a number");
-            match words[0] {
-                "program" => image.programs.push(Program {
-                    name: words[1].to_owned(),
-                    function: number(2),
-                    checksum: words[3].parse().expect("a checksum"),
-                }),
-                "pages" => image.pages = number(1) as usize,
-                "stack" => image.stack_pointer = number(1),
-                "data" => image.data.push((number(1) as usize, bytes(words[2]))),
-                "table" => image.table = number(1) as usize,
-                "element" => image.elements.push((number(1) as usize, number(2), number(3))),
-                other => panic!("{other} in an image"),
-            }
-        }
-        image
-    }
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
-    (0..hex.len()).step_by(2).map(digits).collect()
-}
+use testkit::programs::{Image, PAGE, RESERVED, context};
 
 /// The memory of a unit: one for all variants, so that no variant has better pages.
 pub struct Memory {
     base: *mut u8,
     len: usize,
 }
-
-/// A memory can be addressed with 32 bits and an offset without any check, so that much is
-/// reserved.
-const RESERVED: usize = (4 << 30) + (64 << 20);
-const PAGE: usize = 65536;
 
 impl Memory {
     pub fn new(image: &Image) -> Memory {
@@ -109,16 +55,6 @@ struct FunctionRef {
     context: u64,
 }
 
-/// The layout of `VMContext`, in words.
-const STORE: usize = 1;
-const BUILTINS: usize = 2;
-const TYPES: usize = 5;
-const MEMORY: usize = 7;
-const MEMORY_LEN: usize = 8;
-const TABLE: usize = 9;
-const TABLE_LEN: usize = 10;
-const STACK_POINTER: usize = 12;
-
 /// The surroundings of the code of one variant.
 pub struct World<'a> {
     image: &'a Image,
@@ -140,7 +76,7 @@ struct Behind {
 impl<'a> World<'a> {
     /// With the addresses of the functions in the table.
     pub fn new(image: &'a Image, memory: &'a Memory, addresses: &BTreeMap<u32, u64>) -> World<'a> {
-        let mut context = vec![0; 16];
+        let mut words = vec![0; 16];
         // The limit of the stack is 0, so that it is never reached.
         let mut store = vec![0; 32];
         let mut builtins = vec![no_such_builtin as *const () as u64; 128];
@@ -151,26 +87,26 @@ impl<'a> World<'a> {
         let functions: Vec<FunctionRef> = image
             .elements
             .iter()
-            .map(|(_, function, ty)| FunctionRef {
+            .map(|element| FunctionRef {
                 array_call: 0,
-                wasm_call: addresses[function],
-                type_index: u64::from(*ty),
-                context: context.as_mut_ptr() as u64,
+                wasm_call: addresses[&element.function],
+                type_index: u64::from(element.ty),
+                context: words.as_mut_ptr() as u64,
             })
             .collect();
         // The lowest bit says that an element is initialised. An element that no program calls is null, and a call
         // of it would trap.
         let mut table = vec![1; image.table];
-        for ((index, ..), function) in image.elements.iter().zip(&functions) {
-            table[*index] = std::ptr::from_ref(function) as u64 | 1;
+        for (element, function) in image.elements.iter().zip(&functions) {
+            table[element.index] = std::ptr::from_ref(function) as u64 | 1;
         }
-        context[STORE] = store.as_mut_ptr() as u64;
-        context[BUILTINS] = builtins.as_ptr() as u64;
-        context[TYPES] = types.as_ptr() as u64;
-        context[MEMORY] = memory.base as u64;
-        context[MEMORY_LEN] = memory.len as u64;
-        context[TABLE] = table.as_ptr() as u64;
-        context[TABLE_LEN] = table.len() as u64;
+        words[context::STORE] = store.as_mut_ptr() as u64;
+        words[context::BUILTINS] = builtins.as_ptr() as u64;
+        words[context::TYPES] = types.as_ptr() as u64;
+        words[context::MEMORY] = memory.base as u64;
+        words[context::MEMORY_LEN] = memory.len as u64;
+        words[context::TABLE] = table.as_ptr() as u64;
+        words[context::TABLE_LEN] = table.len() as u64;
         let _behind = Behind {
             _store: store,
             _builtins: builtins,
@@ -178,12 +114,12 @@ impl<'a> World<'a> {
             _table: table,
             _functions: functions,
         };
-        World { image, memory, context, _behind }
+        World { image, memory, context: words, _behind }
     }
 
     /// Restores the state before a program ran.
     pub fn reset(&mut self) {
-        self.context[STACK_POINTER] = u64::from(self.image.stack_pointer);
+        self.context[context::STACK_POINTER] = u64::from(self.image.stack_pointer);
         self.memory.reset(self.image);
     }
 

@@ -22,6 +22,8 @@ mod paths;
 mod printed;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/programs.rs"]
+mod programs;
 #[path = "cli/sharing.rs"]
 mod sharing;
 #[path = "cli/streams.rs"]

@@ -50,6 +50,7 @@ pub mod modules;
 pub mod mutate;
 pub mod permute;
 pub mod program;
+pub mod programs;
 pub mod scale;
 pub mod support;
 pub mod targets;

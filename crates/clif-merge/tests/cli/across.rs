@@ -121,30 +121,38 @@ fn main_c() -> String {
         + "        puts(\"\");\n    }\n}\n"
 }
 
-/// The program in units, for a target.
+/// A program in units, for a target.
 pub struct Units {
     pub workshop: Workshop,
-    tools: Toolchain,
-    target: &'static str,
-    count: usize,
+    pub tools: Toolchain,
+    pub target: &'static str,
+    /// How many.
+    pub count: usize,
+    /// What the program prints without merging.
     pub before: String,
 }
 
 impl Units {
+    /// [`program`] in units.
     pub fn new(tools: Toolchain, target: &'static str, count: usize, by: By) -> Units {
-        let workshop = Workshop::new("across");
-        workshop.write("main.c", main_c());
-        workshop.run(tools.gcc, &["-O1", "-c", "main.c", "-o", "main.o"]);
-        let mut units = Units { workshop, tools, target, count, before: String::new() };
-        units.write("u", 0, by);
+        let mut units = Units::with_host(tools, target, count, &main_c());
+        units.write("u", program(0), by);
         units.before = units.program("none", "u", |_| vec!["--no-merge".into()], &[]).0;
         assert_eq!(units.before.split_whitespace().count(), 5 * COUNT);
         units
     }
 
-    /// Cuts a version of the program.
-    fn write(&self, prefix: &str, changed: usize, by: By) {
-        let source = Source { name: "whole".to_owned(), text: program(changed) };
+    /// No units yet, but a main program in C that calls them.
+    pub fn with_host(tools: Toolchain, target: &'static str, count: usize, main_c: &str) -> Units {
+        let workshop = Workshop::new("across");
+        workshop.write("main.c", main_c);
+        workshop.run(tools.gcc, &["-O1", "-c", "main.c", "-o", "main.o"]);
+        Units { workshop, tools, target, count, before: String::new() }
+    }
+
+    /// Cuts a program.
+    pub fn write(&self, prefix: &str, text: String, by: By) {
+        let source = Source { name: "whole".to_owned(), text };
         for (at, text) in cut(source, self.count, by).expect("units").into_iter().enumerate() {
             self.workshop.write(&format!("{prefix}{at}.clif"), text);
         }
@@ -169,15 +177,22 @@ impl Units {
         (0..self.count).map(summarise).collect()
     }
 
-    /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of `.text`, and what the
-    /// compilations say.
-    pub fn program(
+    /// A sharing map for each unit, by a policy. Returns the directory, which has `{prefix}0.map` and so on.
+    pub fn maps(&self, policy: &str, summaries: &[String]) -> String {
+        let parts = self.path(&format!("parts-{policy}"));
+        let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
+        let arguments = ["combine", "--similar", policy, "--parts", &parts];
+        self.clif_merge(&[&arguments, &summaries[..]].concat());
+        parts
+    }
+
+    /// Compiles all units. Returns the names of the objects, and what the compilations say.
+    pub fn compile(
         &self,
         name: &str,
         prefix: &str,
         options: impl Fn(usize) -> Vec<String>,
-        flags: &[&str],
-    ) -> (String, u64, String) {
+    ) -> (Vec<String>, String) {
         let mut objects = Vec::new();
         let mut said = String::new();
         for at in 0..self.count {
@@ -191,13 +206,31 @@ impl Units {
             said += &self.clif_merge(&arguments);
             objects.push(object);
         }
+        (objects, said)
+    }
+
+    /// Links objects and runs the program. Returns what it prints, and the bytes of `.text`.
+    pub fn link(&self, name: &str, objects: &[String], flags: &[&str]) -> (String, u64) {
         let objects: Vec<&str> = objects.iter().map(String::as_str).collect();
         let kind = (Kind::Pie, name);
         let printed = self.workshop.link_and_run(&self.tools, kind, "main.o", &objects, flags);
         let printed = printed.unwrap_or_else(|error| panic!("{name}: {error}"));
         let bytes = std::fs::read(self.workshop.path(name)).expect("a program");
         let file = object::File::parse(&*bytes).expect("a program");
-        let text = file.section_by_name(".text").expect("code").size();
+        (printed, file.section_by_name(".text").expect("code").size())
+    }
+
+    /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of `.text`, and what the
+    /// compilations say.
+    fn program(
+        &self,
+        name: &str,
+        prefix: &str,
+        options: impl Fn(usize) -> Vec<String>,
+        flags: &[&str],
+    ) -> (String, u64, String) {
+        let (objects, said) = self.compile(name, prefix, options);
+        let (printed, text) = self.link(name, &objects, flags);
         (printed, text, said)
     }
 
@@ -206,12 +239,29 @@ impl Units {
         let with_map = |at: usize| vec!["--verify".into(), "--map".into(), map(at)];
         let (printed, bytes, said) = self.program(name, "u", with_map, &[]);
         assert_eq!(printed, self.before, "{name}");
-        let shared = said.lines().filter_map(|line| {
-            let (count, _) = line.split_once(" functions share bodies as the map says")?;
-            count.trim_start_matches("clif-merge: ").replace(',', "").parse::<usize>().ok()
-        });
-        (bytes, shared.sum())
+        (bytes, shared(&said))
     }
+}
+
+/// How many functions share bodies as their maps say, by what the compilations say.
+pub fn shared(said: &str) -> usize {
+    let shared = said.lines().filter_map(|line| {
+        let (count, _) = line.split_once(" functions share bodies as the map says")?;
+        count.trim_start_matches("clif-merge: ").replace(',', "").parse::<usize>().ok()
+    });
+    shared.sum()
+}
+
+/// The linkers that programs are linked by: names, and what selects them.
+pub fn linkers() -> [(&'static str, Vec<String>); 2] {
+    need("ld.bfd");
+    // A cross compiler does not look for it everywhere.
+    let directory = format!("-B{}", need("ld.lld").display());
+    let fatal = || "-Wl,--fatal-warnings".to_owned();
+    [
+        ("bfd", vec!["-fuse-ld=bfd".to_owned(), fatal()]),
+        ("lld", vec!["-fuse-ld=lld".to_owned(), directory, fatal()]),
+    ]
 }
 
 pub fn on_each_target(count: usize, by: By, check: impl Fn(&Units)) {
@@ -228,23 +278,15 @@ fn units_share_bodies_and_the_program_stays_the_same() {
             let alone = units.program("alone", "u", |_| Vec::new(), &[]);
             assert_eq!(alone.0, units.before);
             let one_round = |_| vec!["--verify".into(), "--content-addressed".into()];
-            need("ld.bfd");
-            // A cross compiler does not look for it everywhere.
-            let directory = format!("-B{}", need("ld.lld").display());
-            for (linker, flags) in [
-                ("bfd", &["-fuse-ld=bfd", "-Wl,--fatal-warnings"][..]),
-                ("lld", &["-fuse-ld=lld", &directory, "-Wl,--fatal-warnings"]),
-            ] {
+            for (linker, flags) in linkers() {
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
                 let name = format!("one-round-{linker}");
-                let (printed, ..) = units.program(&name, "u", one_round, flags);
+                let (printed, ..) = units.program(&name, "u", one_round, &flags);
                 assert_eq!(printed, units.before, "{name}");
             }
             let summaries = units.summaries("u");
-            let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
             for policy in ["balanced", "size"] {
-                let parts = units.path(&format!("parts-{policy}"));
-                let arguments = ["combine", "--similar", policy, "--parts", &parts];
-                units.clif_merge(&[&arguments, &summaries[..]].concat());
+                let parts = units.maps(policy, &summaries);
                 let (bytes, shared) = units.check(policy, |at| format!("{parts}/u{at}.map"));
                 assert!(shared > COUNT, "{policy}: {shared}");
                 assert!(bytes < alone.1, "{policy}: {bytes} of {} bytes", alone.1);
@@ -336,7 +378,7 @@ fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
 #[test]
 fn stale_maps_and_those_of_other_programs_do_no_harm() {
     on_each_target(3, By::Turn, |units| {
-        units.write("old", COUNT / 8, By::Turn);
+        units.write("old", program(COUNT / 8), By::Turn);
         let summaries = units.summaries("old");
         let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
         let map = units.path("old.map");
