@@ -19,3 +19,5 @@ unit() {
 debug="hash_maps sorting json_values interpreters matrices trait_objects graphs"
 unit debug debug $debug
 unit release release $debug btree_maps formatting
+
+zlib/build.sh
