@@ -222,7 +222,7 @@ impl Units {
 
     /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of `.text`, and what the
     /// compilations say.
-    fn program(
+    pub fn program(
         &self,
         name: &str,
         prefix: &str,

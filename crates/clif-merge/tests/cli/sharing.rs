@@ -1,12 +1,12 @@
 //! What is said of merging across units: which functions share bodies, why two do not, and to which functions an address of
 //! the linked image belongs.
 
-use crate::across::{COUNT, Units, on_each_target};
+use crate::across::{COUNT, Units, linkers, on_each_target};
 use crate::program::{run, text_of};
 use cut_unit::By;
 use object::{Object as _, ObjectSection as _};
 use std::collections::BTreeSet;
-use testkit::tools::{Toolchain, Workshop, need};
+use testkit::tools::{Toolchain, Workshop};
 
 /// A report that left a unit's functions out, or counted other sets than the map has, would say nothing of the program.
 #[test]
@@ -98,22 +98,16 @@ fn bytes_at<'a>(file: &object::File<'a>, address: u64) -> &'a [u8] {
 /// A profiler asks to which functions an address belongs: no unit knows of which unit the linker kept a body.
 #[test]
 fn addresses_of_a_linked_image_lead_to_the_functions_of_all_units() {
-    let directory = format!("-B{}", need("ld.lld").display());
     on_each_target(3, By::Turn, |units| {
-        let summaries = units.summaries("u");
-        let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
-        let parts = units.path("parts");
-        let combine = ["combine", "--similar", "size", "--parts", &parts];
-        units.clif_merge(&[&combine, &summaries[..]].concat());
-        for (name, flags) in
-            [("bfd", &["-fuse-ld=bfd"][..]), ("lld", &["-fuse-ld=lld", &directory])]
-        {
+        let parts = units.maps("size", &units.summaries("u"));
+        for (name, flags) in linkers() {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             let json = |at: usize| units.path(&format!("{name}{at}.json"));
             let options = |at: usize| {
                 let map = format!("{parts}/u{at}.map");
                 ["--map", &map, "--merge-map", &json(at)].map(str::to_owned).into()
             };
-            let (printed, ..) = units.program(name, "u", options, flags);
+            let (printed, ..) = units.program(name, "u", options, &flags);
             assert_eq!(printed, units.before);
             let (image, maps) = (units.path(name), (0..3).map(json).collect::<Vec<_>>());
             let locate = |more: &[&str]| {
