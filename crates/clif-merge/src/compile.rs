@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
     Canonicalize, ContentAddressing, FileAt, ModuleOptions, ModuleStats, Options, SharingMap,
 };
@@ -62,6 +63,13 @@ pub struct Opts {
     #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     map: Option<PathBuf>,
 
+    /// Write a summary of the unit as well, for the map of the next build
+    ///
+    /// Where most of a program stays the same from build to build, 'combine' can take the summaries of the build before:
+    /// a map that is stale costs bytes only. Then no unit is read twice.
+    #[arg(long, value_name = "OUT.summary", help_heading = "Merging", conflicts_with = "no_merge")]
+    summary: Option<PathBuf>,
+
     /// Write which functions share which code, for 'locate'
     ///
     /// It is JSON: each function by its symbol, its disposition, and the symbol of the code that replaces it. The object
@@ -69,9 +77,9 @@ pub struct Opts {
     #[arg(long, value_name = "OUT.json", conflicts_with = "no_merge")]
     merge_map: Option<PathBuf>,
 
-    /// The name of the unit in the merge map, unique in the program; by default, the name of the output file
+    /// The name of the unit in the summary and the merge map, unique in the program; by default, the name of the output file
     /// without its extension
-    #[arg(long, value_name = "NAME", requires = "merge_map")]
+    #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
     /// Write unwind information, for ELF objects that are linked at fixed addresses
@@ -112,6 +120,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         no_alias,
         content_addressed,
         map,
+        summary: unit_summary,
         merge_map,
         name,
         unwind,
@@ -123,11 +132,12 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if content_addressed && common.pass.canonicalize != How::None {
         return Err(usage("--content-addressed cannot be used with --canonicalize optimize"));
     }
-    let functions_of = match (&merge_map, name) {
-        (None, _) => None,
-        (Some(_), Some(name)) => Some(name),
-        (Some(_), None) => Some(name_of(&output)?),
+    let name = match name {
+        None if unit_summary.is_some() || merge_map.is_some() => Some(name_of(&output)?),
+        name => name,
     };
+    let functions_of = name.clone().filter(|_| merge_map.is_some());
+    let unit_summary = unit_summary.as_deref().map(Output::check).transpose()?;
     let output = Output::check(&output)?;
     let merge_map = merge_map.as_deref().map(Output::check).transpose()?;
     if output.is_terminal() {
@@ -153,6 +163,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             common.general.say(&proof);
         }
     }
+    let unit_summary = match unit_summary.zip(name) {
+        None => None,
+        Some((output, name)) => Some((output, summarized(&unit, &options, &isa, name)?)),
+    };
     let elf = isa.triple().binary_format == BinaryFormat::Elf;
     if unwind && !elf {
         return Err(usage("--unwind is for ELF objects only"));
@@ -199,6 +213,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             .push(format!("defined and finished in {}{cpu} with {jobs}{memory}", seconds(wall)));
     }
     output.write(&object.bytes)?;
+    if let Some((output, bytes)) = unit_summary {
+        output.write(&bytes)?;
+    }
     let functions = object.merged.and_then(|merged| merged.functions).unwrap_or_default();
     if let (Some(output), Some(unit)) = (merge_map, functions_of) {
         let text = UnitMap::new(unit, functions).to_json()?;
@@ -208,6 +225,18 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         common.general.say(&message);
     }
     Ok(Exit::Done.into())
+}
+
+/// The summary of a unit: the same that `clif-merge summarize` writes.
+fn summarized(
+    unit: &Unit,
+    options: &Options<'_>,
+    isa: &OwnedTargetIsa,
+    name: String,
+) -> Result<Vec<u8>> {
+    let content_addressing = Some(ContentAddressing::of(&**isa));
+    let options = Options { content_addressing, sharing_map: None, aliases: false, ..*options };
+    Ok(pass::summarize(unit, &options, name)?.to_bytes())
 }
 
 /// The options of the module that correspond to `options`.

@@ -185,3 +185,27 @@ fn locate_refuses_what_it_cannot_read() {
         assert!(said.contains(message), "{message}: {said}");
     }
 }
+
+/// A build that takes the summaries of the build before reads each unit once. Its maps must be those of three steps.
+#[test]
+fn compile_writes_the_summary_that_summarize_writes() {
+    let units = Units::new(Toolchain::x86_64(), "x86_64", 2, By::Turn);
+    let summaries = units.summaries("u");
+    let map = |at: usize| format!("{}/u{at}.map", units.maps("size", &summaries));
+    for with_map in [false, true] {
+        for (at, summary) in summaries.iter().enumerate() {
+            let (unit, output) = (units.path(&format!("u{at}.clif")), units.path("out.o"));
+            let other = units.path("other.summary");
+            let name = format!("u{at}");
+            let map = map(at);
+            let mut arguments = vec!["compile", "--target", "x86_64", &unit, "-o", &output];
+            arguments.extend(["--summary", &other, "--name", &name]);
+            if with_map {
+                arguments.extend(["--map", &map]);
+            }
+            units.clif_merge(&arguments);
+            let [written, expected] = [&other, summary].map(|path| std::fs::read(path).unwrap());
+            assert!(written == expected, "{name} with a map: {with_map}");
+        }
+    }
+}
