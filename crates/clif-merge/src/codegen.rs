@@ -95,7 +95,7 @@ impl Refused {
     pub fn into_error(self, unit: &Unit, sources: &[Source], isa: &dyn TargetIsa) -> anyhow::Error {
         let Refused { function, error } = &self;
         let given = &unit.given[*function];
-        let name = unit.names.display(&given.symbol);
+        let name = unit.names.describe(&given.symbol);
         let target = isa::name_of(isa);
         let hint = match missing_settings(unit, *function, isa) {
             Some(settings) if !settings.is_empty() => {

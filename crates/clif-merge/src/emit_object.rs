@@ -97,8 +97,8 @@ pub struct Outcome {
     /// Counters of the pass.
     pub pass: Stats,
     /// If they were asked for: functions, then data objects, each in the order of the unit: symbol, disposition,
-    /// representative, reason.
-    pub rows: Option<Vec<[String; 4]>>,
+    /// representative, reason, what the source calls it.
+    pub rows: Option<Vec<[String; 5]>>,
     /// If they were asked for: all functions as linkers know them.
     pub functions: Option<Vec<LinkedFunction>>,
 }
@@ -232,10 +232,12 @@ fn rows(
     ids: &Ids,
     functions: &[FuncId],
     data: &[DataId],
-) -> Vec<[String; 4]> {
+) -> Vec<[String; 5]> {
     let row = |symbol: &UserExternalName, disposition: Disposition<String>, reason: Reason| {
         let (name, word) = (unit.names.display(symbol), disposition.name().to_owned());
-        [name, word, disposition.representative().unwrap_or("-".to_owned()), reason.to_string()]
+        let representative = disposition.representative().unwrap_or("-".to_owned());
+        let source = unit.names.of_source(symbol).unwrap_or_default().to_owned();
+        [name, word, representative, reason.to_string(), source]
     };
     let names: HashMap<FuncId, String> = functions
         .iter()

@@ -201,12 +201,13 @@ pub fn details(stats: &Stats) -> String {
 }
 
 /// The disposition of each function and data object, and the reason.
-fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
+fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 5]> {
     let plan = &merged.plan;
     let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
         let name = |symbol| merged.names.display(symbol);
         let representative = disposition.representative().map_or("-".to_owned(), name);
-        [name(symbol), disposition.name().to_owned(), representative, reason.to_string()]
+        let source = merged.names.of_source(symbol).unwrap_or_default().to_owned();
+        [name(symbol), disposition.name().to_owned(), representative, reason.to_string(), source]
     };
     let functions = plan.entries().map(|(_, entry)| {
         let disposition = entry.disposition().map(|to| plan.entry(to).symbol());
@@ -223,13 +224,16 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 4]> {
     functions.chain(data).collect()
 }
 
-/// Prints the disposition of each function and data object.
-pub fn eprint_table(lines: &[[String; 4]]) {
-    let heading = ["function", "disposition", "representative", "reason"];
-    let heading = heading.map(str::to_owned).to_vec();
-    let lines = lines.iter().map(|line| line.to_vec());
+/// Prints the disposition of each function and data object: its name, the disposition, the representative, the reason, and
+/// what the source calls it, if that is known of any.
+pub fn eprint_table(lines: &[[String; 5]]) {
+    let heading = ["function", "disposition", "representative", "reason", "in the source"];
+    let known = lines.iter().any(|[.., source]| !source.is_empty());
+    let columns = if known { heading.len() } else { heading.len() - 1 };
+    let lines = lines.iter().map(|line| line[..columns].to_vec());
+    let heading = heading[..columns].iter().map(|&word| word.to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(lines).collect();
     use std::io::Write as _;
     // A closed standard error is no reason to fail: the result is written.
-    let _ = write!(anstream::stderr(), "{}", render(&[Align::Left; 4], &rows));
+    let _ = write!(anstream::stderr(), "{}", render(&[Align::Left; 5][..columns], &rows));
 }

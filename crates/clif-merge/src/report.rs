@@ -217,7 +217,7 @@ impl Native {
         }
         let first_error = refused.first().map(|Refused { function, error }| {
             let given = &unit.given[*function];
-            format!("{}: {}: {error}", given.place, unit.names.display(&given.symbol))
+            format!("{}: {}: {error}", given.place, unit.names.describe(&given.symbol))
         });
         Native {
             target: isa::title_of(isa),
@@ -497,9 +497,9 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
             let representative = representative?;
             let symbol = plan.entry(representative).symbol();
             let name = match new_body_for(plan, representative) {
-                None => unit.names.display(symbol),
+                None => unit.names.describe(symbol),
                 Some(first) => {
-                    let first = unit.names.display(plan.entry(first).symbol());
+                    let first = unit.names.describe(plan.entry(first).symbol());
                     format!("(new, for {first})")
                 }
             };

@@ -134,7 +134,14 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
             word.starts_with('%') || numbers.is_some_and(|(a, b)| digits(a) && digits(b))
         })
     };
-    let count = words.iter().rev().take_while(|word| is_name(word)).count();
+    // What the source calls a function can look like anything; a file that is there is no name.
+    let is_source_name = |word: &PathBuf| word.as_os_str() != "-" && !word.exists();
+    let names = words.iter().rev().take(2);
+    let syntactic = words.iter().rev().take_while(|word| is_name(word)).count();
+    let count = match syntactic {
+        0 | 1 => names.take_while(|word| is_name(word) || is_source_name(word)).count(),
+        count => count,
+    };
     let mut paths = words;
     let names = paths.split_off(paths.len() - count);
     if names.is_empty() || names.len() > 2 || paths.is_empty() {
@@ -166,14 +173,33 @@ enum Item {
 
 impl Explainer<'_> {
     fn find(&self, name: &str) -> Result<Item> {
-        let symbol = self.names.parse(name);
-        let function = symbol.as_ref().and_then(|symbol| self.plan.function(symbol));
-        let function = function.filter(|function| function.index() < self.unit.functions.len());
-        let data = symbol.as_ref().and_then(|symbol| self.plan.data(symbol));
-        function
-            .map(Item::Function)
-            .or(data.map(Item::Data))
-            .ok_or_else(|| anyhow!("the unit has no function or data object {name}"))
+        let item = |symbol: &UserExternalName| {
+            let function = self.plan.function(symbol);
+            let function = function.filter(|at| at.index() < self.unit.functions.len());
+            function.map(Item::Function).or(self.plan.data(symbol).map(Item::Data))
+        };
+        let symbols = self.names.find(name);
+        let mut found: Vec<(&UserExternalName, Item)> =
+            symbols.iter().filter_map(|symbol| Some((symbol, item(symbol)?))).collect();
+        match found.len() {
+            0 => bail!("the unit has no function or data object {name}"),
+            1 => Ok(found.swap_remove(0).1),
+            count => {
+                let named = found.iter().take(NAMED).map(|(symbol, _)| self.names.describe(symbol));
+                let named: Vec<String> = named.collect();
+                let more = if count > NAMED {
+                    format!("\nand {} more", count - NAMED)
+                } else {
+                    String::new()
+                };
+                bail!("{name} means {count} functions:\n{}{more}", named.join("\n"))
+            }
+        }
+    }
+
+    /// The name of a function in the text, and what the source calls it.
+    fn described(&self, function: FunctionIndex) -> String {
+        self.names.describe(self.plan.entry(function).symbol())
     }
 
     fn name(&self, function: FunctionIndex) -> String {
@@ -189,15 +215,15 @@ impl Explainer<'_> {
         let entry = self.plan.entry(function);
         let what = match entry.disposition() {
             Disposition::Keep => "kept".to_owned(),
-            Disposition::Redirect { to } => format!("redirected to {}", self.name(to)),
-            Disposition::Alias { to } => format!("alias of {}", self.name(to)),
-            Disposition::Thunk { to } => format!("thunk to {}", self.name(to)),
+            Disposition::Redirect { to } => format!("redirected to {}", self.described(to)),
+            Disposition::Alias { to } => format!("alias of {}", self.described(to)),
+            Disposition::Thunk { to } => format!("thunk to {}", self.described(to)),
         };
         let extra = extra::text(&self.plan.thunk_arguments(function), self.names);
         let extra = if extra.is_empty() { extra } else { format!(" with {extra}") };
         let reason = entry.reason();
         let (id, explanation) = (reason.id(), reason.explanation());
-        format!("{}: {what}{extra} [{id}]: {explanation}", self.name(function))
+        format!("{}: {what}{extra} [{id}]: {explanation}", self.described(function))
     }
 
     /// The functions that a function shares or could share a parameterised body with, and the bytes that this
@@ -209,7 +235,7 @@ impl Explainer<'_> {
         };
         let SimilarSet { members, parameters, body, saved } = set;
         let others = members.iter().filter(|&&member| member != function);
-        let others: Vec<String> = others.take(NAMED).map(|&other| self.name(other)).collect();
+        let others: Vec<String> = others.take(NAMED).map(|&other| self.described(other)).collect();
         let more = match members.len() - 1 - others.len() {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -259,10 +285,14 @@ impl Explainer<'_> {
             };
             let percent = 100.0 * neighbour.equal as f64 / neighbour.places.max(1) as f64;
             let name = self.name(neighbour.function);
+            let symbol = self.plan.entry(neighbour.function).symbol();
+            let source = self.names.of_source(symbol).map(|name| format!(": {name}"));
             writeln!(
                 text,
-                "  {name:<16} {percent:5.1}% ({} of {} places), {relation}",
-                neighbour.equal, neighbour.places,
+                "  {name:<16} {percent:5.1}% ({} of {} places), {relation}{}",
+                neighbour.equal,
+                neighbour.places,
+                source.unwrap_or_default(),
             )
             .expect("writing to a string");
         }

@@ -62,7 +62,7 @@ pub fn proof(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<Proo
     let mut bodies = Given { functions: &unit.functions, data: &unit.data };
     prove(&merged.plan, &mut bodies, options).map_err(|refutation| {
         let Refutation { kept, original, mismatch, at } = refutation;
-        let [kept, original] = [kept, original].map(|symbol| merged.names.display(&symbol));
+        let [kept, original] = [kept, original].map(|symbol| merged.names.describe(&symbol));
         let at = at.map(|at| format!(", {at}")).unwrap_or_default();
         CheckError(format!(
             "the plan does not hold: {kept} may not replace {original}: {mismatch}{at}"
@@ -106,7 +106,7 @@ fn valid(
         (Ok(()), Ok(()) | Err(_)) => return Ok(()),
     };
     let drawn = merged.names.draw(func, errors);
-    let name = merged.names.display(merged.plan.entry(FunctionIndex::new(index)).symbol());
+    let name = merged.names.describe(merged.plan.entry(FunctionIndex::new(index)).symbol());
     Err(CheckError(format!("function {name} is not valid after merging:\n{drawn}")))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! First comes the line of defaults, then the data objects, then the functions, each below a directive line
 //! for the attributes that CLIF cannot express; both in the order of the unit. The text is a unit again, the
-//! same one under any command line, and merging it changes nothing. Other lines of the input (`test` and
-//! `target` lines, comments) are not written.
+//! same one under any command line, and merging it changes nothing. Comments that say what the source calls
+//! functions are kept; other lines of the input (`test` and `target` lines, other comments) are not written.
 
 use crate::data;
 use crate::directives;
@@ -46,7 +46,9 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        write!(text, "{line}{}", crate::text::of(&func)).expect("a string can be written to");
+        let comment = merged.names.comment(merged.plan.entry(function).symbol());
+        write!(text, "{comment}{line}{}", crate::text::of(&func))
+            .expect("a string can be written to");
     }
     text
 }

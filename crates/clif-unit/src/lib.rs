@@ -16,6 +16,7 @@ pub mod extra;
 pub mod header;
 pub mod isa;
 pub mod marks;
+pub mod names;
 pub mod pass;
 pub mod progress;
 #[cfg(test)]

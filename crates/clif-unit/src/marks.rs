@@ -89,13 +89,16 @@ impl Patterns {
         Ok(Patterns { matched: vec![false; all.len()], all, set })
     }
 
-    /// Whether one of them matches a name.
-    fn matches(&mut self, name: &str) -> bool {
-        let matches = self.set.matches(name);
-        for &at in &matches {
-            self.matched[at] = true;
+    /// Whether one of them matches one of these names.
+    fn matches(&mut self, names: &[impl AsRef<str>]) -> bool {
+        let mut is_match = false;
+        for name in names {
+            for at in self.set.matches(name.as_ref()) {
+                self.matched[at] = true;
+                is_match = true;
+            }
         }
-        !matches.is_empty()
+        is_match
     }
 
     fn unmatched(&self) -> Option<&Pattern> {
@@ -124,14 +127,14 @@ impl Marks {
         })
     }
 
-    /// The defaults for the function of this name, if `defaults` are those of unmarked functions. A function
+    /// The defaults for the function of these names, if `defaults` are those of unmarked functions. A function
     /// that is marked as externally called is so whatever its directives say: no directive says the opposite.
-    pub fn defaults_for(&mut self, name: &str, defaults: Attributes) -> Attributes {
+    pub fn defaults_for(&mut self, names: &[impl AsRef<str>], defaults: Attributes) -> Attributes {
         let mut attributes = defaults;
-        if self.exported.matches(name) {
+        if self.exported.matches(names) {
             attributes.linkage = Linkage::Export;
         }
-        attributes.externally_called |= self.externally_called.matches(name);
+        attributes.externally_called |= self.externally_called.matches(names);
         attributes
     }
 
@@ -146,7 +149,7 @@ impl Marks {
         match unmatched {
             None => Ok(()),
             Some(Pattern { option, place, text, glob: _ }) => {
-                let names = "names are such as %f or u0:1";
+                let names = "names are such as %f or u0:1, or those of the source";
                 let message = format!("'{text}' matches no function of the unit, where {names}");
                 match place {
                     None => bail!("{option}: {message}"),
@@ -183,7 +186,7 @@ mod tests {
         ] {
             let mut marks = marks(&[pattern], &[]);
             let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
-            let mut linkage = |name| marks.defaults_for(name, local).linkage;
+            let mut linkage = |name| marks.defaults_for(&[name], local).linkage;
             for name in names {
                 assert_eq!(linkage(name), Linkage::Export, "{pattern} {name}");
             }
@@ -211,7 +214,7 @@ mod tests {
     fn every_pattern_has_to_match() {
         let mut marks = marks(&["%f"], &["%g", "%h*"]);
         let called = |marks: &mut Marks, name| {
-            marks.defaults_for(name, Attributes::default()).externally_called
+            marks.defaults_for(&[name], Attributes::default()).externally_called
         };
         assert_eq!(
             [called(&mut marks, "%f"), called(&mut marks, "%g"), called(&mut marks, "%x")],

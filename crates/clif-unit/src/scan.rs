@@ -7,6 +7,7 @@
 use crate::data::parse::Parsed;
 use crate::error::{Place, bail_at};
 use crate::header::Header;
+use crate::names;
 use crate::unit::Source;
 use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, blank, expect, first_word, read};
 use anyhow::Result;
@@ -30,6 +31,8 @@ pub struct Scanned<'a> {
     pub text: &'a str,
     /// What stands above it.
     pub directives: Said,
+    /// What a comment above it says that its source calls it.
+    pub source_name: Option<&'a str>,
 }
 
 /// What the last line, comments apart, leaves open. Numbers are those of lines.
@@ -63,6 +66,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
     let mut header = Header::default();
     let mut starts = Vec::new();
     let mut at = 0;
+    let mut source_name = None;
     for (index, line) in source.text.split_inclusive('\n').enumerate() {
         let number = index + 1;
         let start = at;
@@ -82,6 +86,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             continue;
         }
         if trimmed.is_empty() || trimmed.starts_with(';') {
+            source_name = names::in_comment(trimmed).or(source_name);
             continue;
         }
         let directives = match std::mem::replace(&mut open, Open::Nothing) {
@@ -102,7 +107,8 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
             let mut directives = directives;
             directives.linkage = directives.linkage.or(defaults.linkage);
             directives.addresses = directives.addresses.or(defaults.addresses);
-            scan.functions.push(Scanned { line: number, text: "", directives });
+            let source_name = source_name.take();
+            scan.functions.push(Scanned { line: number, text: "", directives, source_name });
             starts.push(start);
         } else if scan.functions.is_empty() {
             header.add_line(name, number, line)?;

@@ -14,6 +14,7 @@ use crate::directives;
 use crate::error::{Place, TextError, bail_at, with_lines};
 use crate::extra::extra;
 use crate::marks::Marks;
+pub use crate::names::Names;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
 use crate::scan::{Scan, Scanned, scan};
@@ -27,7 +28,6 @@ use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
@@ -97,112 +97,12 @@ pub struct Unit {
     pub names: Names,
 }
 
-/// Names such as `%f`, and their symbols.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    namespace: u32,
-    texts: Vec<String>,
-    by_text: HashMap<String, u32>,
-}
-
-impl Names {
-    /// The name of a symbol in the text.
-    pub fn display(&self, symbol: &UserExternalName) -> String {
-        match self.text_of(symbol) {
-            Some(text) => format!("%{text}"),
-            None => symbol.to_string(),
-        }
-    }
-
-    fn text_of(&self, symbol: &UserExternalName) -> Option<&str> {
-        let text = self.texts.get(symbol.index as usize)?;
-        (symbol.namespace == self.namespace).then_some(text)
-    }
-
-    fn symbol(&self, text: &str) -> UserExternalName {
-        UserExternalName::new(self.namespace, self.by_text[text])
-    }
-
-    /// The symbol of a name that the text has.
-    pub fn symbol_of(&self, name: &Name) -> UserExternalName {
-        match name {
-            Name::Text(text) => self.symbol(text),
-            Name::User(symbol) => symbol.clone(),
-        }
-    }
-
-    /// The symbol that a person means by `name`: `%f`, `f` or `u0:1`.
-    pub fn parse(&self, name: &str) -> Option<UserExternalName> {
-        let text = name.strip_prefix('%').unwrap_or(name);
-        if let Some(&index) = self.by_text.get(text) {
-            return Some(UserExternalName::new(self.namespace, index));
-        }
-        let (namespace, index) = name.strip_prefix('u')?.split_once(':')?;
-        Some(UserExternalName::new(namespace.parse().ok()?, index.parse().ok()?))
-    }
-
-    /// Adds a name that the text does not have.
-    pub fn add(&mut self, text: String) -> UserExternalName {
-        let index = self.texts.len() as u32;
-        self.by_text.insert(text.clone(), index);
-        self.texts.push(text);
-        UserExternalName::new(self.namespace, index)
-    }
-
-    /// Gives a symbol that was added another name.
-    pub fn rename(&mut self, symbol: &UserExternalName, text: String) {
-        let named = &mut self.texts[symbol.index as usize];
-        self.by_text.remove(named);
-        self.by_text.insert(text.clone(), symbol.index);
-        *named = text;
-    }
-
-    /// Whether `text` is a name of the unit.
-    pub fn contains(&self, text: &str) -> bool {
-        self.by_text.contains_key(text)
-    }
-
-    /// A copy of `func` as the text writes it.
-    pub fn restore(&self, func: &Function) -> Function {
-        let mut func = func.clone();
-        if let UserFuncName::User(symbol) = &func.name
-            && let Some(text) = self.text_of(symbol)
-        {
-            func.name = UserFuncName::testcase(text);
-        }
-        rename(&mut func, |symbol| self.text_of(symbol).map(ExternalName::testcase));
-        func
-    }
-
-    /// The text of `func` with what the verifier says of it.
-    pub fn draw(&self, func: &Function, errors: VerifierErrors) -> String {
-        let drawn = pretty_verifier_error(&self.restore(func), None, errors);
-        // The last line counts the errors, and says that something was aborted.
-        let listing = drawn.trim_end().rsplit_once("\n\n; ").map(|(listing, _)| listing);
-        listing.unwrap_or(&drawn).trim_end().to_owned()
-    }
-}
-
-/// Gives external user names of `func` other names.
-fn rename(func: &mut Function, new: impl Fn(&UserExternalName) -> Option<ExternalName>) {
-    let names = func.params.user_named_funcs().clone();
-    let new = |name: &ExternalName| match name {
-        ExternalName::User(name_ref) => new(&names[*name_ref]),
-        ExternalName::TestCase(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
-    };
-    for index in 0..func.dfg.ext_funcs.len() {
-        let callee = &mut func.dfg.ext_funcs[FuncRef::from_u32(index as u32)];
-        if let Some(name) = new(&callee.name) {
-            callee.name = name;
-        }
-    }
-    for gv in func.global_values.values_mut() {
-        if let GlobalValueData::Symbol { name, .. } = gv
-            && let Some(new) = new(name)
-        {
-            *name = new;
-        }
-    }
+/// A function that the reader has read.
+struct Read {
+    func: Function,
+    place: Place,
+    directives: Said,
+    source_name: Option<String>,
 }
 
 /// The functions of a text. `call_conv` is for those that do not say theirs.
@@ -211,9 +111,9 @@ fn parse(
     scanned: Vec<Scanned<'_>>,
     call_conv: CallConv,
     progress: &mut dyn Progress,
-) -> Result<Vec<(Function, Place, Said)>> {
+) -> Result<Vec<Read>> {
     let mut functions = Vec::with_capacity(scanned.len());
-    for Scanned { line, text, directives } in scanned {
+    for Scanned { line, text, directives, source_name } in scanned {
         let place = Place::line(&source.name, line);
         let options =
             ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
@@ -230,7 +130,10 @@ fn parse(
         };
         let mut parsed = file.functions.into_iter();
         match (parsed.next(), parsed.next()) {
-            (Some((func, _)), None) => functions.push((func, place, directives)),
+            (Some((func, _)), None) => {
+                let source_name = source_name.map(str::to_owned);
+                functions.push(Read { func, place, directives, source_name });
+            }
             (_, Some(_)) => bail_at!(place, "after this function, another one begins in mid-line"),
             (None, None) => bail_at!(place, "expected a function"),
         }
@@ -307,20 +210,23 @@ fn parse_texts(
         bail!("{}: no functions", names.join(", "));
     }
     let names = collect_names(
-        parsed.iter().map(|(func, _, directives)| (func, directives)),
+        parsed.iter().map(|read| (&read.func, &read.directives)),
         data.iter().map(|(_, data)| data),
     );
     let data = data::resolve(data, &names, defaults.data_addresses)?;
     let mut unit = Unit { data, names, ..Unit::default() };
-    for (mut func, place, directives) in parsed {
+    for Read { mut func, place, directives, source_name } in parsed {
         let symbol = to_symbols(&mut func, &unit.names);
+        if let Some(source_name) = source_name {
+            unit.names.learn(&symbol, &source_name);
+        }
         let became = match (&directives.thunk, &directives.alias) {
             (None, None) => None,
             (Some(name), None) => Some((Became::Thunk, unit.names.symbol_of(name))),
             (None, Some(name)) => Some((Became::Alias, unit.names.symbol_of(name))),
             (Some(_), Some(_)) => bail_at!(place, "a function is either a thunk or an alias"),
         };
-        let named = marks.defaults_for(&unit.names.display(&symbol), defaults.functions);
+        let named = marks.defaults_for(&unit.names.all(&symbol), defaults.functions);
         let attributes = directives::attributes(&directives, named);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
@@ -370,7 +276,7 @@ fn collect_names<'a>(
     }
     let namespace =
         (0..=u32::MAX).find(|n| !namespaces.contains(n)).expect("fewer functions than namespaces");
-    let mut names = Names { namespace, ..Names::default() };
+    let mut names = Names::new(namespace);
     for text in texts {
         names.add(text);
     }
