@@ -12,6 +12,7 @@ mod compile;
 mod emit_object;
 mod exit;
 mod filetest;
+mod install;
 mod jit;
 mod jobs;
 mod locate;
@@ -31,7 +32,7 @@ mod unfinished;
 mod why;
 mod why_data;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use exit::Exit;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -84,6 +85,8 @@ enum Command {
     Report(report::Opts),
     Why(why::Opts),
     Test(test::Opts),
+    Completions(install::Completions),
+    Man(install::ManPages),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -140,6 +143,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
         Command::Test(opts) => test::run(opts),
+        Command::Completions(opts) => install::completions(&opts, Cli::command()),
+        Command::Man(opts) => install::man(&opts, Cli::command()),
     }
 }
 

@@ -12,6 +12,8 @@ mod cut;
 mod ends;
 #[path = "cli/headers.rs"]
 mod headers;
+#[path = "cli/install.rs"]
+mod install;
 #[path = "cli/jobs.rs"]
 mod jobs;
 #[path = "cli/marks.rs"]
