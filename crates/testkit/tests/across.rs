@@ -1,24 +1,22 @@
 //! Units that are cut into several and planned apart do what they did as one, whatever their sharing maps say.
 //!
-//! `CLIF_MERGE_RUNS` is how many units each test runs.
+//! `CLIF_MERGE_RUNS` is how many units each test runs, and how many damaged files the tests of these read.
+
+#[path = "across/hostile.rs"]
+mod hostile;
 
 use arbitrary::Unstructured;
-use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_mergefunc::{
-    CallThunks, Group, Policy, Prove, SetDecision, SharingMap, cranelift_codegen, decide_sharing,
-};
+use cranelift_mergefunc::{Group, Policy, SetDecision, decide_sharing};
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
-use testkit::across::{Linked, cut, linked, map, random_sets, replicated, summaries};
-use testkit::differential::{Comparison, Effort, Tally};
+use testkit::across::{Linked, linked_with, map, pieces, random_sets, run, summaries};
+use testkit::differential::{Comparison, Tally};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
-use testkit::generate::unit::GeneratedUnit;
-use testkit::host::{Batch, Cpu, Level};
+use testkit::host::Level;
 use testkit::incremental::{self, Units};
 use testkit::isa;
 use testkit::link::Linker;
-use testkit::program::{Parts, Program};
 use testkit::support::Rng;
 use testkit::tools::{Kind, Toolchain, need};
 use testkit::unit::Unit;
@@ -50,74 +48,35 @@ impl Counts {
     }
 }
 
-/// A unit, and the same in pieces.
-fn pieces(seed: u64, profile: &Profile, isa: &OwnedTargetIsa, rng: &mut Rng) -> (Unit, Vec<Unit>) {
-    let bytes = Rng::new(seed).bytes(3000);
-    let profile = if seed.is_multiple_of(3) { profile.differing() } else { *profile };
-    let generated = GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
-    let mut unit = generated.disguised(seed).unit;
-    unit.options.prove = Prove::Always;
-    unit.options.interposition = rng.one_in(2);
-    if rng.one_in(2) {
-        unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
-    }
-    let count = 2 + rng.below(3);
-    unit = replicated(&unit, 1 + rng.below(count) as u32, rng);
-    let pieces = cut(&unit, count, &**isa, rng);
-    (unit, pieces)
-}
-
-/// Runs what was linked, and the units as they were.
-fn run(comparisons: &[(u64, Comparison)], level: Level, tally: &mut Tally) {
-    let mut batch = Batch::new(Cpu::Native);
-    for (seed, Comparison { programs, invocations, .. }) in comparisons {
-        for side in 0..2 {
-            let added = batch.add(level, &programs[side], &invocations[side]);
-            added.unwrap_or_else(|error| panic!("{seed}: {error}"));
-        }
-    }
-    let outcomes = batch.run();
-    for ((seed, comparison), pair) in comparisons.iter().zip(outcomes.chunks(2)) {
-        match comparison.judge([&pair[0], &pair[1]]) {
-            Ok(one) => *tally += one,
-            Err(difference) => panic!("seed {seed}: {difference}"),
-        }
-    }
-}
-
 /// Cuts generated units, makes the maps of the pieces, and compares what they do together with what they did as one.
 fn check(
     seeds: std::ops::Range<u64>,
     maps: impl Fn(&[Unit], &mut Rng) -> Vec<Option<Vec<u8>>>,
 ) -> (Counts, Tally) {
-    let (mut counts, mut tally) = Default::default();
+    let (mut counts, mut tally): (Counts, Tally) = Default::default();
     let profile = Profile::runnable(Machine::host());
     let mut waiting: Vec<(u64, Comparison)> = Vec::new();
     for level in [Level::None, Level::Speed] {
         let isa = Machine::host().isa(isa::opt_level(level == Level::Speed));
         for seed in seeds.clone() {
             let mut rng = Rng::new(seed ^ 0xac05 << 40 ^ (level as u64) << 60);
-            let (whole, units) = pieces(seed, &profile, &isa, &mut rng);
+            let bytes = Rng::new(seed).bytes(3000);
+            let mut u = Unstructured::new(&bytes);
+            let (whole, units) = pieces(&mut u, seed, &profile, &*isa, &mut rng);
             let maps = maps(&units, &mut rng);
-            let opened: Vec<Option<SharingMap<'_>>> = maps
-                .iter()
-                .map(|bytes| bytes.as_ref().and_then(|bytes| SharingMap::open(bytes).ok()))
-                .collect();
-            let opened: Vec<Option<&SharingMap<'_>>> = opened.iter().map(Option::as_ref).collect();
-            let linked = linked(&whole, &units, &opened, &*isa, &mut rng)
+            let linked = linked_with(&whole, &units, &maps, &*isa, &mut rng)
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             Counts::add(&mut counts, &linked);
             if linked.bodies == 0 {
                 continue;
             }
-            let programs = [Program::unmerged(&Parts::from(&whole)), linked.program];
-            waiting.push((seed, Comparison::of(programs, seed, Effort::default())));
+            waiting.push((seed, linked.compared_with(&whole, seed)));
             if waiting.len() == 50 {
-                run(&waiting, level, &mut tally);
+                tally += run(&waiting, level);
                 waiting.clear();
             }
         }
-        run(&waiting, level, &mut tally);
+        tally += run(&waiting, level);
         waiting.clear();
     }
     eprintln!("{counts:?}; {tally}");

@@ -2,29 +2,59 @@
 //! content-addressed bodies of one digest any one is kept.
 //!
 //! What is linked is a [`Program`] that a host can run and compare with the unit that was not cut. All copies of a body are
-//! compiled and compared as well. Decisions about what shares a body may be random: no map may change what a
-//! program does.
+//! compiled and compared as well. No map may change what a program does: `hostile` has maps and summaries that say anything.
+//! Programs of several units that real linkers link are elsewhere (`incremental`).
 
+mod hostile;
+
+use crate::differential::{Comparison, Effort, Tally};
 use crate::generate::conventions::{DATA, FUNCTIONS};
+use crate::generate::function::Profile;
+use crate::generate::opcodes::Machine;
+use crate::generate::unit::GeneratedUnit;
+use crate::host::{Batch, Cpu, Level};
+use crate::isa;
 use crate::permute::{Facts, permuted};
 use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
 use crate::support::Rng;
 use crate::unit::Unit;
+use arbitrary::{Result as Drawn, Unstructured};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserFuncName,
 };
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
-use cranelift_mergefunc::internals::fixed_hash;
 use cranelift_mergefunc::{
-    ContentAddressing, ContentDigest, Emit, Group, Linkage, Options, Outputs, Plan, SetDecision,
-    SharingMap, Summaries, UnitSummary, combine,
+    CallThunks, ContentAddressing, ContentDigest, Emit, Group, Linkage, Options, Outputs, Plan,
+    Policy, Prove, SetDecision, SharingMap, Summaries, UnitSummary, combine, decide_sharing,
 };
+pub use hostile::{damaged_map, damaged_summaries, hostile_map, random_sets};
 use std::collections::{HashMap, HashSet};
 
 /// What is added to the number of a function or data object for each replica.
 const REPLICA: u32 = 1000;
+
+/// A generated unit, and the same in pieces. `seed` and `rng` decide what `u` does not.
+pub fn pieces(
+    u: &mut Unstructured<'_>,
+    seed: u64,
+    profile: &Profile,
+    isa: &dyn TargetIsa,
+    rng: &mut Rng,
+) -> (Unit, Vec<Unit>) {
+    let profile = if seed.is_multiple_of(3) { profile.differing() } else { *profile };
+    let mut unit = GeneratedUnit::draw(u, &profile).disguised(seed).unit;
+    unit.options.prove = Prove::Always;
+    unit.options.interposition = rng.one_in(2);
+    if rng.one_in(2) {
+        unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+    }
+    let count = 2 + rng.below(3);
+    unit = replicated(&unit, 1 + rng.below(count) as u32, rng);
+    let pieces = cut(&unit, count, isa, rng);
+    (unit, pieces)
+}
 
 /// A unit with replicas of all that it has. A replica refers to its own functions and data objects, or to those of the unit.
 pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
@@ -149,67 +179,6 @@ pub fn map(
     bytes
 }
 
-/// Sets whose parameters are anything: what two functions differ in, more or less than that, columns of several
-/// parameters, columns that there are not. The hash of the other columns is right for one function, or not.
-pub fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
-    let rows = &group.rows;
-    let mut sets = Vec::new();
-    for _ in 0..1 + rng.below(3) {
-        let (first, second) = (&rows[rng.below(rows.len())], &rows[rng.below(rows.len())]);
-        let hashes: Vec<u64> = first.cells.iter().map(|cell| cell.hash).collect();
-        let mut parameters: Vec<Vec<u32>> = Vec::new();
-        if rng.but_one_in(4) {
-            let mut number: HashMap<[u64; 2], usize> = HashMap::new();
-            for (column, cells) in first.cells.iter().zip(&second.cells).enumerate() {
-                let hashes = [cells.0.hash, cells.1.hash];
-                if hashes[0] != hashes[1] {
-                    let next = parameters.len();
-                    let at = *number.entry(hashes).or_insert(next);
-                    if at == next {
-                        parameters.push(Vec::new());
-                    }
-                    parameters[at].push(column as u32);
-                }
-            }
-        }
-        let more = rng.choose(&[8, 40, 400, 4000]);
-        for column in 0..hashes.len() as u32 {
-            match rng.below(more) {
-                0 => parameters.push(vec![column]),
-                1 if !parameters.is_empty() => {
-                    let at = rng.below(parameters.len());
-                    parameters[at].push(column);
-                }
-                _ => {}
-            }
-        }
-        match rng.below(24) {
-            0 => parameters.push(vec![rng.choose(&[u32::MAX, hashes.len() as u32, 1 << 20])]),
-            1 => parameters.push(Vec::new()),
-            2 => drop(parameters.pop()),
-            3 if parameters.len() > 1 => {
-                let more = parameters.pop().expect("two or more");
-                parameters[0].extend(more);
-            }
-            _ => {}
-        }
-        for columns in &mut parameters {
-            columns.sort_unstable();
-            columns.dedup();
-        }
-        if rng.one_in(3) {
-            rng.shuffle(&mut parameters);
-        }
-        let fixed = match rng.one_in(12) {
-            true => rng.word(),
-            false => fixed_hash(hashes.iter().copied(), &parameters),
-        };
-        let rows = (0..rows.len() as u32).collect();
-        sets.push(SetDecision { parameters, fixed, rows, saved: rng.word() as i64 });
-    }
-    sets
-}
-
 /// Units that were planned apart, as one program.
 #[derive(Debug, Default)]
 pub struct Linked {
@@ -313,6 +282,107 @@ pub fn linked(
     let symbols = whole.functions.iter().map(|member| member.symbol());
     linked.program.entries = symbols.map(|symbol| entries[&symbol].clone()).collect();
     Ok(linked)
+}
+
+/// [`linked`] with maps as bytes. A unit whose map cannot be opened gets none.
+///
+/// # Errors
+///
+/// As [`linked`].
+pub fn linked_with(
+    whole: &Unit,
+    units: &[Unit],
+    maps: &[Option<Vec<u8>>],
+    isa: &dyn TargetIsa,
+    rng: &mut Rng,
+) -> Result<Linked, String> {
+    let open = |bytes: &'_ Option<Vec<u8>>| SharingMap::open(bytes.clone()?).ok();
+    let opened: Vec<Option<SharingMap<'_>>> = maps.iter().map(open).collect();
+    let opened: Vec<Option<&SharingMap<'_>>> = opened.iter().map(Option::as_ref).collect();
+    linked(whole, units, &opened, isa, rng)
+}
+
+impl Linked {
+    /// The unit that was cut, and this in place of it.
+    pub fn compared_with(self, whole: &Unit, seed: u64) -> Comparison {
+        let programs = [Program::unmerged(&Parts::from(whole)), self.program];
+        Comparison::of(programs, seed, Effort::default())
+    }
+}
+
+/// Runs both programs of each comparison on this machine, all in one process. Seeds are for reports.
+///
+/// # Panics
+///
+/// If anything differs, or a program cannot be compiled.
+pub fn run(comparisons: &[(u64, Comparison)], level: Level) -> Tally {
+    let mut batch = Batch::new(Cpu::Native);
+    for (seed, Comparison { programs, invocations, .. }) in comparisons {
+        for side in 0..2 {
+            let added = batch.add(level, &programs[side], &invocations[side]);
+            added.unwrap_or_else(|error| panic!("{seed}: {error}"));
+        }
+    }
+    let outcomes = batch.run();
+    let mut tally = Tally::default();
+    for ((seed, comparison), pair) in comparisons.iter().zip(outcomes.chunks(2)) {
+        match comparison.judge([&pair[0], &pair[1]]) {
+            Ok(one) => tally += one,
+            Err(difference) => panic!("seed {seed}: {difference}"),
+        }
+    }
+    tally
+}
+
+/// The fuzz target `units`: a unit that is cut, planned with any maps and linked does what it did as one.
+///
+/// # Errors
+///
+/// If the input is too short to be of use.
+///
+/// # Panics
+///
+/// If it does something else, a plan cannot be proved, or copies of a body have different code.
+pub fn check(u: &mut Unstructured<'_>) -> Drawn<Tally> {
+    let seed: u64 = u.arbitrary()?;
+    let mut rng = Rng::new(seed);
+    let level = rng.choose(&[Level::None, Level::Speed]);
+    let isa = Machine::host().isa(isa::opt_level(level == Level::Speed));
+    let profile = Profile::runnable(Machine::host());
+    let (whole, units) = pieces(u, seed, &profile, &*isa, &mut rng);
+    let maps = any_maps(&units, &mut rng);
+    let linked = match linked_with(&whole, &units, &maps, &*isa, &mut rng) {
+        Ok(linked) => linked,
+        Err(error) => panic!("{error}"),
+    };
+    if linked.bodies == 0 {
+        return Ok(Tally { idle: 1, ..Tally::default() });
+    }
+    Ok(run(&[(seed, linked.compared_with(&whole, seed))], level))
+}
+
+/// A map for each unit: none, the right one, or any, which may be another one for each.
+fn any_maps(units: &[Unit], rng: &mut Rng) -> Vec<Option<Vec<u8>>> {
+    let kind = rng.below(6);
+    if kind == 0 {
+        return vec![None; units.len()];
+    }
+    let summaries = summaries(units);
+    let policy = rng.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]);
+    let right = map(&summaries, &mut |group| decide_sharing(group, policy));
+    let all = match kind {
+        1 | 2 => right,
+        3 => hostile_map(&summaries, &right, rng),
+        _ => {
+            let mut map = || match rng.below(6) {
+                0 => None,
+                1 | 2 => Some(right.clone()),
+                _ => Some(hostile_map(&summaries, &right, rng)),
+            };
+            return units.iter().map(|_| map()).collect();
+        }
+    };
+    vec![Some(all); units.len()]
 }
 
 /// The digest of each symbol that has one.
