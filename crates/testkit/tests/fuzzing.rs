@@ -8,7 +8,7 @@
 
 use arbitrary::{Result, Unstructured};
 use testkit::support::Rng;
-use testkit::{module, targets};
+use testkit::{across, module, targets};
 
 /// Runs a target on so many inputs.
 fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
@@ -52,4 +52,9 @@ fn module_in_parallel() {
 #[test]
 fn order() {
     run(20, targets::order);
+}
+
+#[test]
+fn units() {
+    run(20, |u| across::check(u).map(drop));
 }

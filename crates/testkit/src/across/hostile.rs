@@ -153,8 +153,13 @@ pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
             }
         }
         5 => damage(&mut bytes, rng),
+        // The ends, which say where everything is, mostly as they were.
         _ => {
-            damage(&mut bytes, rng);
+            let end = bytes.len() - END_OF_MAP;
+            let within = if rng.one_in(8) { 0..bytes.len() } else { HEADER..end };
+            if within.len() > 1 {
+                damage_in_place(&mut bytes[within], rng);
+            }
             seal_map(&mut bytes);
         }
     }
@@ -176,9 +181,13 @@ pub fn damaged_summaries(summaries: &[UnitSummary], rng: &mut Rng) -> Vec<Vec<u8
             files[at] = with_table_of(&files[at], &from, table);
         }
         4 => damage(&mut files[at], rng),
+        // The ends, which say where everything is, mostly as they were.
         _ => {
-            damage(&mut files[at], rng);
-            seal_summaries(&mut files[at]);
+            let file = &mut files[at];
+            let end = file.len() - END_OF_SUMMARIES;
+            let within = if rng.one_in(8) { 0..file.len() } else { HEADER..end };
+            damage_in_place(&mut file[within], rng);
+            seal_summaries(file);
         }
     }
     files
@@ -279,10 +288,27 @@ fn cell(unit: &UnitSummary, rng: &mut Rng) -> Cell {
     }
 }
 
-/// Changes bits or bytes, cuts the end off, or exchanges or repeats a part.
+/// Changes bits or bytes, exchanges parts, or repeats or cuts off a part.
 fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let (kind, len) = (rng.below(9), bytes.len());
+    match kind {
+        0..6 => damage_in_place(bytes, rng),
+        6 => bytes.truncate(rng.below(len)),
+        7 => drop(bytes.drain(..rng.below(len))),
+        _ => {
+            let part = 1 + rng.below(len.min(80));
+            let from = rng.below(len + 1 - part);
+            let again = bytes[from..from + part].to_vec();
+            let at = rng.below(len);
+            bytes.splice(at..at, again);
+        }
+    }
+}
+
+/// Changes bits or bytes, or exchanges parts.
+fn damage_in_place(bytes: &mut [u8], rng: &mut Rng) {
     let count = 1 + rng.below(3);
-    let kind = rng.below(8);
+    let kind = rng.below(6);
     let len = bytes.len();
     match kind {
         0..3 => {
@@ -301,18 +327,10 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
                 };
             }
         }
-        5 => bytes.truncate(rng.below(len)),
-        6 => {
+        _ => {
             let part = 1 + rng.below((len / 2).min(80));
             let [one, two] = [(); 2].map(|()| rng.below(len + 1 - part));
             exchange(bytes, one, two, part);
-        }
-        _ => {
-            let part = 1 + rng.below(len.min(80));
-            let from = rng.below(len + 1 - part);
-            let again = bytes[from..from + part].to_vec();
-            let at = rng.below(len);
-            bytes.splice(at..at, again);
         }
     }
 }

@@ -26,7 +26,8 @@ fn small_pieces(seed: u64, rng: &mut Rng) -> (Unit, Vec<Unit>) {
         true => runnable,
         false => Profile { patchable: false, inside: false, ..Profile::small() },
     };
-    let bytes = rng.bytes(700);
+    let len = rng.choose(&[120, 200, 200, 400]);
+    let bytes = rng.bytes(len);
     let isa = Machine::host().isa("none");
     pieces(&mut Unstructured::new(&bytes), seed, &profile, &*isa, rng)
 }
@@ -120,7 +121,7 @@ fn ten_thousand_hostile_maps_are_refused_or_every_merge_is_proved() {
     let Waiting { bodies, tally, .. } = waiting;
     eprintln!("{planned:?}, {bodies} bodies; {tally}");
     let Planned { refused, proved, followed, ignored, without_effect: _ } = planned;
-    assert!(refused > 500 && proved > 5000 && followed > 1500 && ignored > 1500, "{planned:?}");
+    assert!(refused > 500 && proved > 5000 && followed > 1500 && ignored > 700, "{planned:?}");
     assert!(bodies > 100 && tally.returned > 1000, "{bodies} {tally}");
 }
 
@@ -144,10 +145,15 @@ fn damaged_summaries_are_errors_or_give_harmless_maps() {
                     combined += 1;
                     let unit = rng.below(units.len());
                     let part = parts.get(&format!("unit {unit}")).unwrap_or(&map);
-                    planned.plan(seed, &units[unit], rng.choose(&[&map, part]));
+                    if combined % 2 == 0 {
+                        planned.plan(seed, &units[unit], rng.choose(&[&map, part]));
+                    }
                     last = Some(map);
                 }
-                Err(error) => *errors.entry(error).or_default() += 1,
+                Err(error) => {
+                    let kind = error.replace(|c: char| c.is_ascii_digit(), "");
+                    *errors.entry(kind).or_default() += 1;
+                }
             }
         }
         waiting.add(seed, &whole, &units, &vec![last; units.len()]);
@@ -157,7 +163,7 @@ fn damaged_summaries_are_errors_or_give_harmless_maps() {
     eprintln!("{combined} combined, {planned:?}, {bodies} bodies; {tally}; {errors:#?}");
     assert!(combined > 1500 && errors.values().sum::<usize>() > 1500 && errors.len() > 8);
     // What was combined can be opened.
-    assert!(planned.refused == 0 && planned.followed > 500, "{planned:?}");
+    assert!(planned.refused == 0 && planned.followed > 300, "{planned:?}");
     assert!(bodies > 50 && tally.returned > 500, "{bodies} {tally}");
 }
 
