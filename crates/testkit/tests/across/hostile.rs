@@ -97,7 +97,7 @@ impl Planned {
 /// Whatever a map says, and whatever was made of its bytes: it is refused when it is opened, or every merge of a unit that is planned
 /// with it is proved, and what is linked of such units does what the program did.
 #[test]
-fn ten_thousand_hostile_maps_are_refused_or_every_merge_is_proved() {
+fn hostile_maps_are_refused_or_every_merge_is_proved() {
     /// For each program.
     const MAPS: u64 = 32;
     let mut planned = Planned::default();
