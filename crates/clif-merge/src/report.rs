@@ -6,14 +6,15 @@
 
 use crate::args::{General, Input, Pass, Settings, Targets};
 use crate::check::check;
-use crate::codegen::{Compiler, Refused, Switches, missing_settings};
-use crate::compile::plural;
+use crate::codegen::{Compiler, Refused, missing_settings};
 use crate::exit::{Exit, condition};
+use crate::families::{Family, NearMiss, families, near_misses};
 use crate::jobs::JobsArg;
 use crate::measure::{self, Sizes, total};
 use crate::output;
+use crate::report_text::text;
 use crate::similar::{self, Similar};
-use crate::table::{Align, percent, render, thousands};
+use crate::table::percent;
 use anyhow::Result;
 use clif_unit::isa;
 use clif_unit::pass;
@@ -40,7 +41,7 @@ pub struct Opts {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
-    /// How many of the classes that save most are listed
+    /// How many of the families, classes and near misses are listed
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     rows: usize,
 
@@ -100,57 +101,61 @@ pub enum Format {
 
 /// The report. This is the JSON object, field by field.
 #[derive(Debug, Serialize)]
-struct Report {
+pub struct Report {
     /// The version of this format.
-    schema: u32,
+    pub schema: u32,
     /// Functions of the unit.
-    functions: usize,
+    pub functions: usize,
     /// Classes of two or more equal functions.
-    classes: usize,
+    pub classes: usize,
     /// Functions in them.
-    members: usize,
+    pub members: usize,
     /// Functions whose bodies are not needed any more.
-    merged: usize,
+    pub merged: usize,
     /// New functions: private copies and parameterised bodies.
-    new_bodies: usize,
+    pub new_bodies: usize,
     /// Functions of the unit by disposition, for the target `host`.
     #[serde(serialize_with = "in_order")]
-    by_disposition: Vec<(&'static str, usize)>,
+    pub by_disposition: Vec<(&'static str, usize)>,
     /// Functions of the unit by the reason for that.
     #[serde(serialize_with = "in_order")]
-    by_reason: Vec<(&'static str, usize)>,
+    pub by_reason: Vec<(&'static str, usize)>,
     /// Bytes of native code for each target that was measured, by its name.
     #[serde(serialize_with = "by_target")]
-    native: Vec<Native>,
+    pub native: Vec<Native>,
     /// The target that the plan and the times are for: the first one of this machine's architecture,
     /// or the first of all.
-    host: String,
+    pub host: String,
     /// How many functions were compiled at a time.
-    jobs: usize,
+    pub jobs: usize,
     /// Wall-clock times.
-    seconds: Seconds,
+    pub seconds: Seconds,
     /// The classes that save most, on the host's architecture.
-    largest: Vec<Class>,
+    pub largest: Vec<Class>,
+    /// The families of functions that save most, on the host's architecture, if the source names functions.
+    pub families: Vec<Family>,
+    /// Similar functions that share no body, those with most bytes at stake first, on the host's architecture.
+    pub near_misses: Vec<NearMiss>,
     /// Functions that differ only in constants and references, on the host's architecture.
-    similar: Similar,
+    pub similar: Similar,
     /// Data objects.
-    data: Data,
+    pub data: Data,
 }
 
 #[derive(Debug, Serialize)]
-struct Data {
+pub struct Data {
     /// Data objects of the unit.
-    objects: usize,
+    pub objects: usize,
     /// Those that are not needed any more.
-    merged: usize,
+    pub merged: usize,
     /// Sums of their sizes, zeros that take no room in a file included, padding not.
-    bytes: Bytes,
+    pub bytes: Bytes,
     /// Data objects by disposition, on the host's architecture.
     #[serde(serialize_with = "in_order")]
-    by_disposition: Vec<(&'static str, usize)>,
+    pub by_disposition: Vec<(&'static str, usize)>,
     /// Data objects by the reason for that.
     #[serde(serialize_with = "in_order")]
-    by_reason: Vec<(&'static str, usize)>,
+    pub by_reason: Vec<(&'static str, usize)>,
 }
 
 impl Data {
@@ -174,20 +179,20 @@ impl Data {
 
 /// The measurements for one target.
 #[derive(Debug, Serialize)]
-struct Native {
+pub struct Native {
     #[serde(skip)]
-    target: String,
+    pub target: String,
     #[serde(flatten)]
-    bytes: Bytes,
+    pub bytes: Bytes,
     /// Functions of the unit that cannot be compiled, whose bytes are not counted.
-    not_compiled: usize,
+    pub not_compiled: usize,
     /// The first of them, where it is and why, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_error: Option<String>,
+    pub first_error: Option<String>,
     /// Settings of the target that have to be switched on for some of them.
-    missing_settings: Vec<&'static str>,
+    pub missing_settings: Vec<&'static str>,
     /// How many of them can be compiled with these settings.
-    compiled_with_settings: usize,
+    pub compiled_with_settings: usize,
 }
 
 /// Functions that no setting helps, after which no other settings are tried for further functions.
@@ -230,38 +235,11 @@ impl Native {
     }
 
     /// What a person calls the target.
-    fn title(&self) -> &str {
+    pub fn title(&self) -> &str {
         match &*self.target {
             "x86_64" => "x86-64",
             target => target,
         }
-    }
-
-    /// The message about functions that cannot be compiled; empty if all can.
-    fn not_compiled_text(&self) -> String {
-        let Native { not_compiled, first_error, missing_settings, compiled_with_settings, .. } =
-            self;
-        let Some(error) = first_error else {
-            return String::new();
-        };
-        let (what, are) = match not_compiled {
-            1 => ("1 function".to_owned(), "is"),
-            _ => (format!("{} functions", thousands(*not_compiled as u64)), "are"),
-        };
-        let target = self.title();
-        let mut text = format!(
-            "\n{what} cannot be compiled for {target} and {are} not counted; the first error:\n  \
-             {error}\n"
-        );
-        if !missing_settings.is_empty() {
-            let switches = Switches(missing_settings);
-            let some = match compiled_with_settings == not_compiled {
-                true => "all".to_owned(),
-                false => thousands(*compiled_with_settings as u64),
-            };
-            text += &format!("  {some} of them can be compiled with {switches}\n");
-        }
-        text
     }
 }
 
@@ -275,12 +253,12 @@ fn by_target<S: Serializer>(natives: &[Native], serializer: S) -> Result<S::Ok, 
 
 /// Sums of bytes before and after merging. Of code, thunks are included, padding is not.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Bytes {
-    before: u64,
-    after: u64,
+pub struct Bytes {
+    pub before: u64,
+    pub after: u64,
     /// How many bytes of what is saved come from functions that are only similar.
     #[serde(skip_serializing_if = "Option::is_none")]
-    saved_by_similar: Option<i64>,
+    pub saved_by_similar: Option<i64>,
 }
 
 impl Bytes {
@@ -290,34 +268,37 @@ impl Bytes {
     }
 
     /// How much is saved, in percent.
-    fn saved(self) -> f64 {
+    pub fn saved(self) -> f64 {
         percent(self.before as f64 - self.after as f64, self.before as f64)
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Seconds {
+pub struct Seconds {
     /// From files to verified functions.
-    read: f64,
+    pub read: f64,
     /// A bare visit of every instruction and operand.
-    walk: f64,
+    pub walk: f64,
     /// From functions in memory to the applied plan, on one thread.
-    pass: f64,
+    pub pass: f64,
     /// Code generation of all functions, `jobs` at a time.
-    compile_before: f64,
+    pub compile_before: f64,
     /// Code generation of the bodies that are left, `jobs` at a time.
-    compile_after: f64,
+    pub compile_after: f64,
 }
 
 /// A class of equal functions, or a set of similar ones, of which some were merged.
-#[derive(Debug, Serialize)]
-struct Class {
+#[derive(Debug, Default, Serialize)]
+pub struct Class {
     /// The name of the function whose body is kept. If that is new, of the first for which it was made.
-    representative: String,
+    pub representative: String,
+    /// The name of that function alone.
+    #[serde(skip)]
+    pub function: String,
     /// How many functions gave up their bodies.
-    merged: usize,
+    pub merged: usize,
     /// Bytes of code that this saves. Negative only if the kept body lost a fact that mattered.
-    saved: i64,
+    pub saved: i64,
 }
 
 fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -332,9 +313,9 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let report = measure(&opts)?;
-    let Opts { format, min_saved, .. } = opts;
+    let Opts { format, min_saved, general, .. } = opts;
     let text = match format {
-        Format::Text => text(&report),
+        Format::Text => text(&report, general.verbose),
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
     };
     output::print(&text)?;
@@ -426,6 +407,8 @@ fn measure(opts: &Opts) -> Result<Report> {
             compile_after: seconds(compiled.after),
         },
         largest: largest(&unit, &plan, &compiled.sizes, *rows),
+        families: families(&unit, &plan, &compiled.sizes, *rows),
+        near_misses: near_misses(&unit, &plan, &compiled.sizes, *rows),
         similar: Similar::of(&plan),
         data: Data::of(&plan),
     })
@@ -482,9 +465,8 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
         let extra = !entry.extra_arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());
-        let (representative, class) = classes.entry(group).or_insert_with(|| {
-            (None, Class { representative: String::new(), merged: 0, saved: 0 })
-        });
+        let (representative, class) =
+            classes.entry(group).or_insert_with(|| (None, Class::default()));
         if let Some(to) = entry.disposition().representative() {
             *representative = Some(to);
             class.merged += 1;
@@ -496,14 +478,15 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
         .filter_map(|(representative, class)| {
             let representative = representative?;
             let symbol = plan.entry(representative).symbol();
-            let name = match new_body_for(plan, representative) {
-                None => unit.names.describe(symbol),
+            let (function, representative) = match new_body_for(plan, representative) {
+                None => (unit.names.describe(symbol), unit.names.describe(symbol)),
                 Some(first) => {
                     let first = unit.names.describe(plan.entry(first).symbol());
-                    format!("(new, for {first})")
+                    let new = format!("(new, for {first})");
+                    (first, new)
                 }
             };
-            Some(Class { representative: name, ..class })
+            Some(Class { representative, function, ..class })
         })
         .collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.saved));
@@ -513,121 +496,8 @@ fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
 
 impl Report {
     /// The measurements for the target that the plan is for.
-    fn host(&self) -> &Native {
+    pub fn host(&self) -> &Native {
         let host = self.native.iter().find(|native| native.target == self.host);
         host.expect("it is measured")
     }
-}
-
-fn signed(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", thousands(number.unsigned_abs()))
-}
-
-/// The report for a person.
-fn text(report: &Report) -> String {
-    let Report { functions, classes, members, merged, new_bodies, seconds, .. } = report;
-    let all = *functions as f64;
-    let number = |number: usize| thousands(number as u64);
-    let share = |part: f64, whole: f64| format!("{:.2}%", percent(part, whole));
-    let mut text = render(
-        &[Align::Left, Align::Right, Align::Right],
-        &[
-            vec!["functions".to_owned(), number(*functions)],
-            vec!["classes of two or more".to_owned(), number(*classes)],
-            vec!["functions in them".to_owned(), number(*members), share(*members as f64, all)],
-            vec!["merged".to_owned(), number(*merged), share(*merged as f64, all)],
-        ],
-    );
-    if *new_bodies > 0 {
-        text += &format!("new bodies: {new_bodies}\n");
-    }
-    for (heading, counts) in
-        [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
-    {
-        let mut rows = vec![vec![heading.to_owned(), "functions".to_owned()]];
-        for &(name, count) in counts.iter().filter(|(_, count)| *count > 0) {
-            rows.push(vec![name.to_owned(), number(count), share(count as f64, all)]);
-        }
-        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
-    }
-    if !report.largest.is_empty() {
-        let heading = ["representative", "merged", "bytes saved"];
-        let mut rows = vec![heading.map(str::to_owned).to_vec()];
-        for Class { representative, merged, saved } in &report.largest {
-            rows.push(vec![representative.clone(), number(*merged), signed(*saved)]);
-        }
-        text += &format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows));
-    }
-    let heading = ["native bytes", "before", "after", "saved", "by similar functions"];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for native in &report.native {
-        let (name, bytes) = (native.title(), native.bytes);
-        let Bytes { before, after, saved_by_similar } = bytes;
-        let saved = format!("{:.2}%", bytes.saved());
-        let similar =
-            format!("{:.2}%", percent(saved_by_similar.unwrap_or(0) as f64, before as f64));
-        rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved, similar]);
-    }
-    let similar = report.similar.text();
-    if similar.is_empty() {
-        rows.iter_mut().for_each(|row| row.truncate(4));
-    }
-    let right = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
-    text += &format!("\n{}", render(&right[..rows[0].len()], &rows));
-    for native in &report.native {
-        text += &native.not_compiled_text();
-    }
-    text += &similar;
-    text += &data_text(&report.data);
-    let Seconds { read, walk, pass, compile_before, compile_after } = *seconds;
-    let mut rows =
-        vec![vec!["seconds".to_owned(), plural(report.jobs, "job"), "of compiling".to_owned()]];
-    for (name, time) in [
-        ("reading", read),
-        ("visiting every instruction", walk),
-        ("the pass", pass),
-        ("compiling before", compile_before),
-        ("compiling after", compile_after),
-    ] {
-        rows.push(vec![name.to_owned(), format!("{time:.4}"), share(time, compile_before)]);
-    }
-    text += &format!("\n{}", render(&right[..3], &rows));
-    if cfg!(debug_assertions) {
-        text += "(by a development build of clif-merge: with --release, times are shorter)\n";
-    }
-    let (name, bytes) = (report.host().title(), report.host().bytes);
-    text += &format!(
-        "\nsaved {:.2}% of {} bytes on {name}; the pass took {:.2}% of the time of compiling\n",
-        bytes.saved(),
-        thousands(bytes.before),
-        percent(pass, compile_before),
-    );
-    text
-}
-
-/// The part about data objects; empty if there are none.
-fn data_text(data: &Data) -> String {
-    let Data { objects, merged, bytes, by_disposition: _, by_reason } = data;
-    if *objects == 0 {
-        return String::new();
-    }
-    let number = |number: usize| thousands(number as u64);
-    let share = |part: usize| format!("{:.2}%", percent(part as f64, *objects as f64));
-    let mut rows = vec![vec!["reason".to_owned(), "data objects".to_owned()]];
-    for &(name, count) in by_reason.iter().filter(|(_, count)| *count > 0) {
-        rows.push(vec![name.to_owned(), number(count), share(count)]);
-    }
-    let right = [Align::Left, Align::Right, Align::Right, Align::Right];
-    let mut text = format!("\n{}", render(&right, &rows));
-    let heading = ["data", "before", "after", "saved"].map(str::to_owned).to_vec();
-    let left = objects - merged;
-    let saved = format!("{:.2}%", bytes.saved());
-    let rows = [
-        heading,
-        vec!["data objects".to_owned(), number(*objects), number(left), share(*merged)],
-        vec!["bytes".to_owned(), thousands(bytes.before), thousands(bytes.after), saved],
-    ];
-    text += &format!("\n{}", render(&right, &rows));
-    text
 }

@@ -505,12 +505,12 @@ fn the_report_of_similar_functions() {
     let bytes = |name: &str| native[name].as_i64().expect("a number");
     assert!(bytes("saved_by_similar") >= similar["saved"].as_i64().expect("a number"), "{report}");
     assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");
-    let text = run(&[&["report", "similar.clif"][..], &size].concat()).expect(0, "");
+    let text = run(&[&["report", "similar.clif", "-v"][..], &size].concat()).expect(0, "");
     for line in ["similar functions  bodies  functions", "by similar functions"] {
         assert!(text.text().contains(line), "{}", text.text());
     }
     // Without similar merging, the report has no such table.
-    let without = run(&["report", "--similar", "off", "similar.clif"]).expect(0, "");
+    let without = run(&["report", "-v", "--similar", "off", "similar.clif"]).expect(0, "");
     assert!(!without.text().contains("similar"), "{}", without.text());
 }
 

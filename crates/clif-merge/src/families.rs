@@ -1,0 +1,126 @@
+//! The part of a report about families: functions that the source writes once, such as all instances of a generic
+//! function. And about near misses: functions that could share a body, and do not.
+//!
+//! What is one family is said by the names of the source; nothing depends on it.
+
+use crate::measure::Sizes;
+use clif_unit::names::{Names, family};
+use clif_unit::unit::Unit;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Functions of one family.
+#[derive(Debug, Default, Serialize)]
+pub struct Family {
+    /// Its name, in which `_` stands for what differs; of a function that the source does not name, its own.
+    pub name: String,
+    /// How many functions it has.
+    pub functions: usize,
+    /// How many of them gave up their bodies.
+    pub merged: usize,
+    /// Bytes of their code before merging.
+    pub before: u64,
+    /// Bytes that merging saves; bodies that are new are counted with the first function that they are for.
+    pub saved: i64,
+}
+
+/// Similar functions that share no body.
+#[derive(Debug, Serialize)]
+pub struct NearMiss {
+    /// The name of the first one, as `why` takes it.
+    pub function: String,
+    /// What the source calls it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_name: Option<String>,
+    /// How many functions these are.
+    pub functions: usize,
+    /// In how many constants or callees they differ.
+    pub parameters: usize,
+    /// Bytes of code of all of them but the largest: what is at stake.
+    pub at_stake: u64,
+    /// Bytes that one body for all would save, as far as that is known. Negative if it would take more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would_save: Option<i64>,
+}
+
+/// The name of a function's family.
+fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> String {
+    let symbol = plan.entry(function).symbol();
+    names.of_source(symbol).map_or_else(|| names.display(symbol), family)
+}
+
+/// The families that save most, the largest first; of equal ones the first by name. Only families of which something was
+/// merged, and none if the source names no function.
+pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Family> {
+    let functions = || (0..unit.functions.len()).map(FunctionIndex::new);
+    let is_named = |at: FunctionIndex| unit.names.of_source(plan.entry(at).symbol()).is_some();
+    if !functions().any(is_named) {
+        return Vec::new();
+    }
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut add = |of: FunctionIndex, function: FunctionIndex, is_own: bool| {
+        let name = family_of(&unit.names, plan, of);
+        let family = families.entry(name).or_default();
+        family.saved += sizes.saved(function);
+        if is_own {
+            family.functions += 1;
+            let disposition = plan.entry(function).disposition();
+            family.merged += usize::from(disposition != Disposition::Keep);
+            family.before += sizes.before.get(function.index()).map_or(0, |&size| u64::from(size));
+        }
+    };
+    functions().for_each(|function| add(function, function, true));
+    for new in plan.new_bodies() {
+        if let Some(first) = made_for(plan, new.function()).or(new.copy_of()) {
+            add(first, new.function(), false);
+        }
+    }
+    let mut families: Vec<Family> = families
+        .into_iter()
+        .map(|(name, family)| Family { name, ..family })
+        .filter(|family| family.merged > 0)
+        .collect();
+    families.sort_by_key(|family| std::cmp::Reverse(family.saved));
+    families.truncate(rows);
+    families
+}
+
+/// The first function that a parameterised body is for.
+fn made_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
+    let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
+    set.and_then(|set| set.members.iter().copied().find(|member| member.index() < plan.added()))
+}
+
+/// The sets of similar functions that share no body, those with most at stake first.
+pub fn near_misses(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<NearMiss> {
+    let mut misses: Vec<NearMiss> = Vec::new();
+    for SimilarSet { members, parameters, body, saved } in plan.similar_sets() {
+        let kept: Vec<FunctionIndex> = members
+            .iter()
+            .copied()
+            .filter(|&at| at.index() < plan.added())
+            .filter(|&at| plan.entry(at).disposition() == Disposition::Keep)
+            .collect();
+        let size =
+            |at: &FunctionIndex| sizes.before.get(at.index()).map_or(0, |&size| u64::from(size));
+        let all: u64 = kept.iter().map(size).sum();
+        let largest = kept.iter().map(size).max().unwrap_or(0);
+        if body.is_some() || kept.len() < 2 || all == largest {
+            continue;
+        }
+        let symbol = plan.entry(kept[0]).symbol();
+        misses.push(NearMiss {
+            function: unit.names.display(symbol),
+            source_name: unit.names.of_source(symbol).map(str::to_owned),
+            functions: kept.len(),
+            parameters: *parameters,
+            at_stake: all - largest,
+            would_save: *saved,
+        });
+    }
+    misses.sort_by_key(|miss| std::cmp::Reverse(miss.at_stake));
+    misses.truncate(rows);
+    misses
+}
