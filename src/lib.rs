@@ -112,6 +112,7 @@ mod parameterise;
 mod pass;
 mod plan;
 mod prove;
+mod signatures;
 mod size;
 mod stats;
 mod streaming;

@@ -21,7 +21,7 @@ use crate::checker::Code;
 use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
 use crate::ir::{address_uses, called, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
-use crate::plan::{Disposition, Plan};
+use crate::plan::{Disposition, Emit, Plan};
 use crate::target::{CallThunks, Target};
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
@@ -423,6 +423,22 @@ impl ResolveSymbol for Redirecting<'_> {
             call: plan.redirected_call(symbol, written),
             address: plan.redirected_address(symbol),
         }
+    }
+}
+
+/// The body that a plan emits for a function of this unit, before its references are redirected, if it emits one.
+pub(crate) fn body_to_emit<'a>(
+    plan: &'a Plan,
+    bodies: &'a mut dyn Bodies,
+    function: FunctionIndex,
+) -> Option<&'a Function> {
+    if plan.is_cached(function) {
+        return None;
+    }
+    match plan.output(function).emit {
+        Emit::NewBody(body) => Some(body),
+        Emit::Body => Some(bodies.body(function)),
+        Emit::Nothing | Emit::Alias { .. } | Emit::Thunk { .. } => None,
     }
 }
 

@@ -14,14 +14,13 @@
 
 mod digest;
 
-use crate::apply::{Written, emitted_as};
+use crate::apply::{Written, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::ir::{called, user_symbol};
 use crate::layout::laid_out_as_walked;
 use crate::options::{Canonicalize, ContentAddressing, Options};
-use crate::plan::{
-    Added, Disposition, Emit, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol,
-};
+use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
+use crate::signatures::References;
 use crate::unit::{
     Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Linkage, Node, Observed,
     ResolveSymbol, Resolved,
@@ -30,8 +29,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExtFuncData, Function, GlobalValueData, InstructionData, Signature, UserExternalName,
-    UserExternalNameRef, UserFuncName,
+    ExtFuncData, Function, GlobalValueData, InstructionData, UserExternalName, UserExternalNameRef,
+    UserFuncName,
 };
 use cranelift_entity::{EntityRef, EntitySet};
 pub(crate) use digest::{Contents, Kind, Target, digests};
@@ -162,42 +161,36 @@ fn candidates(
     candidates
 }
 
-/// The thunks that pass extra arguments and are called by another signature than their own. Linear in the imports of the
-/// unit, if it has such thunks that only the unit can see.
+/// The thunks that pass extra arguments, that only the unit can see, and that are referred to by another signature than their
+/// own. Linear in the imports of the unit, if it has such thunks.
 fn mismatched_thunks(plan: &Plan, bodies: &mut dyn Bodies) -> BTreeSet<FunctionIndex> {
-    let mut own: BTreeMap<FunctionIndex, Signature> = BTreeMap::new();
+    let mut signatures = References::default();
+    let mut has_thunks = false;
     for (function, entry) in plan.entries() {
         if matches!(entry.disposition(), Disposition::Thunk { to: _ })
             && !entry.extra_arguments().is_empty()
             && entry.attributes().linkage == Linkage::Local
             && function.index() < plan.added()
         {
-            own.insert(function, bodies.body(function).signature.clone());
+            signatures.define(function, &bodies.body(function).signature);
+            has_thunks = true;
         }
     }
-    let mut mismatched = BTreeSet::new();
-    if own.is_empty() {
-        return mismatched;
+    if !has_thunks {
+        return BTreeSet::new();
     }
     for function in plan.entries().map(|(function, _)| function) {
-        let func = match plan.output(function).emit {
-            _ if plan.is_cached(function) => continue,
-            Emit::NewBody(body) => body,
-            Emit::Body => bodies.body(function),
-            Emit::Nothing | Emit::Alias { .. } | Emit::Thunk { .. } => continue,
+        let Some(func) = body_to_emit(plan, bodies, function) else {
+            continue;
         };
         for callee in func.dfg.ext_funcs.values() {
-            let symbol = user_symbol(func, &callee.name);
-            let Some(to) = symbol.and_then(|symbol| plan.function(symbol)) else {
-                continue;
-            };
-            let by = &func.dfg.signatures[callee.signature];
-            if own.get(&to).is_some_and(|own| own != by) {
-                mismatched.insert(to);
+            let to = user_symbol(func, &callee.name).and_then(|symbol| plan.function(symbol));
+            if let (Some(to), Some(signature)) = (to, func.dfg.signatures.get(callee.signature)) {
+                signatures.refer(to, signature);
             }
         }
     }
-    mismatched
+    signatures.mismatched().collect()
 }
 
 /// The functions whose addresses are passed as extra arguments.

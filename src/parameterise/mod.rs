@@ -38,7 +38,6 @@ mod probe;
 mod second_pass;
 mod shape;
 mod shared;
-mod signatures;
 mod smaller;
 mod split;
 mod table;

@@ -10,10 +10,10 @@
 //! Compiles each such caller twice.
 
 use super::BATCH;
-use crate::apply::{Written, emitted_as};
+use crate::apply::{Written, body_to_emit, emitted_as};
 use crate::ir::user_symbol;
 use crate::options::{Options, Policy};
-use crate::plan::{Disposition, Emit, Plan, Reason};
+use crate::plan::{Disposition, Plan, Reason};
 use crate::unit::{Bodies, Candidate, FunctionIndex};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -70,13 +70,8 @@ fn callers(plan: &Plan, bodies: &mut dyn Bodies) -> Vec<Caller> {
     // By callee: its caller, or `None` if it has several.
     let mut only: BTreeMap<FunctionIndex, Option<FunctionIndex>> = BTreeMap::new();
     for function in plan.entries().map(|(function, _)| function) {
-        if plan.is_cached(function) {
+        let Some(func) = body_to_emit(plan, bodies, function) else {
             continue;
-        }
-        let func = match plan.output(function).emit {
-            Emit::NewBody(body) => body,
-            Emit::Body => bodies.body(function),
-            Emit::Nothing | Emit::Alias { .. } | Emit::Thunk { .. } => continue,
         };
         for callee in passed_to(plan, func) {
             let known = only.entry(callee).or_insert(Some(function));

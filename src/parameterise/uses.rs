@@ -1,11 +1,11 @@
 //! The uses of the functions that a plan keeps: how often they are called, and whether more than calls needs their
 //! symbols.
 
-use super::signatures::References;
 use crate::congruence::Compiled;
 use crate::extra_argument::ExtraArgument;
 use crate::ir::{address_uses, called, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
+use crate::signatures::References;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;

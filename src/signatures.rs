@@ -12,7 +12,7 @@ use cranelift_entity::SecondaryMap;
 
 /// The signatures that functions have, and those by which others refer to them.
 #[derive(Default)]
-pub(super) struct References {
+pub(crate) struct References {
     numbers: Interner<Signature>,
     own: Vec<(FunctionIndex, u32)>,
     /// One entry for each reference.
