@@ -236,7 +236,7 @@ fn rows(
     let row = |symbol: &UserExternalName, disposition: Disposition<String>, reason: Reason| {
         let (name, word) = (unit.names.display(symbol), disposition.name().to_owned());
         let representative = disposition.representative().unwrap_or("-".to_owned());
-        let source = unit.names.of_source(symbol).unwrap_or_default().to_owned();
+        let source = unit.names.of_source(symbol).unwrap_or_default();
         [name, word, representative, reason.to_string(), source]
     };
     let names: HashMap<FuncId, String> = functions

@@ -4,6 +4,7 @@
 //! What is one family is said by the names of the source; nothing depends on it.
 
 use crate::measure::Sizes;
+use crate::report::new_body_for;
 use clif_unit::names::{Names, family};
 use clif_unit::unit::Unit;
 use cranelift_entity::EntityRef as _;
@@ -48,15 +49,13 @@ pub struct NearMiss {
 /// The name of a function's family.
 fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> String {
     let symbol = plan.entry(function).symbol();
-    names.of_source(symbol).map_or_else(|| names.display(symbol), family)
+    names.of_source(symbol).map_or_else(|| names.display(symbol), |name| family(&name))
 }
 
 /// The families that save most, the largest first; of equal ones the first by name. Only families of which something was
 /// merged, and none if the source names no function.
 pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Family> {
-    let functions = || (0..unit.functions.len()).map(FunctionIndex::new);
-    let is_named = |at: FunctionIndex| unit.names.of_source(plan.entry(at).symbol()).is_some();
-    if !functions().any(is_named) {
+    if !unit.names.has_source_names() {
         return Vec::new();
     }
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
@@ -71,9 +70,13 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
             family.before += sizes.before.get(function.index()).map_or(0, |&size| u64::from(size));
         }
     };
-    functions().for_each(|function| add(function, function, true));
+    let functions = (0..unit.functions.len()).map(FunctionIndex::new);
+    functions.for_each(|function| add(function, function, true));
     for new in plan.new_bodies() {
-        if let Some(first) = made_for(plan, new.function()).or(new.copy_of()) {
+        // A body can be made for others that were new themselves.
+        let made_for = |&body: &FunctionIndex| new_body_for(plan, body);
+        let all = std::iter::successors(new_body_for(plan, new.function()), made_for);
+        if let Some(first) = all.last() {
             add(first, new.function(), false);
         }
     }
@@ -85,12 +88,6 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
     families.sort_by_key(|family| std::cmp::Reverse(family.saved));
     families.truncate(rows);
     families
-}
-
-/// The first function that a parameterised body is for.
-fn made_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
-    let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
-    set.and_then(|set| set.members.iter().copied().find(|member| member.index() < plan.added()))
 }
 
 /// The sets of similar functions that share no body, those with most at stake first.
@@ -113,7 +110,7 @@ pub fn near_misses(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<
         let symbol = plan.entry(kept[0]).symbol();
         misses.push(NearMiss {
             function: unit.names.display(symbol),
-            source_name: unit.names.of_source(symbol).map(str::to_owned),
+            source_name: unit.names.of_source(symbol),
             functions: kept.len(),
             parameters: *parameters,
             at_stake: all - largest,

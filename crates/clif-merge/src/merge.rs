@@ -206,7 +206,7 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 5]> {
     let row = |symbol, disposition: Disposition<&UserExternalName>, reason: Reason| {
         let name = |symbol| merged.names.display(symbol);
         let representative = disposition.representative().map_or("-".to_owned(), name);
-        let source = merged.names.of_source(symbol).unwrap_or_default().to_owned();
+        let source = merged.names.of_source(symbol).unwrap_or_default();
         [name(symbol), disposition.name().to_owned(), representative, reason.to_string(), source]
     };
     let functions = plan.entries().map(|(_, entry)| {

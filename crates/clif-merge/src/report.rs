@@ -424,7 +424,7 @@ fn shared_classes(plan: &Plan, functions: usize) -> usize {
 }
 
 /// The first function for which a new body was made, if it is one.
-fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
+pub fn new_body_for(plan: &Plan, body: FunctionIndex) -> Option<FunctionIndex> {
     let set = plan.similar_sets().iter().find(|set| set.body == Some(body));
     let copied = plan.new_body(body).and_then(NewBody::copy_of);
     let for_similar = set.filter(|_| body.index() >= plan.added()).map(|set| set.members[0]);

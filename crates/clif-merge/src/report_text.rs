@@ -76,11 +76,12 @@ pub fn text(report: &Report, verbose: bool) -> String {
     text += &families(&report.families);
     text += &largest(&report.largest);
     text += &near_misses(&report.near_misses);
-    text += &native(report);
+    let similar = report.similar.text();
+    text += &native(report, !similar.is_empty());
     text += &data(&report.data, verbose);
     if verbose {
         text += &counters(report);
-        text += &report.similar.text();
+        text += &similar;
     }
     text + &times(report)
 }
@@ -155,8 +156,8 @@ fn near_misses(misses: &[NearMiss]) -> String {
     format!("\n{}'clif-merge why IN FUNCTION' says more of one\n", render(&align, &rows))
 }
 
-/// Bytes of all targets.
-fn native(report: &Report) -> String {
+/// Bytes of all targets, and how much similar functions save if there are any.
+fn native(report: &Report, has_similar: bool) -> String {
     let heading = ["native bytes", "before", "after", "saved", "by similar functions"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for native in &report.native {
@@ -166,7 +167,7 @@ fn native(report: &Report) -> String {
         let similar = share(saved_by_similar.unwrap_or(0) as f64, before as f64);
         rows.push(vec![name.to_owned(), thousands(before), thousands(after), saved, similar]);
     }
-    if report.similar.text().is_empty() {
+    if !has_similar {
         rows.iter_mut().for_each(|row| row.truncate(4));
     }
     let right = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];

@@ -90,10 +90,10 @@ impl Patterns {
     }
 
     /// Whether one of them matches one of these names.
-    fn matches(&mut self, names: &[impl AsRef<str>]) -> bool {
+    fn matches(&mut self, names: &[String]) -> bool {
         let mut is_match = false;
         for name in names {
-            for at in self.set.matches(name.as_ref()) {
+            for at in self.set.matches(name) {
                 self.matched[at] = true;
                 is_match = true;
             }
@@ -129,8 +129,17 @@ impl Marks {
 
     /// The defaults for the function of these names, if `defaults` are those of unmarked functions. A function
     /// that is marked as externally called is so whatever its directives say: no directive says the opposite.
-    pub fn defaults_for(&mut self, names: &[impl AsRef<str>], defaults: Attributes) -> Attributes {
+    /// The names are asked for only if there are patterns.
+    pub fn defaults_for(
+        &mut self,
+        names: impl FnOnce() -> Vec<String>,
+        defaults: Attributes,
+    ) -> Attributes {
         let mut attributes = defaults;
+        if self.exported.all.is_empty() && self.externally_called.all.is_empty() {
+            return attributes;
+        }
+        let names = &names();
         if self.exported.matches(names) {
             attributes.linkage = Linkage::Export;
         }
@@ -186,7 +195,8 @@ mod tests {
         ] {
             let mut marks = marks(&[pattern], &[]);
             let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
-            let mut linkage = |name| marks.defaults_for(&[name], local).linkage;
+            let mut linkage =
+                |name: &str| marks.defaults_for(|| vec![name.to_owned()], local).linkage;
             for name in names {
                 assert_eq!(linkage(name), Linkage::Export, "{pattern} {name}");
             }
@@ -213,8 +223,9 @@ mod tests {
     #[test]
     fn every_pattern_has_to_match() {
         let mut marks = marks(&["%f"], &["%g", "%h*"]);
-        let called = |marks: &mut Marks, name| {
-            marks.defaults_for(&[name], Attributes::default()).externally_called
+        let called = |marks: &mut Marks, name: &str| {
+            let names = || vec![name.to_owned()];
+            marks.defaults_for(names, Attributes::default()).externally_called
         };
         assert_eq!(
             [called(&mut marks, "%f"), called(&mut marks, "%g"), called(&mut marks, "%x")],

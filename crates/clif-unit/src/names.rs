@@ -20,17 +20,9 @@ pub struct Names {
     namespace: u32,
     texts: Vec<String>,
     by_text: HashMap<String, u32>,
-    /// What the source calls functions.
-    source: HashMap<UserExternalName, SourceName>,
-}
-
-/// What the source calls a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SourceName {
-    /// As the text says it.
-    raw: String,
-    /// The same if it is not mangled, or in a mangling that is not known.
-    demangled: String,
+    /// What the source calls functions, as the text says it. It is demangled when it is asked for: most runs print no names,
+    /// and demangling all of a large unit takes as long as reading a part of it.
+    source: HashMap<UserExternalName, String>,
 }
 
 /// How the comments begin that name functions.
@@ -197,18 +189,22 @@ impl Names {
 
     /// Records what the source calls a function.
     pub(crate) fn learn(&mut self, symbol: &UserExternalName, raw: &str) {
-        let name = SourceName { raw: raw.to_owned(), demangled: demangled(raw) };
-        self.source.insert(symbol.clone(), name);
+        self.source.insert(symbol.clone(), raw.to_owned());
     }
 
     /// What the source calls a function, demangled, if that is known.
-    pub fn of_source(&self, symbol: &UserExternalName) -> Option<&str> {
-        self.source.get(symbol).map(|name| &*name.demangled)
+    pub fn of_source(&self, symbol: &UserExternalName) -> Option<String> {
+        self.source.get(symbol).map(|raw| demangled(raw))
+    }
+
+    /// Whether the source names any function.
+    pub fn has_source_names(&self) -> bool {
+        !self.source.is_empty()
     }
 
     /// A comment that says what the source calls a function, as it is read; empty if that is not known.
     pub(crate) fn comment(&self, symbol: &UserExternalName) -> String {
-        let name = self.source.get(symbol).map(|name| &name.raw);
+        let name = self.source.get(symbol);
         name.map_or(String::new(), |raw| format!(";; {COMMENT}{raw}>:\n"))
     }
 
@@ -224,9 +220,9 @@ impl Names {
     /// All names of a symbol: that in the text, and what the source calls it, mangled and not.
     pub fn all(&self, symbol: &UserExternalName) -> Vec<String> {
         let mut names = vec![self.display(symbol)];
-        if let Some(SourceName { raw, demangled }) = self.source.get(symbol) {
+        if let Some(raw) = self.source.get(symbol) {
             names.push(raw.clone());
-            names.push(demangled.clone());
+            names.push(demangled(raw));
         }
         names.dedup();
         names
@@ -240,29 +236,29 @@ impl Names {
         }
         let pattern = globset::Glob::new(name).ok().filter(|_| name.contains(['*', '?']));
         let pattern = pattern.map(|pattern| pattern.compile_matcher());
-        let is_exact =
-            |SourceName { raw, demangled }: &SourceName| raw == name || demangled == name;
-        let is_suffix = |SourceName { raw: _, demangled }: &SourceName| {
+        // How well a source name fits: the least is the best.
+        let rank = |raw: &str, demangled: &str| {
             let before = demangled.strip_suffix(name);
-            before.is_some_and(|before| before.ends_with("::"))
-        };
-        let is_match = |SourceName { raw, demangled }: &SourceName| {
-            let matches = |pattern: &globset::GlobMatcher| {
+            let is_match = |pattern: &globset::GlobMatcher| {
                 pattern.is_match(raw) || pattern.is_match(demangled)
             };
-            pattern.as_ref().is_some_and(matches)
-        };
-        let ways: [&dyn Fn(&SourceName) -> bool; 3] = [&is_exact, &is_suffix, &is_match];
-        for is_meant in ways {
-            let meant = self.source.iter().filter(|(_, name)| is_meant(name));
-            let mut found: Vec<UserExternalName> =
-                meant.map(|(symbol, _)| symbol.clone()).collect();
-            if !found.is_empty() {
-                found.sort_unstable_by_key(|symbol| (symbol.namespace, symbol.index));
-                return found;
+            if raw == name || demangled == name {
+                Some(0)
+            } else if before.is_some_and(|before| before.ends_with("::")) {
+                Some(1)
+            } else {
+                pattern.as_ref().is_some_and(is_match).then_some(2)
             }
-        }
-        Vec::new()
+        };
+        let ranked = self.source.iter();
+        let ranked: Vec<(u8, &UserExternalName)> = ranked
+            .filter_map(|(symbol, raw)| Some((rank(raw, &demangled(raw))?, symbol)))
+            .collect();
+        let best = ranked.iter().map(|&(rank, _)| rank).min();
+        let meant = ranked.into_iter().filter(|&(rank, _)| Some(rank) == best);
+        let mut meant: Vec<UserExternalName> = meant.map(|(_, symbol)| symbol.clone()).collect();
+        meant.sort_unstable_by_key(|symbol| (symbol.namespace, symbol.index));
+        meant
     }
 
     /// The symbol that a person means by `name`: `%f`, `f` or `u0:1`.

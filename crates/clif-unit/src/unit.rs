@@ -226,7 +226,7 @@ fn parse_texts(
             (None, Some(name)) => Some((Became::Alias, unit.names.symbol_of(name))),
             (Some(_), Some(_)) => bail_at!(place, "a function is either a thunk or an alias"),
         };
-        let named = marks.defaults_for(&unit.names.all(&symbol), defaults.functions);
+        let named = marks.defaults_for(|| unit.names.all(&symbol), defaults.functions);
         let attributes = directives::attributes(&directives, named);
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
