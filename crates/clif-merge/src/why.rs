@@ -136,12 +136,11 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
     };
     // What the source calls a function can look like anything; a file that is there is no name.
     let is_source_name = |word: &PathBuf| word.as_os_str() != "-" && !word.exists();
-    let names = words.iter().rev().take(2);
     let syntactic = words.iter().rev().take_while(|word| is_name(word)).count();
-    let count = match syntactic {
-        0 | 1 => names.take_while(|word| is_name(word) || is_source_name(word)).count(),
-        count => count,
-    };
+    // Names are one or two, and the unit stands before them.
+    let last = words.iter().rev().take(words.len().saturating_sub(1).min(2));
+    let count = last.take_while(|word| is_name(word) || is_source_name(word)).count();
+    let count = count.max(syntactic);
     let mut paths = words;
     let names = paths.split_off(paths.len() - count);
     if names.is_empty() || names.len() > 2 || paths.is_empty() {
