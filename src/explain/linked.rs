@@ -4,7 +4,7 @@
 //! address that one got, and which functions of all units it is for, no unit knows. [`LinkedMap`] is assembled from
 //! the merge maps of the units and from the symbols of the image, which the caller reads.
 //!
-//! It does *not* read object files, and it knows code by the names of symbols only: an image without symbols tells
+//! It does *not* read object files, and it knows code by the names of symbols only: an image without symbols says
 //! nothing.
 
 use super::MergeMap;
@@ -63,6 +63,8 @@ struct Placed {
 #[derive(Clone, Debug, Default)]
 pub struct LinkedMap {
     units: Vec<String>,
+    /// The number of each unit: the first of a name.
+    numbers: BTreeMap<String, usize>,
     /// With the number of its unit.
     functions: Vec<(usize, LinkedFunction)>,
     /// Each function by its own name.
@@ -84,6 +86,7 @@ impl LinkedMap {
     pub fn add_unit(&mut self, unit: &str, functions: impl IntoIterator<Item = LinkedFunction>) {
         let number = self.units.len();
         self.units.push(unit.into());
+        self.numbers.entry(unit.into()).or_insert(number);
         for function in functions {
             // A body that the units share was no function.
             if ContentDigest::is_name(&function.name) {
@@ -94,13 +97,9 @@ impl LinkedMap {
             if function.is_visible {
                 self.visible.insert(name.clone(), number);
             }
-            let body = match &function.disposition {
-                Disposition::Keep => &name,
-                Disposition::Redirect { to }
-                | Disposition::Alias { to }
-                | Disposition::Thunk { to } => to,
-            };
-            self.behind.entry(place_in(number, body)).or_default().push(index);
+            let body = function.disposition.clone().representative();
+            let body = place_in(number, body.as_ref().unwrap_or(&name));
+            self.behind.entry(body).or_default().push(index);
             self.own.insert(Place { unit: Some(number), name }, index);
             self.functions.push((number, function));
         }
@@ -115,7 +114,7 @@ impl LinkedMap {
             Some(place).filter(|place| self.behind.contains_key(place))
         } else {
             let of_unit = |unit: usize| Place { unit: Some(unit), name: name.into() };
-            let known = unit.and_then(|unit| self.units.iter().position(|known| known == unit));
+            let known = unit.and_then(|unit| self.numbers.get(unit).copied());
             let local = known.map(of_unit).filter(|place| self.is_there(place, false));
             let visible = self.visible.get(name).copied().map(of_unit);
             local.or(visible.filter(|place| self.is_there(place, true)))
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn local_functions_of_one_name_are_told_apart() {
+    fn local_functions_of_one_name_are_distinguished() {
         assert_eq!(names(&map(), 0x1020), ["a:f"]);
         assert_eq!(names(&map(), 0x1030), ["b:f"]);
         assert!(names(&map(), 0x1038).is_empty());

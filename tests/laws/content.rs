@@ -113,14 +113,19 @@ fn other_settings_have_other_digests() {
     assert!(found > 150, "{found}");
 }
 
-/// Only the function of one unit, under a symbol of its own.
-fn digest_of(func: &Function, isa: &dyn TargetIsa) -> Option<ContentDigest> {
-    let options = Options {
+/// Content addressing for a machine, with proofs.
+fn addressing(isa: &dyn TargetIsa) -> Options<'static> {
+    Options {
         target: Target::of(isa),
         prove: Prove::Always,
         content_addressing: Some(ContentAddressing::of(isa)),
         ..Options::default()
-    };
+    }
+}
+
+/// Only the function of one unit, under a symbol of its own.
+fn digest_of(func: &Function, isa: &dyn TargetIsa) -> Option<ContentDigest> {
+    let options = addressing(isa);
     let functions = [Member { attributes: free(), body: func.clone() }];
     let parts = Parts { functions: &functions, data: &[], options: &options, code_size: Some(64) };
     digests(&parts.plan()).into_values().next()
@@ -344,13 +349,8 @@ block0(v0: i64):
         let functions = texts.iter().enumerate();
         let functions =
             functions.map(|(at, text)| Member { attributes: is_called(at), body: parse_one(text) });
-        let options = Options {
-            target: Target::of(&*isa),
-            prove: Prove::Always,
-            content_addressing: Some(ContentAddressing::of(&*isa)),
-            similar: Similar { policy: Policy::Size, ..Similar::default() },
-            ..Options::default()
-        };
+        let similar = Similar { policy: Policy::Size, ..Similar::default() };
+        let options = Options { similar, ..addressing(&*isa) };
         let functions = functions.collect();
         let plan = Unit { functions, data: Vec::new(), options, code_size: Some(400) }.plan();
         assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
@@ -375,13 +375,7 @@ fn what_equals_others_passes_no_symbol_for_them() {
     let unit = |texts: &[String], interposition: bool| {
         let attributes = Attributes { linkage: Linkage::Export, ..Attributes::default() };
         let functions = texts.iter().map(|text| Member { attributes, body: parse_one(text) });
-        let options = Options {
-            target: Target::of(&*isa),
-            prove: Prove::Always,
-            interposition,
-            content_addressing: Some(ContentAddressing::of(&*isa)),
-            ..Options::default()
-        };
+        let options = Options { interposition, ..addressing(&*isa) };
         Unit { functions: functions.collect(), data: Vec::new(), options, code_size: Some(400) }
     };
     let passed = |interposition: bool, equal: bool| {
@@ -405,7 +399,7 @@ fn what_equals_others_passes_no_symbol_for_them() {
 
 /// Of equal exported objects that were merged, another definition can take any. Code that names one of them reads that one.
 #[test]
-fn what_names_one_of_several_equal_objects_is_left_alone() {
+fn what_names_one_of_several_equal_objects_is_not_content_addressed() {
     let isa = isa::of("x86_64", &[]);
     let reads = |symbol: u32, data: u32| {
         let header = format!("    gv0 = symbol u1:{data}");
@@ -422,14 +416,7 @@ fn what_names_one_of_several_equal_objects_is_left_alone() {
             ..DataAttributes::default()
         };
         let data = vec![data_member(0, 7, attributes), data_member(1, second, attributes)];
-        let options = Options {
-            target: Target::of(&*isa),
-            aliases: true,
-            interposition,
-            prove: Prove::Always,
-            content_addressing: Some(ContentAddressing::of(&*isa)),
-            ..Options::default()
-        };
+        let options = Options { aliases: true, interposition, ..addressing(&*isa) };
         let plan = Unit { functions, data, options, code_size: Some(400) }.plan();
         assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
         digests(&plan).len()

@@ -11,13 +11,12 @@ use crate::jobs::JobsArg;
 use crate::locate::UnitMap;
 use crate::merge::{Counts, details, eprint_table, summary};
 use crate::output::Output;
-use crate::summarize::name_of;
+use crate::summarize::{name_of, summary_of};
 use crate::table::{percent, thousands};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
-use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
     Canonicalize, ContentAddressing, FileAt, ModuleOptions, ModuleStats, Options, SharingMap,
 };
@@ -165,7 +164,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let unit_summary = match unit_summary.zip(name) {
         None => None,
-        Some((output, name)) => Some((output, summarized(&unit, &options, &isa, name)?)),
+        Some((output, name)) => {
+            Some((output, summary_of(&unit, &options, &*isa, name)?.to_bytes()))
+        }
     };
     let elf = isa.triple().binary_format == BinaryFormat::Elf;
     if unwind && !elf {
@@ -225,18 +226,6 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         common.general.say(&message);
     }
     Ok(Exit::Done.into())
-}
-
-/// The summary of a unit: the same that `clif-merge summarize` writes.
-fn summarized(
-    unit: &Unit,
-    options: &Options<'_>,
-    isa: &OwnedTargetIsa,
-    name: String,
-) -> Result<Vec<u8>> {
-    let content_addressing = Some(ContentAddressing::of(&**isa));
-    let options = Options { content_addressing, sharing_map: None, aliases: false, ..*options };
-    Ok(pass::summarize(unit, &options, name)?.to_bytes())
 }
 
 /// The options of the module that correspond to `options`.

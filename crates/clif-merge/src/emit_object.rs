@@ -148,8 +148,8 @@ pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) ->
             if let Some(map) = map {
                 module.set_sharing_map(map);
             }
-            let lists = [dispositions, functions_of.is_some()];
-            jobs.run(|| merged(unit, isa, module, lists))
+            let lists_functions = functions_of.is_some();
+            jobs.run(|| merged(unit, isa, module, dispositions, lists_functions))
         }
         None => {
             builder.unwind_info(unwind);
@@ -163,7 +163,8 @@ fn merged(
     unit: &Unit,
     isa: &OwnedTargetIsa,
     mut module: MergingModule<ObjectModule>,
-    [lists_dispositions, lists_functions]: [bool; 2],
+    lists_dispositions: bool,
+    lists_functions: bool,
 ) -> Result<Object> {
     let optimize = module.options().similar.policy.optimize_for();
     let prepared = Prepared::new(unit, isa, &mut module, optimize)?;

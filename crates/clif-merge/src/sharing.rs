@@ -14,6 +14,7 @@ use cranelift_mergefunc::{
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Functions that share a body.
 #[derive(Debug, Serialize)]
@@ -184,28 +185,32 @@ impl Shape {
     }
 }
 
-/// The functions of the shape of `of`, and what is decided about them.
-fn shape_of(
-    of: &UnitSummary,
-    other: &UnitSummary,
+/// What is decided about the functions of the shapes of two functions, each of which has its shape; `None` for one whose shape
+/// no other function has. Combines all summaries once.
+fn shapes_of(
+    two: [&UnitSummary; 2],
     summaries: &[Summaries<'_>],
     policy: SimilarPolicy,
-) -> Result<Option<Shape>> {
-    let mut shape = None;
+) -> Result<[Option<Rc<Shape>>; 2]> {
+    let mut shapes = [const { None }; 2];
     let mut failed = None;
     let policy = policy.policy();
     let decide = &mut |group: &Group<'_>| {
-        if group.shape != of.functions[0].shape {
+        let is_of = two.map(|of| of.functions[0].shape == group.shape);
+        if is_of == [false; 2] {
             return Vec::new();
         }
         let name = |row| Ok((group.unit(row).to_owned(), group.symbol(row)?));
         match group.rows.iter().map(name).collect::<Result<Vec<_>, FormatError>>() {
             Ok(names) => {
                 let mut found = Shape { names, sets: decide_sharing(group, policy), alone: None };
-                if let (Some(a), Some(b)) = (found.number(of), found.number(other)) {
+                if let [Some(a), Some(b)] = two.map(|of| found.number(of)) {
                     found.alone = decide_sharing(&group.only(&[a, b]), policy).pop();
                 }
-                shape = Some(found);
+                let found = Rc::new(found);
+                for (shape, _) in shapes.iter_mut().zip(is_of).filter(|(_, is_of)| *is_of) {
+                    *shape = Some(found.clone());
+                }
             }
             Err(error) => failed = Some(error),
         }
@@ -214,7 +219,7 @@ fn shape_of(
     combine(summaries, decide, &mut Outputs::default()).map_err(|error| anyhow!("{error}"))?;
     match failed {
         Some(error) => bail!("{error}"),
-        None => Ok(shape),
+        None => Ok(shapes),
     }
 }
 
@@ -265,26 +270,20 @@ const SHOWN: usize = 12;
 pub fn why(names: &[String], summaries: &[Summaries<'_>], policy: SimilarPolicy) -> Result<String> {
     let first = find(&names[0], summaries)?;
     let second = names.get(1).map(|name| find(name, summaries)).transpose()?;
-    let other = second.as_ref().unwrap_or(&first);
-    let shape = shape_of(&first, other, summaries, policy)?;
-    let mut text = headline(&first, shape.as_ref());
+    let [shape, other] = shapes_of([&first, second.as_ref().unwrap_or(&first)], summaries, policy)?;
+    let mut text = headline(&first, shape.as_deref());
     let Some(second) = second else {
-        text += &resembling(&first, shape.as_ref());
+        text += &resembling(&first, shape.as_deref());
         return Ok(text);
     };
-    let is_one_shape = first.functions[0].shape == second.functions[0].shape;
-    match is_one_shape {
-        true => text += &headline(&second, shape.as_ref()),
-        false => {
-            let own = shape_of(&second, &first, summaries, policy)?;
-            text += &headline(&second, own.as_ref());
-            writeln!(
-                text,
-                "\nThey have different shapes: they differ in more than constants, offsets and callees. 'clif-merge \
-                 why' with the text of both units shows the first difference."
-            )?;
-            return Ok(text);
-        }
+    text += &headline(&second, other.as_deref());
+    if first.functions[0].shape != second.functions[0].shape {
+        writeln!(
+            text,
+            "\nThey have different shapes: they differ in more than constants, offsets and callees. 'clif-merge \
+             why' with the text of both units shows the first difference."
+        )?;
+        return Ok(text);
     }
     text += &compare(&first, &second)?;
     let Some(shape) = shape else {

@@ -8,7 +8,9 @@ use crate::output::Output;
 use crate::table::{percent, thousands};
 use anyhow::Result;
 use clif_unit::pass;
-use cranelift_mergefunc::ContentAddressing;
+use clif_unit::unit::Unit;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::{ContentAddressing, Options, UnitSummary, cranelift_codegen};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,9 +60,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let sources = input.sources()?;
     let isa = common.isa(&sources)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
-    let mut options = common.pass.options(&*isa, false);
-    options.content_addressing = Some(ContentAddressing::of(&*isa));
-    let summary = pass::summarize(&unit, &options, name)?;
+    let summary = summary_of(&unit, &common.pass.options(&*isa, false), &*isa, name)?;
     let bytes = summary.to_bytes();
     output.write(&bytes)?;
     let text: usize = sources.iter().map(|source| source.text.len()).sum();
@@ -72,6 +72,22 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         percent(bytes.len() as f64, text as f64),
     ));
     Ok(Exit::Done.into())
+}
+
+/// The summary of a unit. It depends neither on a map nor on whether the unit may have aliases.
+///
+/// # Errors
+///
+/// What cannot be added to a unit.
+pub fn summary_of(
+    unit: &Unit,
+    options: &Options<'_>,
+    isa: &dyn TargetIsa,
+    name: String,
+) -> Result<UnitSummary> {
+    let content_addressing = Some(ContentAddressing::of(isa));
+    let options = Options { content_addressing, sharing_map: None, aliases: false, ..*options };
+    pass::summarize(unit, &options, name)
 }
 
 /// The name of a unit by the file that is made of it.

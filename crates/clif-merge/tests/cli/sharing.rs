@@ -50,7 +50,7 @@ fn the_report_names_what_shares_bodies_in_all_units() {
     assert_eq!(std::fs::read(with).expect("a map"), std::fs::read(without).expect("a map"));
 }
 
-/// Who asks why two functions of different units did not merge must not be told of others, or of one unit.
+/// Who asks why two functions of different units did not merge must not be answered about others, or about one unit.
 #[test]
 fn why_compares_functions_of_different_units() {
     let units = Units::new(Toolchain::x86_64(), "x86_64", 2, By::Turn);
