@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 use cranelift_mergefunc::{Disposition, LinkedFunction, LinkedMap};
 use object::{BinaryFormat, Object as _, ObjectSymbol as _, SymbolKind};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,6 +126,7 @@ fn address(text: &str) -> Result<u64, String> {
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { image, units, at, general } = opts;
     let mut map = LinkedMap::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for path in &units {
         let bytes =
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -133,6 +135,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         })?;
         let functions: Result<Vec<LinkedFunction>> =
             unit.functions.into_iter().map(Function::linked).collect();
+        if !names.insert(unit.unit.clone()) {
+            return Err(anyhow!("{}: there is another unit `{}`", path.display(), unit.unit));
+        }
         map.add_unit(&unit.unit, functions.with_context(|| path.display().to_string())?);
     }
     let bytes =

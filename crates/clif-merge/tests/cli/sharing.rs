@@ -184,6 +184,9 @@ fn locate_refuses_what_it_cannot_read() {
         let said = run(&["locate", &image, &map]).expect(1, "").stderr;
         assert!(said.contains(message), "{message}: {said}");
     }
+    let twice = path("other.json");
+    let said = run(&["locate", text_of(&program), &twice, &twice]).expect(1, "").stderr;
+    assert!(said.contains("other.json: there is another unit `a`"), "{said}");
 }
 
 /// A build that takes the summaries of the build before reads each unit once. Its maps must be those of three steps.
