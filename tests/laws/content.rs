@@ -18,7 +18,7 @@ use testkit::generate::unit::GeneratedUnit;
 use testkit::isa;
 use testkit::mutate::mutants_of;
 use testkit::program::{ADDED, Parts};
-use testkit::support::{Rng, free, parse_one};
+use testkit::support::{Rng, free, long_function, parse_one};
 use testkit::unit::{Member, Unit};
 
 /// Runs a property on some inputs, the same each time.
@@ -304,22 +304,9 @@ fn private_copies_are_content_addressed() {
     assert!(plan.new_bodies()[0].content_digest().is_some());
 }
 
-/// The text of a function that is worth sharing: what its first instruction, which defines `v1`, is among others.
+/// The function `u0:symbol`.
 fn long(symbol: u32, header: &str, first: &str) -> String {
-    let rounds = (2..40).map(|at| {
-        let product = 100 + at;
-        format!("    v{product} = imul v{at}, v0\n    v{} = rotl v{product}, v0\n", at + 1)
-    });
-    let rounds: String = rounds.collect();
-    format!(
-        "function u0:{symbol}(i64) -> i64 system_v {{
-{header}
-block0(v0: i64):
-    {first}
-    v2 = bxor v0, v1
-{rounds}    return v40
-}}"
-    )
+    long_function(&format!("u0:{symbol}"), header, first)
 }
 
 /// Shared code passes extra arguments in place of a thunk that only its unit can see. By another signature than the thunk's,
@@ -369,7 +356,7 @@ block0(v0: i64):
 fn what_equals_others_passes_no_symbol_for_them() {
     let isa = isa::of("x86_64", &[]);
     let calls = |symbol: u32, callee: u32| {
-        let header = format!("    fn0 = u0:{callee}(i64) -> i64 system_v");
+        let header = format!("    fn0 = u0:{callee}(i64) -> i64 system_v\n");
         long(symbol, &header, "v1 = call fn0(v0)")
     };
     let unit = |texts: &[String], interposition: bool| {
@@ -402,7 +389,7 @@ fn what_equals_others_passes_no_symbol_for_them() {
 fn what_names_one_of_several_equal_objects_is_not_content_addressed() {
     let isa = isa::of("x86_64", &[]);
     let reads = |symbol: u32, data: u32| {
-        let header = format!("    gv0 = symbol u1:{data}");
+        let header = format!("    gv0 = symbol u1:{data}\n");
         long(symbol, &header, "v1 = symbol_value.i64 gv0")
     };
     let addressed = |interposition: bool, second: u8| {

@@ -14,6 +14,8 @@ mod ends;
 mod headers;
 #[path = "cli/install.rs"]
 mod install;
+#[path = "cli/interposed.rs"]
+mod interposed;
 #[path = "cli/jobs.rs"]
 mod jobs;
 #[path = "cli/marks.rs"]

@@ -35,6 +35,25 @@ pub fn parse_one(text: &str) -> Function {
     functions.remove(0)
 }
 
+/// The text of a function of one `i64` that is worth sharing. `header` is what it declares, in lines, and `first` what stands
+/// at its beginning and defines `v1`; the rest is always the same.
+pub fn long_function(name: &str, header: &str, first: &str) -> String {
+    let rounds = (2..40).map(|at| {
+        let product = 100 + at;
+        format!("    v{product} = imul v{at}, v0\n    v{} = rotl v{product}, v0\n", at + 1)
+    });
+    let rounds: String = rounds.collect();
+    format!(
+        "function {name}(i64) -> i64 system_v {{
+{header}block0(v0: i64):
+    {first}
+    v2 = bxor v0, v1
+{rounds}    return v40
+}}
+"
+    )
+}
+
 /// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else, to a function.
 /// Returns whether anything changed.
 pub fn apply_rules(func: &mut Function) -> bool {

@@ -6,7 +6,10 @@
 mod hostile;
 
 use arbitrary::Unstructured;
-use cranelift_mergefunc::{Group, Policy, SetDecision, decide_sharing};
+use cranelift_mergefunc::{
+    Attributes, ContentAddressing, Group, Options, Policy, Prove, SetDecision, Similar, Target,
+    decide_sharing,
+};
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
 use testkit::across::{Linked, linked_with, map, pieces, random_sets, run, summaries};
@@ -17,9 +20,9 @@ use testkit::host::Level;
 use testkit::incremental::{self, Units};
 use testkit::isa;
 use testkit::link::Linker;
-use testkit::support::Rng;
+use testkit::support::{Rng, free, long_function, parse_one};
 use testkit::tools::{Kind, Toolchain, need};
-use testkit::unit::Unit;
+use testkit::unit::{Member, Unit};
 
 fn runs(usual: u64) -> u64 {
     let runs = std::env::var("CLIF_MERGE_RUNS");
@@ -122,6 +125,42 @@ fn maps_that_say_anything_change_nothing() {
     });
     assert!(counts.shared > 250 && counts.copies > 60, "{counts:?}");
     assert!(counts.ignored > 10 && tally.returned > 1000, "{counts:?} {tally}");
+}
+
+/// Extra arguments that shared code passes to the body of a thunk by itself would be taken for the caller's, if the caller passes
+/// more arguments than the function has.
+#[test]
+fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
+    let function = |symbol: u32, header: &str, first: &str| {
+        let text = long_function(&format!("u0:{symbol}"), header, &format!("v1 = {first}"));
+        // The first is a thunk in any case.
+        let attributes = Attributes { externally_called: symbol == 0, ..free() };
+        Member { attributes, body: parse_one(&text) }
+    };
+    let more = "    fn0 = u0:0(i64, i64) -> i64 system_v\n";
+    let functions = vec![
+        function(0, "", "iconst.i64 1000001"),
+        function(1, "", "iconst.i64 2000002"),
+        function(2, more, "call fn0(v0, v0)"),
+    ];
+    for level in [Level::None, Level::Speed] {
+        let isa = Machine::host().isa(isa::opt_level(level == Level::Speed));
+        let options = Options {
+            target: Target::of(&*isa),
+            prove: Prove::Always,
+            content_addressing: Some(ContentAddressing::of(&*isa)),
+            similar: Similar { policy: Policy::Size, ..Similar::default() },
+            ..Options::default()
+        };
+        let (functions, code_size) = (functions.clone(), Some(400));
+        let unit = Unit { functions, data: Vec::new(), options, code_size };
+        let units = std::slice::from_ref(&unit);
+        let linked = linked_with(&unit, units, &[None], &*isa, &mut Rng::new(0));
+        let linked = linked.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(linked.parameterised, 1);
+        let tally = run(&[(0, linked.compared_with(&unit, 0))], level);
+        assert!(tally.returned > 0, "{tally}");
+    }
 }
 
 /// Which functions of a shape share bodies.
