@@ -213,7 +213,6 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         messages
             .push(format!("defined and finished in {}{cpu} with {jobs}{memory}", seconds(wall)));
     }
-    output.write(&object.bytes)?;
     if let Some((output, bytes)) = unit_summary {
         output.write(&bytes)?;
     }
@@ -222,6 +221,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         let text = UnitMap::new(unit, functions).to_json()?;
         output.write(text.as_bytes())?;
     }
+    // Last: where there is an object, there is all that was asked for.
+    output.write(&object.bytes)?;
     for message in messages {
         common.general.say(&message);
     }
