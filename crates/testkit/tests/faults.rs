@@ -6,10 +6,17 @@
 //! not. The copy is in the target directory, and is compiled with the dependencies of the workspace: a package of it
 //! alone may ask for other features of them, and then they are compiled once more.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use testkit::hooks::HOOKS;
 use testkit::inject::{copy, instrument};
+
+/// Without compiling anything: a line that moved is noticed by the tests that everybody runs.
+#[test]
+fn every_hook_fits_the_sources() {
+    let workspace = target_directory().join("hooks");
+    instrument(&testkit::root(), &workspace, HOOKS).expect("the hooks fit");
+}
 
 #[test]
 #[ignore = "takes minutes: compiles a copy of the workspace"]
@@ -26,7 +33,7 @@ fn every_fault_is_noticed() {
     let arguments = std::env::var("CLIF_MERGE_FAULTS").unwrap_or_default();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["test", "--locked", "--workspace", "--test", "fault_injection", "--target-dir"]);
-    command.arg(&target).arg("--manifest-path").arg(workspace.join("Cargo.toml"));
+    command.arg(target).arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
@@ -44,11 +51,7 @@ fn every_fault_is_noticed() {
     assert!(status.success(), "{status}");
 }
 
-/// Where Cargo builds: two directories above this program.
-fn target_directory() -> PathBuf {
-    let program = std::env::current_exe().expect("a path");
-    let mut directories = program.ancestors().map(Path::to_owned);
-    directories
-        .find(|directory| directory.join("CACHEDIR.TAG").is_file())
-        .expect("Cargo's directory")
+/// Where Cargo builds: the directory of the one that it gives tests for their files.
+fn target_directory() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("Cargo's directory")
 }
