@@ -62,7 +62,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); summaries and sharing maps in files (`FileAt`) | `std` |
+//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); summaries and sharing maps in files (`FileAt`); a limit of merges from the environment (`merge_limit_from_env`) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -96,6 +96,8 @@ mod congruence;
 mod content;
 mod copy;
 mod decide;
+#[cfg(feature = "std")]
+mod environment;
 mod explain;
 mod extra_argument;
 mod incremental;
@@ -135,6 +137,8 @@ pub use checker::may_replace;
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
+#[cfg(feature = "std")]
+pub use environment::{MERGE_LIMIT_VARIABLE, MergeLimitError, merge_limit_from_env};
 pub use explain::{
     Code, Difference, LinkedFunction, LinkedMap, LinkedPerfMap, MergeMap, Neighbour, Original,
     PerfMap, Rule, Site, first_difference, nearest,
