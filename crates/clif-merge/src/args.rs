@@ -189,8 +189,8 @@ pub struct Pass {
 
     /// Perform only the first N merges
     ///
-    /// Merges are counted in the order of the names of the merged functions. Bisect with it to the
-    /// merge that breaks a program.
+    /// Merges are counted in the order of the names of the merged functions. 'clif-merge bisect' finds
+    /// the merge that breaks a program.
     #[arg(long, value_name = "N")]
     pub merge_limit: Option<u32>,
 

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod bisect;
 mod check;
 mod codegen;
 mod combine;
@@ -75,6 +76,7 @@ Examples:
   clif-merge compile unit.clif -o unit.o         make an object file of it
   clif-merge report unit.clif                    what merging saves and costs
   clif-merge why unit.clif %f %g                 why two functions did not merge
+  clif-merge bisect unit.clif -- ./check.sh {}   which merge makes it fail
   clif-merge help report                         all about one subcommand";
 
 #[derive(Debug, Subcommand)]
@@ -86,6 +88,7 @@ enum Command {
     Locate(locate::Opts),
     Report(report::Opts),
     Why(why::Opts),
+    Bisect(bisect::Opts),
     Test(test::Opts),
     Completions(install::Completions),
     Man(install::ManPages),
@@ -144,6 +147,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Locate(opts) => locate::run(opts),
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
+        Command::Bisect(opts) => bisect::run(opts),
         Command::Test(opts) => test::run(opts),
         Command::Completions(opts) => install::completions(&opts, Cli::command()),
         Command::Man(opts) => install::man(&opts, Cli::command()),

@@ -1,14 +1,32 @@
-//! The file that is being written, which must not be left behind half written.
+//! What is being written and must not be left behind: a file that is half written, and a directory of temporary files.
 //!
 //! When a signal asks the program to end (`SIGINT`, `SIGTERM`), this is the only clean-up.
-//! On systems other than Unix, the file stays where it is when the program is ended.
+//! On systems other than Unix, they stay where they are when the program is ended.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
-/// The path of the file, while there is one.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// What there is to remove.
+#[derive(Debug)]
+struct Unfinished {
+    file: Option<PathBuf>,
+    directory: Option<PathBuf>,
+}
+
+impl Unfinished {
+    fn remove(&mut self) {
+        // Either may be finished by now.
+        if let Some(file) = self.file.take() {
+            let _ = std::fs::remove_file(file);
+        }
+        if let Some(directory) = self.directory.take() {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { file: None, directory: None });
 
 /// Makes a temporary file, which is removed if a signal ends the program before [`finished`].
 ///
@@ -22,26 +40,58 @@ pub fn begin(
     // A signal that arrives meanwhile waits until the path to be removed is known.
     let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     let file = make()?;
-    *unfinished = Some(file.path().to_owned());
+    unfinished.file = Some(file.path().to_owned());
     Ok(file)
 }
 
 /// The file is finished or removed.
 pub fn finished() {
-    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).file = None;
 }
 
-/// Removes the file, if there is one and nothing is just being done with it.
-pub fn remove() {
-    if let Ok(mut unfinished) = UNFINISHED.try_lock()
-        && let Some(path) = unfinished.take()
-    {
-        // It may be finished by now.
-        let _ = std::fs::remove_file(path);
+/// A directory for temporary files, which is removed with all that is in it when it is dropped, or when a signal ends
+/// the program before. There is one at a time.
+#[derive(Debug)]
+pub struct Directory(TempDir);
+
+impl Directory {
+    /// Makes it where the system has its temporary files.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn new() -> std::io::Result<Directory> {
+        heed_signals();
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = tempfile::Builder::new().prefix("clif-merge-").tempdir()?;
+        unfinished.directory = Some(directory.path().to_owned());
+        Ok(Directory(directory))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 
-/// From now on, removes the file before a signal ends the program.
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The same as on a signal, so that there is one way to remove it.
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = unfinished.directory.take() {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Removes all of it, if there is something and nothing is just being done with it.
+pub fn remove() {
+    if let Ok(mut unfinished) = UNFINISHED.try_lock() {
+        unfinished.remove();
+    }
+}
+
+/// From now on, removes all of it before a signal ends the program.
 #[cfg(unix)]
 fn heed_signals() {
     use signal_hook::consts::{SIGINT, SIGTERM};
@@ -55,11 +105,9 @@ fn heed_signals() {
         std::thread::spawn(move || {
             for signal in signals.forever() {
                 let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(path) = unfinished.take() {
-                    let _ = std::fs::remove_file(path);
-                }
+                unfinished.remove();
                 // The parent process learns which signal ended the program. The lock is not released,
-                // so that no other file is begun.
+                // so that nothing else is begun.
                 let _ = emulate_default_handler(signal);
             }
         });

@@ -88,13 +88,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) =
         pass::plan(&unit, &options, &mut |func: &Function| compiler.size(func))?;
-    let explainer = Explainer {
-        unit: &unit,
-        sources: &sources,
-        plan: &plan,
-        names: &plan_names,
-        options: &options,
-    };
+    let explainer = Explainer::new(&unit, &sources, &plan, &plan_names, &options);
     let text = match &names[..] {
         [one] => match explainer.find(one)? {
             Item::Function(function) => explainer.one(function, neighbours),
@@ -170,7 +164,18 @@ enum Item {
     Data(DataIndex),
 }
 
-impl Explainer<'_> {
+impl<'a> Explainer<'a> {
+    /// Explains `plan`, which was made of `unit` under `options`. `names` has the names of new bodies, too.
+    pub fn new(
+        unit: &'a Unit,
+        sources: &'a [Source],
+        plan: &'a Plan,
+        names: &'a Names,
+        options: &'a Options<'a>,
+    ) -> Explainer<'a> {
+        Explainer { unit, sources, plan, names, options }
+    }
+
     fn find(&self, name: &str) -> Result<Item> {
         let item = |symbol: &UserExternalName| {
             let function = self.plan.function(symbol);
@@ -210,7 +215,7 @@ impl Explainer<'_> {
     }
 
     /// The disposition of a function, in one line.
-    fn disposition(&self, function: FunctionIndex) -> String {
+    pub fn disposition(&self, function: FunctionIndex) -> String {
         let entry = self.plan.entry(function);
         let what = match entry.disposition() {
             Disposition::Keep => "kept".to_owned(),
@@ -227,7 +232,7 @@ impl Explainer<'_> {
 
     /// The functions that a function shares or could share a parameterised body with, and the bytes that this
     /// saves. Empty if there are none.
-    fn similar(&self, function: FunctionIndex) -> String {
+    pub fn similar(&self, function: FunctionIndex) -> String {
         let sets = self.plan.similar_sets().iter().rev();
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
             return String::new();
@@ -305,7 +310,11 @@ impl Explainer<'_> {
     }
 
     /// Two functions: merged, equal but not merged, or the first difference.
-    fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be compared.
+    pub fn two(&self, a: FunctionIndex, b: FunctionIndex) -> Result<String> {
         let mut text = format!("{}\n{}\n\n", self.disposition(a), self.disposition(b));
         let Some(difference) = self.difference(a, b)? else {
             text.push_str(self.equal(a, b));

@@ -6,6 +6,8 @@
 
 #[path = "cli/across.rs"]
 mod across;
+#[path = "cli/bisect.rs"]
+mod bisect;
 #[path = "cli/cut.rs"]
 mod cut;
 #[path = "cli/ends.rs"]

@@ -53,6 +53,22 @@ pub fn emit(unit: &Unit, merged: &Merged) -> String {
     text
 }
 
+/// The text of `unit` as it is, in the same form: without merging, and without planning it.
+pub fn emit_unmerged(unit: &Unit) -> String {
+    let mut text = directives::defaults_line(!unit.functions.is_empty(), !unit.data.is_empty());
+    for data in &unit.data {
+        text += &data::print(data, &|symbol| unit.names.display(symbol));
+    }
+    for (func, given) in unit.functions.iter().zip(&unit.given) {
+        let target = given.became.as_ref().map(|(kind, to)| (kind.name(), unit.names.display(to)));
+        let became = target.as_ref().map(|(kind, to)| (*kind, &**to));
+        let line = directives::line_for(given.attributes, became);
+        let func = crate::text::of(&unit.names.restore(func));
+        write!(text, "\n{line}{func}").expect("a string can be written to");
+    }
+    text
+}
+
 /// A function that calls `to`: the form of a thunk or an alias in CLIF.
 fn thunk(
     merged: &Merged,

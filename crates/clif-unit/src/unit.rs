@@ -37,7 +37,7 @@ use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
 
 /// A function as it was written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Given {
     /// The symbol by which the unit refers to it.
     pub symbol: UserExternalName,

@@ -10,8 +10,7 @@ fn text_cases() -> Vec<(Vec<String>, i32)> {
     for file in names(&inputs()).iter().filter(|name| name.ends_with(".trycmd")) {
         for line in read(inputs().join(file)).lines() {
             if let Some(words) = line.strip_prefix("$ clif-merge") {
-                let words = words.split_whitespace().map(|word| word.trim_matches('\'').to_owned());
-                cases.push((words.collect(), 0));
+                cases.push((split(words), 0));
             } else if let (Some(code), Some((_, expected))) =
                 (line.strip_prefix("? "), cases.last_mut())
             {
@@ -22,13 +21,25 @@ fn text_cases() -> Vec<(Vec<String>, i32)> {
     cases
 }
 
+/// The words of a command line; what is between two quotes is one word.
+fn split(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
 #[test]
 fn errors_and_results_are_on_different_streams() {
     let (mut errors, mut results) = (0, 0);
     for (arguments, code) in text_cases() {
-        let is_result = arguments
-            .iter()
-            .any(|word| matches!(word.as_str(), "report" | "why" | "-h" | "--help" | "--version"));
+        let is_result = arguments.iter().any(|word| {
+            matches!(word.as_str(), "report" | "why" | "bisect" | "-h" | "--help" | "--version")
+        });
         if code == 0 && !is_result {
             continue;
         }
@@ -36,13 +47,17 @@ fn errors_and_results_are_on_different_streams() {
         match code {
             0 => {
                 assert!(!run.stdout.is_empty(), "{arguments:?}");
-                assert!(run.stderr.is_empty() || arguments.iter().any(|word| word == "-D"));
+                let says_more = |word: &String| matches!(word.as_str(), "-D" | "-v");
+                assert!(run.stderr.is_empty() || arguments.iter().any(says_more));
                 results += 1;
             }
             1 | 2 => {
                 assert!(run.stdout.is_empty(), "{arguments:?}: {}", run.text());
                 assert!(!run.stderr.is_empty(), "{arguments:?}");
                 errors += 1;
+            }
+            3 if arguments[0] == "bisect" => {
+                assert!(run.stdout.is_empty() && run.stderr.starts_with("error: "));
             }
             3 => {
                 assert!(run.text().contains("saved"), "the report is printed all the same");
