@@ -48,6 +48,38 @@ pub const HOOKS: &[Hook] = &[
         at: &["name = \"testkit\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"testkit\"\nversion = \"0.1.0-faults\""),
     },
+    // The program with a fault that its environment names, under a name of its own.
+    Hook {
+        file: "crates/clif-merge/Cargo.toml",
+        at: &["publish = false"],
+        put: Put::After(
+            r#"autobins = false
+
+[[bin]]
+name = "clif-merge-faults"
+path = "src/main.rs"
+"#,
+        ),
+    },
+    Hook {
+        file: "crates/clif-merge/src/main.rs",
+        at: &["fn run(command: Command) -> anyhow::Result<ExitCode> {"],
+        put: Put::Instead(
+            r#"fn run(command: Command) -> anyhow::Result<ExitCode> {
+    use cranelift_mergefunc::fault_injection::{Fault, planted};
+    let id = std::env::var("CLIF_MERGE_FAULT").unwrap_or_default();
+    planted(Fault::ALL.iter().copied().find(|fault| fault.id() == id), || run_command(command))
+}
+
+fn run_command(command: Command) -> anyhow::Result<ExitCode> {"#,
+        ),
+    },
+    // The checker would refuse what a fault merges.
+    Hook {
+        file: "crates/clif-merge/src/args.rs",
+        at: &["options.merge_limit = self.merge_limit;"],
+        put: Put::After("options.prove = cranelift_mergefunc::Prove::Never;"),
+    },
     Hook {
         file: "src/lib.rs",
         at: &["#![no_std]"],

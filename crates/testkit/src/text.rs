@@ -11,7 +11,7 @@ use crate::isa;
 use crate::support::clif_files;
 use clif_unit::contain::{contain, intercepted};
 use clif_unit::data::parse::MAX_FILL;
-use clif_unit::emit_text::emit;
+use clif_unit::emit_text::{emit, emit_unmerged};
 use clif_unit::pass::{self, Merged};
 use clif_unit::unit::{Defaults, Reading, Source, Unit, parse_unit};
 use clif_unit::verify::Verifier;
@@ -47,6 +47,7 @@ pub fn check(text: &str) {
         defaults(Linkage::Hidden, Addresses::Significant, Addresses::Insignificant),
     ];
     let printed = print(text, &unit);
+    assert_eq!(printed, emit_unmerged(&unit), "without a plan");
     check_printed(&unit, &printed, others);
     let free = read(text, free).expect("only the defaults differ");
     check_printed(&free, &print(text, &free), others);

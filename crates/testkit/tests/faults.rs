@@ -6,8 +6,12 @@
 //! not. The copy is in the target directory, and is compiled with the dependencies of the workspace: a package of it
 //! alone may ask for other features of them, and then they are compiled once more.
 
-use std::path::Path;
+#[path = "faults/bisect.rs"]
+mod bisect;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use testkit::hooks::HOOKS;
 use testkit::inject::{copy, instrument};
 
@@ -21,23 +25,33 @@ fn every_hook_fits_the_sources() {
 #[test]
 #[ignore = "takes minutes: compiles a copy of the workspace"]
 fn every_fault_is_noticed() {
-    let target = target_directory();
-    let workspace = target.join("faults");
-    let root = testkit::root();
-    instrument(&root, &workspace, HOOKS).expect("the hooks fit");
-    let faults = root.join("crates/testkit/faults");
-    copy(&faults.join("fault_injection"), &workspace.join("src/fault_injection"))
-        .expect("is copied");
-    copy(&faults.join("tests"), &workspace.join("crates/testkit/tests")).expect("is copied");
-
     let arguments = std::env::var("CLIF_MERGE_FAULTS").unwrap_or_default();
+    let mut all = vec!["test", "--locked", "--workspace", "--test", "fault_injection", "--"];
+    all.extend(arguments.split_whitespace());
+    build_in_copy(&all);
+}
+
+/// Runs Cargo in the copy.
+fn build_in_copy(arguments: &[&str]) {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    let workspace = COPY.get_or_init(|| {
+        let workspace = target_directory().join("faults");
+        let root = testkit::root();
+        instrument(&root, &workspace, HOOKS).expect("the hooks fit");
+        let faults = root.join("crates/testkit/faults");
+        copy(&faults.join("fault_injection"), &workspace.join("src/fault_injection"))
+            .expect("is copied");
+        copy(&faults.join("tests"), &workspace.join("crates/testkit/tests")).expect("is copied");
+        workspace
+    });
+    let (first, rest) = arguments.split_first().expect("a command of Cargo");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--locked", "--workspace", "--test", "fault_injection", "--target-dir"]);
-    command.arg(target).arg("--manifest-path").arg(workspace.join("Cargo.toml"));
+    command.arg(first).arg("--target-dir").arg(target_directory());
+    command.arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
-    command.arg("--").args(arguments.split_whitespace());
+    command.args(rest);
     // What Cargo says of this test is not true of those.
     for (name, _) in std::env::vars_os() {
         if name
