@@ -143,13 +143,13 @@ function findTools(work, units) {
 
   if (!givenUnit) {
     note("building wasm-unit, which takes minutes");
-    cargo({}, "--manifest-path", "examples/wasm-unit/Cargo.toml");
+    cargo({}, "-p", "wasm-input", "--example", "wasm-unit");
   }
-  const wasmUnit = givenUnit ?? path.join(work, "target/debug/wasm-unit");
+  const wasmUnit = givenUnit ?? path.join(work, "target/debug/examples/wasm-unit");
   if (!fs.existsSync(wasmUnit)) throw new Failure(`needs ${wasmUnit}: WASM_UNIT=PATH`);
   need("npm", "Debian's package npm");
   need("tar", "Debian's package tar");
-  const lock = fs.readFileSync(path.join(ROOT, "examples/wasm-unit/Cargo.lock"), "utf8");
+  const lock = fs.readFileSync(path.join(ROOT, "Cargo.lock"), "utf8");
   versions.wasmtime = /name = "wasmtime"\nversion = "(.*)"/.exec(lock)[1];
   const wasmOpt = fetchWasmOpt(path.join(work, "binaryen"));
   versions["wasm-opt"] = need(wasmOpt, `npm install ${BINARYEN}`);
@@ -342,7 +342,7 @@ function withoutTrampolines(unit, functions) {
   }
   for (const list of ["exported.txt", "externally-called.txt"]) {
     const lines = fs.readFileSync(path.join(unit, list), "utf8").split("\n");
-    const own = lines.filter((line) => !line.startsWith("u[1-9]"));
+    const own = lines.filter((line) => !/^u[1-9]/.test(line));
     fs.writeFileSync(path.join(functions, list), own.join("\n"));
   }
   return marksOf(functions);

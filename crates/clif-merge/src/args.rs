@@ -4,6 +4,7 @@
 //! turned into plain data here; nothing is read or written but the unit.
 
 use crate::exit::usage;
+use crate::input::{Files, Sources};
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -12,7 +13,7 @@ use clif_unit::error::with_lines;
 use clif_unit::header::Headers;
 use clif_unit::isa::{self, Setting, parse_setting, parse_target};
 use clif_unit::marks::{Marks, Pattern, parse_pattern, read_patterns};
-use clif_unit::sources::{self, Source};
+use clif_unit::sources::Source;
 use clif_unit::unit::{self, Reading, Unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
@@ -26,8 +27,10 @@ use target_lexicon::Triple;
 /// Where the unit comes from, and the defaults where no directive applies.
 #[derive(Debug, clap::Args)]
 pub struct Input {
-    /// CLIF files, directories of .clif files, or '-' for standard input; together they are one
-    /// unit
+    /// CLIF files, directories of .clif files, a WebAssembly module or component, or '-' for standard
+    /// input; together they are one unit
+    ///
+    /// WebAssembly (.wasm, or .wat as text) is translated by Wasmtime, without optimisation.
     #[arg(required = true, value_name = "IN")]
     pub paths: Vec<PathBuf>,
 
@@ -40,6 +43,7 @@ pub struct Input {
 #[command(next_help_heading = "Defaults without directives")]
 pub struct Defaults {
     /// The linkage of functions that have no 'linkage' directive: export, hidden, local or preemptible
+    /// [default: export; of WebAssembly: local, except its exports]
     ///
     /// export: visible outside the linked image. hidden: visible to other units of the image.
     /// local: visible in this unit only. preemptible: visible outside, and another definition may
@@ -47,23 +51,21 @@ pub struct Defaults {
     #[arg(
         long,
         value_name = "LINKAGE",
-        default_value = "export",
         value_parser = linkage,
     )]
-    pub linkage: Linkage,
+    pub linkage: Option<Linkage>,
 
     /// Whether the addresses of functions that have no 'addresses' directive are compared:
-    /// significant or insignificant
+    /// significant or insignificant [default: significant; of WebAssembly: insignificant]
     ///
     /// A function whose address is significant keeps one of its own. If addresses are
     /// not compared, 'insignificant' lets more functions merge completely.
     #[arg(
         long,
         value_name = "ADDRESSES",
-        default_value = "significant",
         value_parser = addresses,
     )]
-    pub addresses: Addresses,
+    pub addresses: Option<Addresses>,
 
     /// Functions that are exported, whatever --linkage says: a pattern of names, such as 'u0:12' or
     /// '%api_*'; may be repeated
@@ -139,16 +141,17 @@ impl Defaults {
 }
 
 impl Input {
-    /// Reads the texts of the unit, which can name its target.
+    /// Reads the files of the unit. Its texts can name its target, for which a module among them is to be
+    /// translated.
     ///
     /// # Errors
     ///
-    /// Paths that cannot be read.
-    pub fn sources(&self) -> Result<Vec<Source>> {
+    /// Paths that cannot be read, and more than one module.
+    pub fn open(&self) -> Result<Files> {
         if self.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(usage("standard input can be read only once"));
         }
-        sources::read(&self.paths)
+        Files::read(&self.paths)
     }
 
     /// Reads the unit from its texts. Functions that are not valid for every target are verified for
@@ -157,15 +160,21 @@ impl Input {
     /// # Errors
     ///
     /// What cannot be read, with path and line.
-    pub fn read(&self, sources: &[Source], isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
-        let marks = self.defaults.marks()?;
+    pub fn read(&self, sources: &Sources, isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
+        let mut marks = self.defaults.marks()?;
         let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
-        let functions = Attributes { linkage, addresses, ..Attributes::default() };
+        let defaults = |otherwise: Attributes| Attributes {
+            linkage: linkage.unwrap_or(otherwise.linkage),
+            addresses: addresses.unwrap_or(otherwise.addresses),
+            ..otherwise
+        };
+        sources.mark(&mut marks, defaults);
+        let functions = defaults(Attributes::default());
         let defaults = unit::Defaults { functions, data_addresses };
         let verifier = Verifier::new(isa);
         let reading = Reading { defaults, marks, call_conv: CallConv::Fast, verifier: &verifier };
         let mut progress = ProgressLine::new("reading", 0, general.quiet);
-        unit::parse_unit_with(sources, reading, &mut progress)
+        unit::parse_unit_with(&sources.texts, reading, &mut progress)
     }
 }
 

@@ -142,13 +142,15 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let sources = input.sources()?;
-    let isa = common.isa(&sources)?;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &jobs)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {
-        check_settings(func, &*isa)
-            .map_err(|error| Refused { function, error }.into_error(&unit, &sources, &*isa))?;
+        check_settings(func, &*isa).map_err(|error| {
+            Refused { function, error }.into_error(&unit, &sources.texts, &*isa)
+        })?;
     }
     let mut options = common.pass.options(&*isa, !no_alias);
     options.content_addressing = content_addressed.then(|| ContentAddressing::of(&*isa));
@@ -178,7 +180,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         Request { options, map, unwind, dispositions, functions_of: functions_of.clone() };
     let object = emit(&unit, request, &isa, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
-        Ok(refused) => refused.into_error(&unit, &sources, &*isa),
+        Ok(refused) => refused.into_error(&unit, &sources.texts, &*isa),
         Err(error) => error,
     })?;
     let mut messages = Vec::new();

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
 /// How many threads work.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "General")]
 pub struct JobsArg {
     /// Work on N functions at a time; without this option, as many as there are processors

@@ -15,6 +15,7 @@ mod exit;
 mod families;
 mod filetest;
 mod install;
+mod input;
 mod jit;
 mod jobs;
 mod locate;

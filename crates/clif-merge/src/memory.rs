@@ -25,7 +25,8 @@ fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
     pointer
 }
 
-/// Ends the program. Nothing here allocates.
+/// Ends the program. Nothing here allocates but the removal of a directory of temporary files, for which a failure ends
+/// the program at once: it stays then.
 #[cold]
 fn end(bytes: usize) -> ! {
     unfinished::remove();

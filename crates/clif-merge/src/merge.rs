@@ -7,6 +7,7 @@ use crate::args::{Common, Input};
 use crate::check::check;
 use crate::codegen::Compiler;
 use crate::exit::Exit;
+use crate::jobs::JobsArg;
 use crate::output::Output;
 use crate::table::{Align, render};
 use anyhow::Result;
@@ -66,8 +67,9 @@ Examples:
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
-    let sources = input.sources()?;
-    let isa = common.isa(&sources)?;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &JobsArg::default())?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);

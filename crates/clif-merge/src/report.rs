@@ -335,18 +335,19 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 fn measure(opts: &Opts) -> Result<Report> {
     let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
     let Opts { pass, targets, settings, jobs, general, .. } = opts;
-    let jobs = jobs.start()?;
     let (repeat, aliases) = (*repeat, !no_alias);
     let mut start = Instant::now();
-    let sources = input.sources()?;
+    let files = input.open()?;
     let mut read = start.elapsed();
-    let isas = targets.isas(&sources, settings)?;
+    let isas = targets.isas(files.texts(), settings)?;
     let own = |isa: &OwnedTargetIsa| isa.triple().architecture == Triple::host().architecture;
     let at_host = isas.iter().position(own).unwrap_or(0);
     let host = &*isas[at_host];
     start = Instant::now();
+    let sources = files.translate(host, jobs)?;
     let unit = input.read(&sources, host, general)?;
     read += start.elapsed();
+    let jobs = jobs.start()?;
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
@@ -383,7 +384,7 @@ fn measure(opts: &Opts) -> Result<Report> {
     if native.iter().all(|native| native.not_compiled == unit.functions.len())
         && let Some(first) = compiled.sizes.refused.first()
     {
-        return Err(first.clone().into_error(&unit, &sources, host));
+        return Err(first.clone().into_error(&unit, &sources.texts, host));
     }
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);

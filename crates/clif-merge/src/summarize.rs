@@ -4,6 +4,7 @@
 
 use crate::args::{Common, Input};
 use crate::exit::{Exit, usage};
+use crate::jobs::JobsArg;
 use crate::output::Output;
 use crate::table::{percent, thousands};
 use anyhow::Result;
@@ -57,13 +58,14 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         None => name_of(&output)?,
     };
     let output = Output::check(&output)?;
-    let sources = input.sources()?;
-    let isa = common.isa(&sources)?;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &JobsArg::default())?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let summary = summary_of(&unit, &common.pass.options(&*isa, false), &*isa, name)?;
     let bytes = summary.to_bytes();
     output.write(&bytes)?;
-    let text: usize = sources.iter().map(|source| source.text.len()).sum();
+    let text: usize = sources.texts.iter().map(|source| source.text.len()).sum();
     common.general.say(&format!(
         "{} of {} functions may share bodies with other units; {} bytes, {:.2}% of the text",
         summary.functions.len(),

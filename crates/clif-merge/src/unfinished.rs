@@ -21,7 +21,7 @@ impl Unfinished {
             let _ = std::fs::remove_file(file);
         }
         if let Some(directory) = self.directory.take() {
-            let _ = std::fs::remove_dir_all(directory);
+            remove_directory(&directory);
         }
     }
 }
@@ -79,7 +79,19 @@ impl Drop for Directory {
         // The same as on a signal, so that there is one way to remove it.
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(directory) = unfinished.directory.take() {
-            let _ = std::fs::remove_dir_all(directory);
+            remove_directory(&directory);
+        }
+    }
+}
+
+/// How often the removal of a directory is tried: other threads may still write there.
+const ATTEMPTS: usize = 100;
+
+fn remove_directory(path: &Path) {
+    for _ in 0..ATTEMPTS {
+        match std::fs::remove_dir_all(path) {
+            Ok(()) => return,
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::args::{Common, Defaults, Input};
 use crate::codegen::Compiler;
 use crate::combine;
 use crate::exit::{Exit, usage};
+use crate::jobs::JobsArg;
 use crate::output::Output;
 use crate::sharing::{self, is_summary};
 use crate::snippet::{Excerpt, draw_excerpts};
@@ -81,14 +82,15 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let (paths, names) = split(words)?;
     let input = Input { paths, defaults };
-    let sources = input.sources()?;
-    let isa = common.isa(&sources)?;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &JobsArg::default())?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) =
         pass::plan(&unit, &options, &mut |func: &Function| compiler.size(func))?;
-    let explainer = Explainer::new(&unit, &sources, &plan, &plan_names, &options);
+    let explainer = Explainer::new(&unit, &sources.texts, &plan, &plan_names, &options);
     let text = match &names[..] {
         [one] => match explainer.find(one)? {
             Item::Function(function) => explainer.one(function, neighbours),

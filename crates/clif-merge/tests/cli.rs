@@ -36,6 +36,9 @@ mod sharing;
 mod streams;
 #[path = "cli/targets.rs"]
 mod targets;
+#[cfg(feature = "wasm")]
+#[path = "cli/wasm.rs"]
+mod wasm;
 
 use program::{inputs, names, program, read, run, run_with, temporary, text_of, write};
 use std::fmt::Write as _;
@@ -530,4 +533,11 @@ fn a_closed_pipe_is_no_bug() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{arguments:?}");
     }
+}
+
+#[cfg(not(feature = "wasm"))]
+#[test]
+fn without_the_feature_modules_are_refused() {
+    let run = run_with(&["report", "-"], b"\0asm\x01\0\0\0");
+    run.expect(1, "<stdin>: this clif-merge was built without its feature 'wasm'");
 }

@@ -11,6 +11,7 @@ use crate::sources::{Source, read_file};
 use anyhow::{Context as _, Result, bail};
 use cranelift_mergefunc::{Attributes, Linkage};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// A pattern of function names.
@@ -107,9 +108,11 @@ impl Patterns {
     }
 }
 
-/// The marks that the command line gives functions by their names.
+/// The marks that functions have by their names: from the command line, or from whoever wrote the unit.
 #[derive(Debug, Default)]
 pub struct Marks {
+    /// What is known of functions, in place of the defaults.
+    known: HashMap<String, Attributes>,
     exported: Patterns,
     externally_called: Patterns,
 }
@@ -122,28 +125,36 @@ impl Marks {
     /// More patterns than can be searched for together.
     pub fn new(exported: Vec<Pattern>, externally_called: Vec<Pattern>) -> Result<Marks> {
         Ok(Marks {
+            known: HashMap::new(),
             exported: Patterns::new(exported)?,
             externally_called: Patterns::new(externally_called)?,
         })
     }
 
-    /// The defaults for the function of these names, if `defaults` are those of unmarked functions. A function
-    /// that is marked as externally called is so whatever its directives say: no directive says the opposite.
-    /// The names are asked for only if there are patterns.
+    /// Has the function of this name these defaults, instead of those of unmarked functions.
+    pub fn know(&mut self, name: String, defaults: Attributes) {
+        self.known.insert(name, defaults);
+    }
+
+    /// The defaults for the function of these names, the first of which is that of its symbol, if `defaults` are those
+    /// of unmarked functions. A function that is marked as externally called is so whatever its directives say: no
+    /// directive says the opposite. The names are asked for only if they matter.
     pub fn defaults_for(
         &mut self,
         names: impl FnOnce() -> Vec<String>,
         defaults: Attributes,
     ) -> Attributes {
-        let mut attributes = defaults;
-        if self.exported.all.is_empty() && self.externally_called.all.is_empty() {
-            return attributes;
+        let Marks { known, exported, externally_called } = self;
+        if known.is_empty() && exported.all.is_empty() && externally_called.all.is_empty() {
+            return defaults;
         }
         let names = &names();
-        if self.exported.matches(names) {
+        let known = names.first().and_then(|name| known.get(name));
+        let mut attributes = known.copied().unwrap_or(defaults);
+        if exported.matches(names) {
             attributes.linkage = Linkage::Export;
         }
-        attributes.externally_called |= self.externally_called.matches(names);
+        attributes.externally_called |= externally_called.matches(names);
         attributes
     }
 
@@ -204,6 +215,21 @@ mod tests {
                 assert_eq!(linkage(name), Linkage::Local, "{pattern} {name}");
             }
         }
+    }
+
+    #[test]
+    fn patterns_add_to_what_is_known() {
+        let mut marks = marks(&["u0:1"], &["u0:2"]);
+        let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+        for name in ["u0:0", "u0:1", "u0:2"] {
+            marks.know(name.to_owned(), local);
+        }
+        let defaults = Attributes { hot: true, ..Attributes::default() };
+        let mut of = |name: &str| marks.defaults_for(|| vec![name.to_owned()], defaults);
+        assert_eq!(of("u0:0"), local);
+        assert_eq!(of("u0:1"), Attributes { linkage: Linkage::Export, ..local });
+        assert_eq!(of("u0:2"), Attributes { externally_called: true, ..local });
+        assert_eq!(of("u0:3"), defaults);
     }
 
     #[test]

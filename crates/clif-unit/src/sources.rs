@@ -53,15 +53,23 @@ impl Source {
 ///
 /// # Errors
 ///
-/// Unreadable paths, directories without texts or with an entry that has the name of a text and is none,
-/// and bytes that are not UTF-8, with the path and the line.
+/// Those of [`read_bytes`], and bytes that are not UTF-8, with the path and the line.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
+    read_bytes(paths)?.into_iter().map(|(name, bytes)| Source::new(name, bytes)).collect()
+}
+
+/// Reads the files of a unit, whatever is in them: the name of each, and its bytes.
+///
+/// # Errors
+///
+/// Unreadable paths, and directories without texts or with an entry that has the name of a text and is none.
+pub fn read_bytes(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut all = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            sources.push(Source::new("<stdin>".to_owned(), bytes)?);
+            all.push(("<stdin>".to_owned(), bytes));
         } else if path.is_dir() {
             let mut files = entries(path)?;
             files.retain(|entry| !entry.is_directory);
@@ -69,13 +77,19 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
                 bail!("{}: the directory has no .clif files", path.display());
             }
             for file in files {
-                sources.push(read_file(&file.path)?);
+                all.push(read_named(&file.path)?);
             }
         } else {
-            sources.push(read_file(path)?);
+            all.push(read_named(path)?);
         }
     }
-    Ok(sources)
+    Ok(all)
+}
+
+fn read_named(path: &Path) -> Result<(String, Vec<u8>)> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    Ok((name, bytes))
 }
 
 /// Reads a text.
@@ -84,8 +98,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
 ///
 /// A file that cannot be read, and bytes that are not UTF-8, with the path and the line.
 pub fn read_file(path: &Path) -> Result<Source> {
-    let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let (name, bytes) = read_named(path)?;
     Source::new(name, bytes)
 }
 

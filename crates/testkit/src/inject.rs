@@ -31,11 +31,10 @@ pub enum Put {
 }
 
 /// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 7] = [
     "target",
     ".git",
     "fuzz",
-    "examples/wasm-unit",
     "tests/no-std",
     "tests/other-targets",
     // The copy runs the faults' tests, and not the one that makes a copy.

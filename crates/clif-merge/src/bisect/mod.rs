@@ -135,9 +135,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let reduced = reduce.as_deref().map(Output::check).transpose()?;
     let input = Input { paths, defaults };
-    let sources = input.sources()?;
-    let isa = common.isa(&sources)?;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &jobs)?;
     let unit = input.read(&sources, &*isa, &general)?;
+    let sources = sources.texts;
     let maker = Maker::new(&isa, &common.pass, (emit, aliases), jobs.start()?, &sources)?;
 
     let (all, everything) = all_merges(&maker, &unit, common.pass.merge_limit)?;

@@ -1,0 +1,277 @@
+//! WebAssembly in place of CLIF: every command takes modules and components, and says what is wrong with others.
+//!
+//! What is translated, and which functions are reachable, is tested in `crates/wasm-input`.
+
+use crate::program::{names, read, run, run_with, temporary, text_of, write};
+use std::path::Path;
+
+/// Three pairs of equal functions: local ones, one of which is exported, and one of which is in a table.
+const MODULE: &str = r#"(module
+    (import "env" "log" (func $log (param i32)))
+    (memory 1)
+    (table 1 funcref)
+    (elem (i32.const 0) $table2)
+    (func $local1 (param i32) (result i32)
+        (i32.store (i32.const 4) (i32.mul (local.get 0) (i32.const 77)))
+        (i32.rotl (i32.load (local.get 0)) (i32.const 3)))
+    (func $local2 (param i32) (result i32)
+        (i32.store (i32.const 4) (i32.mul (local.get 0) (i32.const 77)))
+        (i32.rotl (i32.load (local.get 0)) (i32.const 3)))
+    (func $export1 (param i32) (i32.store (local.get 0) (i32.load offset=24 (local.get 0))))
+    (func $export2 (export "export2") (param i32) (i32.store (local.get 0) (i32.load offset=24 (local.get 0))))
+    (func $table1 (param i32) (i32.store (local.get 0) (i32.load offset=48 (local.get 0))))
+    (func $table2 (param i32) (i32.store (local.get 0) (i32.load offset=48 (local.get 0))))
+    (func (export "run") (param i32)
+        (call $log (i32.add (call $local1 (local.get 0)) (call $local2 (i32.const 1))))
+        (call $export1 (local.get 0)) (call $table1 (local.get 0))))"#;
+
+fn binary(text: &str) -> Vec<u8> {
+    wasm_input::from_text(text, Path::new("t.wat")).expect("well-formed text")
+}
+
+/// `merge -D`, the merged unit, and the dispositions of functions by their names.
+fn merged(arguments: &[&str], wasm: &[u8]) -> (String, Vec<(String, String)>) {
+    let run =
+        run_with(&[&["merge", "--verify", "-D", "-"], arguments].concat(), wasm).expect(0, "");
+    let rows = run.stderr.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next().filter(|name| name.starts_with("u0:"))?;
+        Some((name.to_owned(), words.next()?.to_owned()))
+    });
+    (run.text().to_owned(), rows.collect())
+}
+
+fn disposition<'a>(rows: &'a [(String, String)], function: &str) -> &'a str {
+    &rows.iter().find(|(name, _)| name == function).expect("a function").1
+}
+
+#[test]
+fn what_a_module_exports_and_has_in_tables_keeps_its_symbol() {
+    let (text, rows) = merged(&[], &binary(MODULE));
+    for (pair, kept) in [(["u0:0", "u0:1"], 1), (["u0:2", "u0:3"], 1), (["u0:4", "u0:5"], 1)] {
+        let pair = pair.map(|name| disposition(&rows, name));
+        assert_eq!(pair.iter().filter(|&&found| found == "keep").count(), kept, "{rows:?}");
+        assert!(pair.contains(&"redirect"), "the local one is not needed: {rows:?}");
+    }
+    for (name, defined) in [("u0:3", true), ("u0:5", true), ("u0:2", false), ("u0:4", false)] {
+        assert_eq!(text.contains(&format!("\nfunction {name}(")), defined, "{name}\n{text}");
+    }
+    assert!(text.contains(";@ addresses=insignificant\nfunction u0:3("), "exported\n{text}");
+    let called = ";@ linkage=local addresses=insignificant externally-called\nfunction u0:5(";
+    assert!(text.contains(called), "{text}");
+}
+
+#[test]
+fn options_say_what_is_reachable_in_addition() {
+    let wasm = binary(MODULE);
+    let (_, rows) = merged(&["--export", "u0:2"], &wasm);
+    assert_ne!(disposition(&rows, "u0:2"), "redirect");
+    let (_, rows) = merged(&["--externally-called", "u0:4"], &wasm);
+    assert_ne!(disposition(&rows, "u0:4"), "redirect");
+    // A function of a library keeps its symbol without an export of the module.
+    let (text, _) = merged(&["--linkage", "hidden"], &wasm);
+    assert!(text.contains(";@ linkage=hidden addresses=insignificant\nfunction u0:2("), "{text}");
+    let (text, _) = merged(&["--addresses", "significant"], &wasm);
+    assert!(text.contains("\n\nfunction u0:3(") && !text.contains("insignificant"), "{text}");
+    run_with(&["merge", "-", "--export", "u0:99"], &wasm).expect(1, "matches no function");
+}
+
+#[test]
+fn every_command_takes_modules_from_files_and_from_standard_input() {
+    let directory = temporary();
+    let (wasm, wat) = (directory.path().join("app.wasm"), directory.path().join("app.wat"));
+    write(&wasm, binary(MODULE));
+    write(&wat, MODULE);
+    let object = directory.path().join("app.o");
+    let summary = directory.path().join("app.summary");
+    for arguments in [
+        &["merge", "IN"][..],
+        &["compile", "IN", "-o", text_of(&object)],
+        &["compile", "IN", "--target", "aarch64", "-o", text_of(&object)],
+        &["summarize", "IN", "-o", text_of(&summary)],
+        &["why", "IN", "u0:0", "u0:1"],
+        &["why", "IN", "u0:0"],
+        &["report", "--format", "json", "--target", "aarch64", "IN"],
+    ] {
+        let with = |path: &str, stdin: &[u8]| {
+            let arguments: Vec<&str> =
+                arguments.iter().map(|&word| if word == "IN" { path } else { word }).collect();
+            let run = run_with(&arguments, stdin).expect(0, "");
+            let written = [&object, &summary].map(|path| std::fs::read(path).unwrap_or_default());
+            let text = run.text().replace(path, "IN").replace("<stdin>", "IN");
+            let text = text.lines().filter(|line| !times(line)).collect::<Vec<_>>().join("\n");
+            (text, written)
+        };
+        let from_file = with(text_of(&wasm), b"");
+        assert_eq!(with(text_of(&wat), b""), from_file, "{arguments:?}");
+        assert_eq!(with("-", &binary(MODULE)).1, from_file.1, "{arguments:?}");
+    }
+    assert!(std::fs::read(object).unwrap().len() > 100);
+}
+
+/// Whether a line of a report in JSON says how long something took.
+fn times(line: &str) -> bool {
+    ["read", "walk", "pass", "compile_before", "compile_after"]
+        .iter()
+        .any(|name| line.trim_start().starts_with(&format!("\"{name}\":")))
+}
+
+#[test]
+fn a_report_of_a_module_needs_no_options() {
+    let directory = temporary();
+    let module = directory.path().join("app.wasm");
+    write(&module, binary(MODULE));
+    let report = run(&["report", text_of(&module)]).expect(0, "");
+    assert!(report.text().contains("redirect"), "{}", report.text());
+    assert!(!report.text().contains("not compiled"), "{}", report.text());
+}
+
+#[test]
+fn modules_of_a_component_are_one_unit() {
+    let module = r#"(func (export "f") (param i32) (result i32) (i32.mul (local.get 0) (i32.const 77)))
+        (func $g (param i32) (result i32) (i32.rotl (i32.mul (local.get 0) (i32.const 9)) (local.get 0)))
+        (func (export "h") (result i32) (call $g (i32.const 3)))"#;
+    let text = format!(
+        r#"(component (core module $a {module})
+            (core module $b (import "a" "f" (func (param i32) (result i32))) {module})
+            (core instance $a (instantiate $a))
+            (core instance $b (instantiate $b (with "a" (instance $a))))
+            (func (export "h") (result u32) (canon lift (core func $b "h"))))"#
+    );
+    let merged = run_with(&["merge", "--verify", "-D", "-"], &binary(&text)).expect(0, "");
+    let row =
+        |name: &str| merged.stderr.lines().find(|line| line.starts_with(name)).expect("a row");
+    assert!(
+        row("u1:1 ").contains("redirect") || row("u0:1 ").contains("redirect"),
+        "{}",
+        merged.stderr
+    );
+    assert!(!row("u0:0 ").contains("redirect") && !row("u1:0 ").contains("redirect"));
+    run_with(&["report", "-"], &binary(&text)).expect(0, "");
+}
+
+/// What Wasmtime enables by default, and what it has in addition that is stable.
+#[test]
+fn every_stable_proposal_is_read() {
+    for (proposal, text) in [
+        ("multi-value", "(func (export \"f\") (result i32 i64 f32 f64 i32 i64 i32 i64)
+            i32.const 1 i64.const 2 f32.const 3 f64.const 4 i32.const 5 i64.const 6 i32.const 7 i64.const 8)"),
+        ("rounding", "(func (export \"f\") (param f64) (result f64) (f64.nearest (f64.floor (local.get 0))))"),
+        ("saturating-conversions", "(func (export \"f\") (param f64) (result i32) (i32.trunc_sat_f64_u (local.get 0)))"),
+        ("bulk-memory", "(memory 1) (func (export \"f\") (memory.fill (i32.const 0) (i32.const 1) (i32.const 2)))"),
+        ("simd", "(func (export \"f\") (param v128) (result v128)
+            (i8x16.shuffle 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 31 (local.get 0) (f32x4.ceil (local.get 0))))"),
+        ("relaxed-simd", "(func (export \"f\") (param v128) (result v128)
+            (f32x4.relaxed_madd (local.get 0) (local.get 0) (local.get 0)))"),
+        ("threads", "(memory 1 1 shared) (func (export \"f\") (result i32)
+            (i32.atomic.rmw.add (i32.const 0) (i32.const 1)))"),
+        ("multi-memory", "(memory 1) (memory $m 1) (func (export \"f\") (i32.store $m (i32.const 0) (i32.const 1)))"),
+        ("memory64", "(memory i64 1) (func (export \"f\") (i32.store (i64.const 0) (i32.const 1)))"),
+        ("tail-call", "(func $g) (func (export \"f\") (return_call $g))"),
+        ("extended-const", "(global i32 (i32.add (i32.const 1) (i32.const 2))) (func (export \"f\"))"),
+        ("function-references", "(type $t (func)) (func (export \"f\") (param (ref $t)) (call_ref $t (local.get 0)))"),
+        ("gc", "(type $s (struct (field (mut i32)) (field (mut anyref)))) (func (export \"f\") (result (ref $s))
+            (struct.new $s (i32.const 1) (ref.i31 (i32.const 7))))"),
+        ("exceptions", "(tag $e (param i32)) (func (throw $e (i32.const 1))) (func (export \"f\") (result i32)
+            (block $h (result i32) (try_table (catch $e $h) (call 0)) (i32.const 5)))"),
+        ("wide-arithmetic", "(func (export \"f\") (param i64) (result i64 i64)
+            (i64.mul_wide_u (local.get 0) (local.get 0)))"),
+        ("custom-page-sizes", "(memory 1 (pagesize 1)) (func (export \"f\") (i32.store8 (i32.const 0) (i32.const 1)))"),
+    ] {
+        let wasm = binary(&format!("(module {text})"));
+        run_with(&["merge", "--verify", "-"], &wasm).expect(0, "");
+        let report = run_with(&["report", "-"], &wasm).expect(0, "");
+        assert!(!report.text().contains("not compiled"), "{proposal}: {}", report.text());
+    }
+}
+
+#[test]
+fn what_is_not_a_module_is_refused_with_its_name_and_offset() {
+    let directory = temporary();
+    let module = directory.path().join("app.wasm");
+    let object = directory.path().join("app.o");
+    for (bytes, message) in [
+        (&b"\0asmgarbage"[..], "(at offset 0x4)"),
+        (b"\0asm", "(at offset 0x4)"),
+        (b"\0asm\x01\0\0\0\xff", "(at offset 0x8)"),
+        (b"\0asm\x01\0\0\0", "no functions"),
+        (&binary("(module (func (result i32)))"), "(at offset 0x"),
+    ] {
+        write(&module, bytes);
+        for arguments in [
+            &["merge", text_of(&module)][..],
+            &["report", text_of(&module)],
+            &["compile", text_of(&module), "-o", text_of(&object)],
+        ] {
+            let run = run(arguments).expect(1, message);
+            assert!(
+                run.stderr.starts_with(&format!("error: {}: ", text_of(&module))),
+                "{}",
+                run.stderr
+            );
+            assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+            assert!(run.stdout.is_empty() && !object.exists());
+        }
+    }
+    let wat = directory.path().join("app.wat");
+    write(&wat, "(module\n  (fun))");
+    run(&["report", text_of(&wat)]).expect(1, "app.wat:2:4");
+    // A text that begins otherwise stays one.
+    run_with(&["merge", "-"], b"\0as").expect(1, "");
+}
+
+#[test]
+fn truncated_modules_are_errors_at_every_length() {
+    // Its last section is that of code, so that no shorter one is a module.
+    let wasm = binary("(module (func (export \"a\") (param i32)) (func (call 0 (i32.const 1))))");
+    for length in 4..wasm.len() {
+        let run = run_with(&["merge", "-"], &wasm[..length]).expect(1, "error: <stdin>: ");
+        assert!(run.stdout.is_empty());
+    }
+}
+
+#[test]
+fn two_modules_are_not_one_unit() {
+    let directory = temporary();
+    for name in ["a.wasm", "b.wasm"] {
+        write(directory.path().join(name), binary(MODULE));
+    }
+    let [a, b] = ["a.wasm", "b.wasm"].map(|name| directory.path().join(name));
+    run(&["report", text_of(&a), text_of(&b)]).expect(1, "b.wasm: the functions of two modules");
+}
+
+#[test]
+fn a_module_and_texts_are_one_unit() {
+    let directory = temporary();
+    let text = directory.path().join("more.clif");
+    write(&text, "target aarch64\n\nfunction %f() {\nblock0:\n    return\n}\n");
+    let merged = run_with(&["merge", "-", text_of(&text)], &binary(MODULE)).expect(0, "");
+    assert!(merged.text().contains("\nfunction %f() fast {"), "{}", merged.text());
+}
+
+#[test]
+fn temporary_files_are_removed() {
+    let directory = temporary();
+    for (wasm, code) in [(binary(MODULE), 0), (binary("(module (func (result i32)))"), 1)] {
+        let mut command = crate::program::program();
+        command.args(["merge", "-"]).env("TMPDIR", directory.path());
+        let module = directory.path().join("in.wasm");
+        write(&module, wasm);
+        command.stdin(std::fs::File::open(&module).unwrap());
+        assert_eq!(command.output().unwrap().status.code(), Some(code));
+        std::fs::remove_file(module).unwrap();
+        assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+    }
+}
+
+/// The first table of README.md has figures of such units.
+#[test]
+fn a_unit_that_is_written_as_text_is_the_unit_of_the_module() {
+    let directory = temporary();
+    let [module, text] = ["app.wasm", "app.clif"].map(|name| directory.path().join(name));
+    write(&module, binary(MODULE));
+    run(&["merge", "--merge-limit", "0", text_of(&module), "-o", text_of(&text)]).expect(0, "");
+    assert!(read(&text).contains("function u0:0("));
+    let [a, b] = [&module, &text].map(|path| run(&["merge", text_of(path)]).expect(0, ""));
+    assert_eq!(a.text(), b.text());
+}

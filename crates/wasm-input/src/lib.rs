@@ -1,0 +1,157 @@
+//! The Cranelift IR that Wasmtime makes of a WebAssembly module or component, and which of its functions are reachable
+//! from outside of them.
+//!
+//! [`translate`] takes the bytes of a module, of a component or of either as text, has Wasmtime translate it without
+//! optimisation, and returns the text of each function with what is known of it: functions are merged before they are
+//! optimised. It runs no WebAssembly, and it does *not* read CLIF: that is for `clif-unit`.
+//!
+//! Wasmtime names a function by two numbers. Those of the first core module are `u0:0`, `u0:1` and so on, without the
+//! functions that it imports; those of the second core module of a component are `u1:0`, and so on. Trampolines and
+//! other functions of Wasmtime's own, which the runtime calls, are in namespaces that are far larger.
+
+mod names;
+mod reach;
+
+use names::Escaped;
+use reach::Modules;
+use std::fmt;
+use std::path::Path;
+use wasmtime::{Config, Engine, OptLevel};
+
+/// A function of a module, of a component or of Wasmtime's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name in the text: `u0:12`.
+    pub name: String,
+    /// The name of the file that Wasmtime writes: `wasm[0]--function[14]--name.clif`.
+    pub file: String,
+    /// Its CLIF. The first line is a comment with the number of the function in its module, which counts imported
+    /// functions, and with its name there, if it has one.
+    pub text: String,
+    /// Whether code outside of all these functions reaches it.
+    pub reach: Reach,
+}
+
+/// How code outside of the functions of a module or component reaches a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It does not.
+    Local,
+    /// By an export of a module.
+    Exported,
+    /// By a reference, as in a table, or by the runtime, as the start function and Wasmtime's own functions.
+    Called,
+}
+
+/// How functions are translated.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The triple of the target, with no more than its baseline instruction set, so that the result is the same
+    /// everywhere. Without one, it is the processor at hand with all that it has.
+    pub target: Option<&'a str>,
+    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result is the same.
+    pub parallel: bool,
+}
+
+/// Why there is no translation, in one line unless WebAssembly as text is malformed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What a module and a component begin with.
+pub const MAGIC: &[u8] = b"\0asm";
+
+/// Translates all functions of a module or component, in the order of their files' names.
+///
+/// `directory` is empty, and Wasmtime can write there what it likes; it is the caller who removes it.
+///
+/// # Errors
+///
+/// What is not WebAssembly, is not valid, or cannot be translated for the target, with the place in the bytes if it is
+/// known; and a directory that cannot be read.
+pub fn translate(
+    wasm: &[u8],
+    options: Options<'_>,
+    directory: &Path,
+) -> Result<Vec<Function>, Error> {
+    let modules = Modules::of(wasm).map_err(invalid)?;
+    let Escaped { wasm, names } = Escaped::of(wasm).map_err(invalid)?;
+    let engine = engine(options, directory).map_err(|error| Error(format!("{error:#}")))?;
+    let translated = match modules.component {
+        true => engine.precompile_component(&wasm),
+        false => engine.precompile_module(&wasm),
+    };
+    translated.map_err(|error| Error(one_line(&format!("{error:#}"))))?;
+
+    let mut functions = Vec::new();
+    for (file, text) in read(directory)? {
+        let (namespace, index) = name_in(&text)
+            .ok_or_else(|| Error(format!("Wasmtime wrote {file}, which has no function")))?;
+        let text = names.restore(text);
+        let name = format!("u{namespace}:{index}");
+        functions.push(Function { reach: modules.reach(namespace, index), name, file, text });
+    }
+    modules.check_numbers(&functions)?;
+    Ok(functions)
+}
+
+/// A module or component of its text, in WebAssembly's text format.
+///
+/// # Errors
+///
+/// Malformed text, with the line and what stands there.
+pub fn from_text(text: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    wat::parse_str(text).map_err(|mut error| {
+        error.set_path(path);
+        Error(error.to_string())
+    })
+}
+
+fn engine(options: Options<'_>, directory: &Path) -> wasmtime::Result<Engine> {
+    let Options { target, parallel } = options;
+    let mut config = Config::new();
+    config.cranelift_opt_level(OptLevel::None).emit_clif(directory).parallel_compilation(parallel);
+    // All that is stable is enabled by default, but for these two, which few modules need.
+    config.wasm_custom_page_sizes(true).wasm_wide_arithmetic(true);
+    if let Some(target) = target {
+        config.target(target)?;
+    }
+    Engine::new(&config)
+}
+
+/// The texts that Wasmtime has written, by the names of their files.
+fn read(directory: &Path) -> Result<Vec<(String, String)>, Error> {
+    let cannot_read = |error| Error(format!("cannot read what Wasmtime has written: {error}"));
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(cannot_read)? {
+        let entry = entry.map_err(cannot_read)?;
+        let text = std::fs::read_to_string(entry.path()).map_err(cannot_read)?;
+        texts.push((entry.file_name().to_string_lossy().into_owned(), text));
+    }
+    texts.sort();
+    Ok(texts)
+}
+
+/// The numbers in `function u0:12(i64 vmctx, …`.
+fn name_in(text: &str) -> Option<(u32, u32)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("function u"))?;
+    let (namespace, rest) = line.split_once(':')?;
+    let (index, _) = rest.split_once('(')?;
+    Some((namespace.parse().ok()?, index.parse().ok()?))
+}
+
+/// What `wasmparser` says: it gives the offset itself.
+fn invalid(error: wasmtime::wasmparser::BinaryReaderError) -> Error {
+    Error(one_line(&error.to_string()))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,128 @@
+//! Names of functions that no file can have.
+//!
+//! Wasmtime writes the IR of a function into a file with the name that the module gives the function, and panics if there
+//! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte, and
+//! put back into the comments that Wasmtime has written. It reads no other custom section than that of names.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use wasmtime::wasmparser::{
+    BinaryReaderError, Encoding, KnownCustom, Name, NameSectionReader, Parser, Payload,
+};
+
+/// A module or component without such names.
+#[derive(Debug)]
+pub struct Escaped<'a> {
+    /// Its bytes.
+    pub wasm: Cow<'a, [u8]>,
+    /// The names.
+    pub names: Names,
+}
+
+/// Names by what Wasmtime calls the function: `wasm[0]::function[1]`.
+#[derive(Debug, Default)]
+pub struct Names(HashMap<String, Replaced>);
+
+/// A name that was overwritten.
+#[derive(Debug)]
+struct Replaced {
+    by: String,
+    name: String,
+}
+
+/// What begins the comment with the name of a function.
+const COMMENT: &str = ";; Intermediate Representation of function <";
+
+impl<'a> Escaped<'a> {
+    /// Overwrites names.
+    ///
+    /// # Errors
+    ///
+    /// Malformed WebAssembly. A malformed section of names is not an error: Wasmtime ignores it as well.
+    pub fn of(wasm: &'a [u8]) -> Result<Escaped<'a>, BinaryReaderError> {
+        let mut escaped = Escaped { wasm: Cow::Borrowed(wasm), names: Names::default() };
+        let mut modules = 0;
+        // The modules and components that are not at their ends yet; for modules, their numbers.
+        let mut open: Vec<Option<usize>> = Vec::new();
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload? {
+                Payload::Version { encoding: Encoding::Component, .. } => open.push(None),
+                Payload::Version { encoding: Encoding::Module, .. } => {
+                    open.push(Some(modules));
+                    modules += 1;
+                }
+                Payload::End(_) => {
+                    open.pop();
+                }
+                Payload::CustomSection(section) => {
+                    if let (Some(&Some(module)), KnownCustom::Name(names)) =
+                        (open.last(), section.as_known())
+                    {
+                        // What was overwritten before a mistake in the section stays so.
+                        let _ = escaped.overwrite(wasm, module, names);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(escaped)
+    }
+
+    fn overwrite(
+        &mut self,
+        wasm: &[u8],
+        module: usize,
+        names: NameSectionReader<'_>,
+    ) -> Result<(), BinaryReaderError> {
+        for subsection in names {
+            let Name::Function(functions) = subsection? else { continue };
+            for naming in functions {
+                let naming = naming?;
+                if naming.name.bytes().all(fits) {
+                    continue;
+                }
+                let by: String = naming
+                    .name
+                    .bytes()
+                    .map(|byte| if fits(byte) { char::from(byte) } else { '_' })
+                    .collect();
+                // The name is a part of these bytes.
+                let at = naming.name.as_ptr() as usize - wasm.as_ptr() as usize;
+                self.wasm.to_mut()[at..at + by.len()].copy_from_slice(by.as_bytes());
+                let function = format!("wasm[{module}]::function[{}]", naming.index);
+                self.names.0.insert(function, Replaced { by, name: printed(naming.name) });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Names {
+    /// Puts the name of the function back into the comment that begins its text.
+    pub fn restore(&self, text: String) -> String {
+        let restored = || {
+            let (line, rest) = text.split_once('\n')?;
+            let symbol = line.strip_prefix(COMMENT)?.strip_suffix(">:")?;
+            let (function, name) = symbol.split_once("]::function[")?;
+            let (index, name) = name.split_once("]::")?;
+            let function = format!("{function}]::function[{index}]");
+            let replaced = self.0.get(&function)?;
+            // Wasmtime cuts long names short.
+            replaced.by.starts_with(name).then(|| {
+                let name = &replaced.name;
+                format!("{COMMENT}{function}::{name}>:\n{rest}")
+            })
+        };
+        restored().unwrap_or(text)
+    }
+}
+
+/// Whether names of files have such bytes on all systems. Wasmtime replaces colons.
+fn fits(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"/\\<>\"|?*".contains(&byte)
+}
+
+/// A name in one line of a comment.
+fn printed(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
