@@ -76,6 +76,7 @@ pub struct Opts {
 const EXAMPLES: &str = "\
 Examples:
   clif-merge report unit.clif
+  clif-merge report app.wasm
   clif-merge report --format json unit.clif > report.json
   clif-merge report --linkage local --addresses insignificant wasm.clif
   clif-merge report --linkage local --export-file exports.txt wasm.clif

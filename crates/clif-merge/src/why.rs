@@ -59,6 +59,7 @@ const EXAMPLES: &str = "\
 Examples:
   clif-merge why unit.clif %f %g
   clif-merge why unit.clif u0:17
+  clif-merge why app.wasm u0:17 u0:18
   clif-merge why unit.clif %table %other_table
   clif-merge why a.summary b.summary f b:g
   clif-merge why --linkage local --addresses insignificant dir/ u0:3 u0:4";
