@@ -20,8 +20,8 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything that was requested is done.
     Done,
-    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF, a function that
-    /// the back end cannot compile, a pattern of names that matches no function, a unit for which there
+    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF or WebAssembly, a function
+    /// that the back end cannot compile, a pattern of names that matches no function, a unit for which there
     /// is not enough memory, a failed filetest.
     Input,
     /// The command line cannot be understood. Clap ends with the same code.
@@ -38,9 +38,9 @@ pub enum Exit {
 pub const HELP: &str = "\
 Exit codes:
   0   done
-  1   input error: a path that cannot be read or written, malformed CLIF, a
-      function that cannot be compiled, a pattern of names that matches no
-      function of the unit, too little memory, a failed filetest
+  1   input error: a path that cannot be read or written, malformed CLIF or
+      WebAssembly, a function that cannot be compiled, a pattern of names that
+      matches no function of the unit, too little memory, a failed filetest
   2   usage: an unknown option or a bad value of one
   3   a requested condition does not hold (report --min-saved; a command of
       bisect that fails without merges, or does not fail with all of them)

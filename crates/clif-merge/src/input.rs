@@ -105,9 +105,6 @@ impl Files {
                 sources.push(source);
                 known.push((function, reach));
             }
-            if sources.is_empty() {
-                bail!("{name}: no functions");
-            }
             texts.splice(at..at, sources);
         }
         Ok(Sources { texts, known })

@@ -76,7 +76,7 @@ Examples:
   clif-merge merge unit.clif                     print the merged unit
   clif-merge compile unit.clif -o unit.o         make an object file of it
   clif-merge report unit.clif                    what merging saves and costs
-  clif-merge report app.wasm                     the same of a WebAssembly module
+  clif-merge report app.wasm                     the same of WebAssembly
   clif-merge why unit.clif %f %g                 why two functions did not merge
   clif-merge bisect unit.clif -- ./check.sh {}   which merge makes it fail
   clif-merge help report                         all about one subcommand";

@@ -74,14 +74,17 @@ pub const MAGIC: &[u8] = b"\0asm";
 ///
 /// # Errors
 ///
-/// What is not WebAssembly, is not valid, or cannot be translated for the target, with the place in the bytes if it is
-/// known; and a directory that cannot be read.
+/// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the target, with the place in
+/// the bytes if it is known; and a directory that cannot be read.
 pub fn translate(
     wasm: &[u8],
     options: Options<'_>,
     directory: &Path,
 ) -> Result<Vec<Function>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
+    if modules.is_empty() {
+        return Err(Error("no functions".to_owned()));
+    }
     let Escaped { wasm, names } = Escaped::of(wasm).map_err(invalid)?;
     let engine = engine(options, directory).map_err(|error| Error(format!("{error:#}")))?;
     let translated = match modules.component {

@@ -65,6 +65,11 @@ impl Modules {
         Ok(modules)
     }
 
+    /// Whether they define no functions.
+    pub fn is_empty(&self) -> bool {
+        self.all.iter().all(|module| module.defined == 0)
+    }
+
     /// How the function of a name is reached.
     pub fn reach(&self, namespace: u32, index: u32) -> Reach {
         // What is in none of the modules is of Wasmtime's own: trampolines, and the modules that it makes of the

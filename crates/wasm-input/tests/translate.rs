@@ -219,19 +219,19 @@ fn the_result_depends_on_the_target_only() {
 }
 
 #[test]
-fn truncated_bytes_are_errors_or_modules_without_functions() {
-    for text in
-        ["(module (func (export \"a\") (param i32)) (func (call 0 (i32.const 1))))", COMPONENT]
-    {
-        let wasm = binary(text);
-        for length in 0..wasm.len() {
-            match translated(&wasm[..length], X86_64) {
-                Err(error) => assert!(!error.is_empty() && !error.contains('\n'), "{error}"),
-                // All sections are optional.
-                Ok(all) => assert!(all.is_empty() || text == COMPONENT, "{length}: {all:?}",),
-            }
-        }
+fn truncated_bytes_are_errors() {
+    // Its last section is that of code, so that no shorter one is a module that defines functions.
+    let module = binary("(module (func (export \"a\") (param i32)) (func (call 0 (i32.const 1))))");
+    for length in 0..module.len() {
+        let error = translated(&module[..length], X86_64).unwrap_err();
+        assert!(!error.is_empty() && !error.contains('\n'), "{error}");
     }
+    // The last sections of a component are optional.
+    let component = binary(COMPONENT);
+    let errors = (0..component.len())
+        .filter(|&length| translated(&component[..length], X86_64).is_err())
+        .count();
+    assert!(errors > component.len() - 10, "{errors} of {}", component.len());
 }
 
 #[test]

@@ -70,7 +70,10 @@ fn options_say_what_is_reachable_in_addition() {
     assert_ne!(disposition(&rows, "u0:4"), "redirect");
     // A function of a library keeps its symbol without an export of the module.
     let (text, _) = merged(&["--linkage", "hidden"], &wasm);
-    assert!(text.contains(";@ linkage=hidden addresses=insignificant\nfunction u0:2("), "{text}");
+    assert!(
+        text.contains(";@ linkage=hidden addresses=insignificant thunk=u0:3\nfunction u0:2("),
+        "{text}"
+    );
     let (text, _) = merged(&["--addresses", "significant"], &wasm);
     assert!(text.contains("\n\nfunction u0:3(") && !text.contains("insignificant"), "{text}");
     run_with(&["merge", "-", "--export", "u0:99"], &wasm).expect(1, "matches no function");
