@@ -1,8 +1,9 @@
-//! Names of functions that no file can have.
+//! Names of functions that Wasmtime does not write as they are.
 //!
 //! Wasmtime writes the IR of a function into a file with the name that the module gives the function, and panics if there
-//! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte, and
-//! put back into the comments that Wasmtime has written. It reads no other custom section than that of names.
+//! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte. Of
+//! long names, it writes the beginning. Both are put back into the comments that it has written. No other custom section
+//! than that of names is read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,25 +11,29 @@ use wasmtime::wasmparser::{
     BinaryReaderError, Encoding, KnownCustom, Name, NameSectionReader, Parser, Payload,
 };
 
-/// A module or component without such names.
+/// A module or component without names that no file can have.
 #[derive(Debug)]
 pub struct Escaped<'a> {
     /// Its bytes.
     pub wasm: Cow<'a, [u8]>,
-    /// The names.
+    /// The names as they are.
     pub names: Names,
 }
 
-/// Names by what Wasmtime calls the function: `wasm[0]::function[1]`.
+/// Names by what Wasmtime calls the function, `wasm[0]::function[1]`, where it may write another name.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<String, Replaced>);
 
-/// A name that was overwritten.
+/// A name that Wasmtime does not write.
 #[derive(Debug)]
 struct Replaced {
+    /// What it writes begins this.
     by: String,
     name: String,
 }
+
+/// Names up to this length in bytes are written whole.
+const SHORT: usize = 96;
 
 /// What begins the comment with the name of a function.
 const COMMENT: &str = ";; Intermediate Representation of function <";
@@ -78,7 +83,8 @@ impl<'a> Escaped<'a> {
             let Name::Function(functions) = subsection? else { continue };
             for naming in functions {
                 let naming = naming?;
-                if naming.name.bytes().all(fits) {
+                let all_fit = naming.name.bytes().all(fits);
+                if all_fit && naming.name.len() <= SHORT {
                     continue;
                 }
                 let by: String = naming
@@ -86,9 +92,11 @@ impl<'a> Escaped<'a> {
                     .bytes()
                     .map(|byte| if fits(byte) { char::from(byte) } else { '_' })
                     .collect();
-                // The name is a part of these bytes.
-                let at = naming.name.as_ptr() as usize - wasm.as_ptr() as usize;
-                self.wasm.to_mut()[at..at + by.len()].copy_from_slice(by.as_bytes());
+                if !all_fit {
+                    // The name is a part of these bytes.
+                    let at = naming.name.as_ptr() as usize - wasm.as_ptr() as usize;
+                    self.wasm.to_mut()[at..at + by.len()].copy_from_slice(by.as_bytes());
+                }
                 let function = format!("wasm[{module}]::function[{}]", naming.index);
                 self.names.0.insert(function, Replaced { by, name: printed(naming.name) });
             }
@@ -107,7 +115,6 @@ impl Names {
             let (index, name) = name.split_once("]::")?;
             let function = format!("{function}]::function[{index}]");
             let replaced = self.0.get(&function)?;
-            // Wasmtime cuts long names short.
             replaced.by.starts_with(name).then(|| {
                 let name = &replaced.name;
                 format!("{COMMENT}{function}::{name}>:\n{rest}")
