@@ -71,6 +71,20 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Every rule, in the order in which the parts of a function are compared.
+    pub const ALL: [Rule; 10] = [
+        Rule::Key,
+        Rule::Signature,
+        Rule::StackSlots,
+        Rule::DynamicTypes,
+        Rule::StackLimit,
+        Rule::BlockParameters,
+        Rule::Length,
+        Rule::Instruction,
+        Rule::Constant,
+        Rule::Reference,
+    ];
+
     /// The stable kebab-case id.
     pub fn id(self) -> &'static str {
         match self {

@@ -8,7 +8,8 @@ use anyhow::Result;
 use clif_unit::contain::contain;
 use clif_unit::error::with_lines;
 use clif_unit::isa;
-use clif_unit::unit::{Source, Unit, place_of};
+use clif_unit::listings::Listings;
+use clif_unit::unit::{Source, Unit};
 use clif_unit::verify::depends_on_settings;
 use cranelift_codegen::ir::{Function, Inst};
 use cranelift_codegen::isa::TargetIsa;
@@ -105,7 +106,7 @@ impl Refused {
         };
         let message = format!("cannot compile function {name} for {target}: {error}{hint}");
         let place = quoted(&unit.functions[*function], error)
-            .and_then(|inst| place_of(sources, &given.place, inst.into()));
+            .and_then(|inst| Listings::of(sources).place_of(&given.place, inst.into()));
         let place = place.unwrap_or_else(|| given.place.clone());
         with_lines(place.error(message).into(), sources)
     }

@@ -16,9 +16,9 @@ use crate::snippet::{Excerpt, draw_excerpts};
 use anyhow::{Result, anyhow, bail};
 use clif_unit::error::Place;
 use clif_unit::extra;
+use clif_unit::listings::Listings;
 use clif_unit::pass;
-use clif_unit::unit::{Given, Names, Source, Unit, place_of, text_of};
-use cranelift_codegen::ir::entities::AnyEntity;
+use clif_unit::unit::{Names, Source, Unit};
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValue, GlobalValueData, InstructionData, UserExternalName,
 };
@@ -85,7 +85,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let input = Input { paths, defaults };
     let files = input.open()?;
     let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default())?;
+    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
@@ -153,6 +153,7 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
 pub struct Explainer<'a> {
     pub unit: &'a Unit,
     sources: &'a [Source],
+    listings: Listings<'a>,
     pub plan: &'a Plan,
     pub names: &'a Names,
     options: &'a Options<'a>,
@@ -176,7 +177,7 @@ impl<'a> Explainer<'a> {
         names: &'a Names,
         options: &'a Options<'a>,
     ) -> Explainer<'a> {
-        Explainer { unit, sources, plan, names, options }
+        Explainer { unit, sources, listings: Listings::of(sources), plan, names, options }
     }
 
     fn find(&self, name: &str) -> Result<Item> {
@@ -421,18 +422,11 @@ impl<'a> Explainer<'a> {
         rule: Rule,
     ) -> Option<Excerpt<'_>> {
         let given = &self.unit.given[function.index()];
-        let text = text_of(self.sources, &given.place)?;
-        // Behind the last brace, there may be directives of what comes next.
-        let text = text.rfind('}').map_or(text, |end| &text[..=end]);
-        let lines: Vec<&str> = text.lines().collect();
-        let find = |what: &str| lines.iter().position(|l| l.trim_start().starts_with(what));
+        let lines: Vec<&str> = self.listings.text(&given.place)?.lines().collect();
         let at = match site {
-            Some(Site::Block(block)) => self.line_of(given, block.into()),
-            Some(Site::Inst(inst)) => self.line_of(given, inst.into()),
-            Some(Site::StackSlots) => find("ss0"),
-            Some(Site::StackLimit) => find("stack_limit"),
-            Some(Site::DynamicTypes) => find("dt0"),
-            Some(_) => None,
+            Some(site) => {
+                self.listings.line_of(&given.place, site).map(|line| line - given.place.line)
+            }
             // What is not written at all is missed at the end of the one that goes on.
             None => Some(lines.len() - 1),
         };
@@ -451,12 +445,6 @@ impl<'a> Explainer<'a> {
             column: None,
             label,
         })
-    }
-
-    /// The line of a block or an instruction, from that of its function on.
-    fn line_of(&self, given: &Given, entity: AnyEntity) -> Option<usize> {
-        let place = place_of(self.sources, &given.place, entity)?;
-        Some(place.line - given.place.line)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod error;
 pub mod extra;
 pub mod header;
 pub mod isa;
+pub mod listings;
 pub mod marks;
 pub mod names;
 pub mod pass;

@@ -14,6 +14,44 @@ use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_mergefunc::cranelift_codegen;
 use std::collections::HashMap;
 
+/// A name as a person writes it: whole, or its end behind a `::`, or a pattern.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    name: &'a str,
+    pattern: Option<globset::GlobMatcher>,
+}
+
+/// How well a name fits what a person wants: the least fits best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// It is the name.
+    Whole,
+    /// It ends so, behind `::`.
+    End,
+    /// It matches the pattern.
+    Pattern,
+}
+
+impl<'a> Wanted<'a> {
+    /// What a person wrote. What is no valid pattern matches nothing as a pattern.
+    pub fn new(name: &'a str) -> Wanted<'a> {
+        let pattern = globset::Glob::new(name).ok().filter(|_| name.contains(['*', '?']));
+        Wanted { name, pattern: pattern.map(|pattern| pattern.compile_matcher()) }
+    }
+
+    /// Whether a name of the source, mangled or not, fits, and how well.
+    pub fn fits(&self, name: &str) -> Option<Fit> {
+        if name == self.name {
+            return Some(Fit::Whole);
+        }
+        if name.strip_suffix(self.name).is_some_and(|before| before.ends_with("::")) {
+            return Some(Fit::End);
+        }
+        let pattern = self.pattern.as_ref();
+        pattern.is_some_and(|pattern| pattern.is_match(name)).then_some(Fit::Pattern)
+    }
+}
+
 /// Names such as `%f`, and their symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
@@ -197,11 +235,6 @@ impl Names {
         self.source.get(symbol).map(|raw| demangled(raw))
     }
 
-    /// Whether the source names any function.
-    pub fn has_source_names(&self) -> bool {
-        !self.source.is_empty()
-    }
-
     /// A comment that says what the source calls a function, as it is read; empty if that is not known.
     pub(crate) fn comment(&self, symbol: &UserExternalName) -> String {
         let name = self.source.get(symbol);
@@ -234,25 +267,15 @@ impl Names {
         if let Some(symbol) = self.parse(name) {
             return vec![symbol];
         }
-        let pattern = globset::Glob::new(name).ok().filter(|_| name.contains(['*', '?']));
-        let pattern = pattern.map(|pattern| pattern.compile_matcher());
-        // How well a source name fits: the least is the best.
-        let rank = |raw: &str, demangled: &str| {
-            let before = demangled.strip_suffix(name);
-            let is_match = |pattern: &globset::GlobMatcher| {
-                pattern.is_match(raw) || pattern.is_match(demangled)
-            };
-            if raw == name || demangled == name {
-                Some(0)
-            } else if before.is_some_and(|before| before.ends_with("::")) {
-                Some(1)
-            } else {
-                pattern.as_ref().is_some_and(is_match).then_some(2)
-            }
-        };
+        let wanted = Wanted::new(name);
         let ranked = self.source.iter();
-        let ranked: Vec<(u8, &UserExternalName)> = ranked
-            .filter_map(|(symbol, raw)| Some((rank(raw, &demangled(raw))?, symbol)))
+        let ranked: Vec<(Fit, &UserExternalName)> = ranked
+            .filter_map(|(symbol, raw)| {
+                Some((
+                    wanted.fits(raw).into_iter().chain(wanted.fits(&demangled(raw))).min()?,
+                    symbol,
+                ))
+            })
             .collect();
         let best = ranked.iter().map(|&(rank, _)| rank).min();
         let meant = ranked.into_iter().filter(|&(rank, _)| Some(rank) == best);

@@ -13,6 +13,7 @@ use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives;
 use crate::error::{Place, TextError, bail_at, with_lines};
 use crate::extra::extra;
+use crate::listings::Listings;
 use crate::marks::Marks;
 pub use crate::names::Names;
 use crate::progress::Progress;
@@ -23,7 +24,6 @@ use crate::verify::Verifier;
 use crate::words::{Said, is_library_function};
 use anyhow::{Result, bail};
 use cranelift_codegen::ir;
-use cranelift_codegen::ir::entities::AnyEntity;
 use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValueData, UserExternalName, UserFuncName,
 };
@@ -401,28 +401,12 @@ fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> 
     Ok(())
 }
 
-/// Where the text of a function defines an entity. Reads the function again.
-pub fn place_of(sources: &[Source], function: &Place, entity: AnyEntity) -> Option<Place> {
-    let text = text_of(sources, function)?;
-    let file =
-        contain(|| cranelift_reader::parse_test(text, ParseOptions::default())).ok()?.ok()?;
-    let (_, details) = file.functions.first()?;
-    let line = details.map.location(entity)?.line_number;
-    Some(Place::line(&function.file, function.line + line - 1))
-}
-
-/// The text from this `function` line on to the next one.
-pub fn text_of<'a>(sources: &'a [Source], function: &Place) -> Option<&'a str> {
-    let source = sources.iter().find(|source| source.name == function.file)?;
-    let functions = scan(source).ok()?.functions;
-    functions.into_iter().find(|scanned| scanned.line == function.line).map(|found| found.text)
-}
-
 /// What the verifier says of a function, where the function is written.
 fn invalid(unit: &Unit, sources: &[Source], given: &Given, errors: VerifierErrors) -> TextError {
     let name = unit.names.display(&given.symbol);
+    let listings = Listings::of(sources);
     let mut all = errors.0.into_iter().map(|error| {
-        let place = place_of(sources, &given.place, error.location);
+        let place = listings.place_of(&given.place, error.location);
         (place.unwrap_or_else(|| given.place.clone()), error.message)
     });
     let (place, message) = all.next().unwrap_or_default();
