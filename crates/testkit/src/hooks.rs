@@ -48,6 +48,11 @@ pub const HOOKS: &[Hook] = &[
         at: &["name = \"testkit\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"testkit\"\nversion = \"0.1.0-faults\""),
     },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"wasm-input\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"wasm-input\"\nversion = \"0.1.0-faults\""),
+    },
     // The program with a fault that its environment names, under a name of its own.
     Hook {
         file: "crates/clif-merge/Cargo.toml",

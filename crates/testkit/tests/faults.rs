@@ -15,11 +15,17 @@ use std::sync::OnceLock;
 use testkit::hooks::HOOKS;
 use testkit::inject::{copy, instrument};
 
-/// Without compiling anything: a line that moved is noticed by the tests that everybody runs.
+/// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that everybody runs.
 #[test]
 fn every_hook_fits_the_sources() {
     let workspace = target_directory().join("hooks");
     instrument(&testkit::root(), &workspace, HOOKS).expect("the hooks fit");
+    copy(&testkit::root().join("crates/testkit/tests"), &workspace.join("crates/testkit/tests"))
+        .expect("is copied");
+    let mut command = cargo();
+    command.args(["metadata", "--locked", "--format-version", "1", "--manifest-path"]);
+    let output = command.arg(workspace.join("Cargo.toml")).output().expect("Cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -45,14 +51,21 @@ fn build_in_copy(arguments: &[&str]) {
         workspace
     });
     let (first, rest) = arguments.split_first().expect("a command of Cargo");
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command.arg(first).arg("--target-dir").arg(target_directory());
     command.arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
     command.args(rest);
-    // What Cargo says of this test is not true of those.
+    let status = command.status().expect("cargo starts");
+    assert!(status.success(), "{status}");
+}
+
+/// Cargo, as if it did not run this test.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What it says of this test is not true of what it builds.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()
@@ -61,8 +74,7 @@ fn build_in_copy(arguments: &[&str]) {
             command.env_remove(name);
         }
     }
-    let status = command.status().expect("cargo starts");
-    assert!(status.success(), "{status}");
+    command
 }
 
 /// Where Cargo builds: the directory of the one that it gives tests for their files.
