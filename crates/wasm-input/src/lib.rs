@@ -68,6 +68,15 @@ impl std::error::Error for Error {}
 /// What a module and a component begin with.
 pub const MAGIC: &[u8] = b"\0asm";
 
+/// How many functions the modules in a module or component define. Wasmtime adds some of its own.
+///
+/// # Errors
+///
+/// What is not WebAssembly.
+pub fn count(wasm: &[u8]) -> Result<usize, Error> {
+    Modules::of(wasm).map(|modules| modules.defined()).map_err(invalid)
+}
+
 /// Translates all functions of a module or component, in the order of their files' names.
 ///
 /// `directory` is empty, and Wasmtime can write there what it likes; it is the caller who removes it.

@@ -2,13 +2,14 @@
 //!
 //! Wasmtime writes the IR of a function into a file with the name that the module gives the function, and panics if there
 //! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte. Of
-//! long names, it writes the beginning. Both are put back into the comments that it has written. No other custom section
-//! than that of names is read.
+//! long names, it writes the beginning. Both are put back into the comments that it has written. A function without a
+//! name gets that of its first export. No other custom section than that of names is read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use wasmtime::wasmparser::{
-    BinaryReaderError, Encoding, KnownCustom, Name, NameSectionReader, Parser, Payload,
+    BinaryReaderError, Encoding, Export, ExternalKind, KnownCustom, Name, NameSectionReader,
+    Parser, Payload,
 };
 
 /// A module or component without names that no file can have.
@@ -20,9 +21,14 @@ pub struct Escaped<'a> {
     pub names: Names,
 }
 
-/// Names by what Wasmtime calls the function, `wasm[0]::function[1]`, where it may write another name.
+/// Names by what Wasmtime calls the function, `wasm[0]::function[1]`.
 #[derive(Debug, Default)]
-pub struct Names(HashMap<String, Replaced>);
+pub struct Names {
+    /// Where it may write another name.
+    replaced: HashMap<String, Replaced>,
+    /// Of functions that are exported: the first name of each.
+    exported: HashMap<String, String>,
+}
 
 /// A name that Wasmtime does not write.
 #[derive(Debug)]
@@ -58,6 +64,19 @@ impl<'a> Escaped<'a> {
                 }
                 Payload::End(_) => {
                     open.pop();
+                }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        let Export { name, kind, index } = export?;
+                        if let (Some(&Some(module)), ExternalKind::Func | ExternalKind::FuncExact) =
+                            (open.last(), kind)
+                        {
+                            let exported = &mut escaped.names.exported;
+                            exported
+                                .entry(function(module, index))
+                                .or_insert_with(|| printed(name));
+                        }
+                    }
                 }
                 Payload::CustomSection(section) => {
                     if let (Some(&Some(module)), KnownCustom::Name(names)) =
@@ -97,8 +116,8 @@ impl<'a> Escaped<'a> {
                     let at = naming.name.as_ptr() as usize - wasm.as_ptr() as usize;
                     self.wasm.to_mut()[at..at + by.len()].copy_from_slice(by.as_bytes());
                 }
-                let function = format!("wasm[{module}]::function[{}]", naming.index);
-                self.names.0.insert(function, Replaced { by, name: printed(naming.name) });
+                let function = function(module, naming.index);
+                self.names.replaced.insert(function, Replaced { by, name: printed(naming.name) });
             }
         }
         Ok(())
@@ -111,17 +130,28 @@ impl Names {
         let restored = || {
             let (line, rest) = text.split_once('\n')?;
             let symbol = line.strip_prefix(COMMENT)?.strip_suffix(">:")?;
-            let (function, name) = symbol.split_once("]::function[")?;
-            let (index, name) = name.split_once("]::")?;
-            let function = format!("{function}]::function[{index}]");
-            let replaced = self.0.get(&function)?;
-            replaced.by.starts_with(name).then(|| {
-                let name = &replaced.name;
-                format!("{COMMENT}{function}::{name}>:\n{rest}")
-            })
+            let (module, function) = symbol.split_once("]::function[")?;
+            let (index, written) = match function.split_once("]::") {
+                Some((index, name)) => (index, Some(name)),
+                None => (function.strip_suffix(']')?, None),
+            };
+            let function = format!("{module}]::function[{index}]");
+            let name = match written {
+                None => self.exported.get(&function)?,
+                Some(written) => {
+                    let replaced = self.replaced.get(&function)?;
+                    &replaced.by.starts_with(written).then_some(replaced)?.name
+                }
+            };
+            Some(format!("{COMMENT}{function}::{name}>:\n{rest}"))
         };
         restored().unwrap_or(text)
     }
+}
+
+/// What Wasmtime calls a function.
+fn function(module: usize, index: u32) -> String {
+    format!("wasm[{module}]::function[{index}]")
 }
 
 /// Whether names of files have such bytes on all systems. Wasmtime replaces colons.

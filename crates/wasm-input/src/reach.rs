@@ -65,6 +65,11 @@ impl Modules {
         Ok(modules)
     }
 
+    /// How many functions they define.
+    pub fn defined(&self) -> usize {
+        self.all.iter().map(|module| module.defined as usize).sum()
+    }
+
     /// Whether they define no functions.
     pub fn is_empty(&self) -> bool {
         self.all.iter().all(|module| module.defined == 0)
