@@ -144,7 +144,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let files = input.open()?;
     let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &jobs)?;
+    let sources = files.translate(&*isa, &jobs, &common.general)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {

@@ -4,7 +4,10 @@
 //! known, which other texts can name. Reading the texts is for `clif-unit`, and translating for `wasm-input`: without the
 //! feature `wasm`, there is no such crate, and WebAssembly is refused.
 
+use crate::args::General;
 use crate::jobs::JobsArg;
+#[cfg(feature = "wasm")]
+use crate::progress::ProgressLine;
 use anyhow::{Result, bail};
 use clif_unit::marks::Marks;
 use clif_unit::sources::{self, Source};
@@ -95,11 +98,16 @@ impl Files {
     /// # Errors
     ///
     /// A module that is not valid or cannot be translated, with the name of its file.
-    pub fn translate(self, isa: &dyn TargetIsa, jobs: &JobsArg) -> Result<Sources> {
+    pub fn translate(
+        self,
+        isa: &dyn TargetIsa,
+        jobs: &JobsArg,
+        general: &General,
+    ) -> Result<Sources> {
         let Files { mut texts, module } = self;
         let mut known = Vec::new();
         if let Some(Module { name, bytes, at }) = module {
-            let translated = translate(&name, &bytes, isa, jobs)?;
+            let translated = translate(&name, &bytes, isa, jobs, general.quiet)?;
             let mut sources = Vec::with_capacity(translated.len());
             for (source, function, reach) in translated {
                 sources.push(source);
@@ -144,6 +152,7 @@ fn translate(
     bytes: &[u8],
     isa: &dyn TargetIsa,
     jobs: &JobsArg,
+    quiet: bool,
 ) -> Result<Vec<(Source, String, Reach)>> {
     use crate::unfinished::Directory;
     use anyhow::{Context as _, anyhow};
@@ -152,7 +161,11 @@ fn translate(
     let directory = Directory::new().context("cannot make a temporary directory")?;
     let target = isa.triple().to_string();
     let options = Options { target: Some(&target), parallel: jobs.count() > 1 };
-    let translated = jobs.run(|| wasm_input::translate(bytes, options, directory.path()));
+    let count = wasm_input::count(bytes).map_err(|error| anyhow!("{module}: {error}"))?;
+    let progress = ProgressLine::new("translating", count, quiet);
+    let translated = watching(directory.path(), progress, || {
+        jobs.run(|| wasm_input::translate(bytes, options, directory.path()))
+    });
     drop(directory);
     let functions = translated.map_err(|error| anyhow!("{module}: {error}"))?;
     let with_source = |function: Function| {
@@ -168,6 +181,30 @@ fn translate(
     Ok(functions.into_iter().map(with_source).collect())
 }
 
+/// How often files are counted.
+#[cfg(feature = "wasm")]
+const INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Runs work that writes a file into a directory for each step, and shows how many there are.
+#[cfg(feature = "wasm")]
+fn watching<T>(directory: &Path, mut progress: ProgressLine, work: impl FnOnce() -> T) -> T {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    if !progress.is_wanted() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let (ends, ended) = channel::<()>();
+        scope.spawn(move || {
+            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                progress.reach(std::fs::read_dir(directory).map_or(0, Iterator::count));
+            }
+        });
+        let result = work();
+        drop(ends);
+        result
+    })
+}
+
 #[cfg(not(feature = "wasm"))]
 fn from_text(_source: Source) -> Result<Vec<u8>> {
     unreachable!("modules were refused")
@@ -179,6 +216,7 @@ fn translate(
     _bytes: &[u8],
     _isa: &dyn TargetIsa,
     _jobs: &JobsArg,
+    _quiet: bool,
 ) -> Result<Vec<(Source, String, Reach)>> {
     unreachable!("modules were refused")
 }

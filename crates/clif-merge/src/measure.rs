@@ -9,7 +9,7 @@ use anyhow::Result;
 use clif_unit::extra::extra;
 use clif_unit::pass::{CodeSize, Emit, Merged, plan_functions};
 use clif_unit::progress::Progress as _;
-use clif_unit::unit::{Became, Unit};
+use clif_unit::unit::{Became, Names, Unit};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
@@ -84,6 +84,8 @@ pub fn walk(functions: &[Function]) -> Duration {
 pub struct Applied {
     /// The plan.
     pub plan: Plan,
+    /// The names of the unit, and of new bodies.
+    pub names: Names,
     /// The bodies that are compiled, by `FunctionIndex`.
     bodies: Vec<Option<Function>>,
     /// The sizes of candidates that were compiled in order to plan, and that may be emitted.
@@ -95,6 +97,7 @@ struct Candidates<'a> {
     jobs: &'a Jobs,
     compilers: Tools<'a, Compiler<'a>>,
     kept: HashMap<CandidateToken, u32>,
+    progress: ProgressLine,
 }
 
 impl CodeSize for Candidates<'_> {
@@ -105,6 +108,7 @@ impl CodeSize for Candidates<'_> {
             (candidate.token, compiler.size(&candidate.func))
         };
         let sizes = self.jobs.map(candidates, weight, &self.compilers, size);
+        sizes.iter().for_each(|_| self.progress.step());
         let kept = sizes.iter().filter_map(|&(token, size)| Some((token?, size?)));
         self.kept.extend(kept);
         sizes.into_iter().map(|(_, size)| size).collect()
@@ -122,8 +126,9 @@ pub fn pass(
     options: &Options<'_>,
     isa: &dyn TargetIsa,
     jobs: &Jobs,
+    quiet: bool,
 ) -> Result<(Applied, Duration)> {
-    jobs.run(|| pass_here(unit, options, isa, jobs))
+    jobs.run(|| pass_here(unit, options, isa, jobs, quiet))
 }
 
 fn pass_here(
@@ -131,12 +136,14 @@ fn pass_here(
     options: &Options<'_>,
     isa: &dyn TargetIsa,
     jobs: &Jobs,
+    quiet: bool,
 ) -> Result<(Applied, Duration)> {
     let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
     let new = || Compiler::new(isa);
     let compilers = Tools::new(&new);
-    let mut candidates = Candidates { jobs, compilers, kept: HashMap::new() };
+    let progress = ProgressLine::new("merging; bodies compiled on trial:", 0, quiet);
+    let mut candidates = Candidates { jobs, compilers, kept: HashMap::new(), progress };
 
     let start = Instant::now();
     let plan = plan_functions(&functions, unit, &mut names, options, &mut candidates)?;
@@ -160,7 +167,7 @@ fn pass_here(
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
     bodies.append(&mut new_bodies);
-    Ok((Applied { plan, bodies, compiled: candidates.kept }, time))
+    Ok((Applied { plan, names, bodies, compiled: candidates.kept }, time))
 }
 
 /// What compiling a unit takes and gives.
@@ -189,7 +196,7 @@ pub fn compile(
     jobs: &Jobs,
     quiet: bool,
 ) -> Compiled {
-    let Applied { plan, mut bodies, compiled } = applied;
+    let Applied { plan, names: _, mut bodies, compiled } = applied;
     let all = bodies.len() + unit.functions.len();
     let progress = Mutex::new(ProgressLine::new("compiling", all, quiet));
     let new = || Compiler::new(isa);

@@ -69,7 +69,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let output = Output::check(&output)?;
     let files = input.open()?;
     let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default())?;
+    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);

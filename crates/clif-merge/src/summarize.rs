@@ -60,7 +60,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let output = Output::check(&output)?;
     let files = input.open()?;
     let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default())?;
+    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
     let unit = input.read(&sources, &*isa, &common.general)?;
     let summary = summary_of(&unit, &common.pass.options(&*isa, false), &*isa, name)?;
     let bytes = summary.to_bytes();

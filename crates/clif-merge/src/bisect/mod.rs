@@ -137,7 +137,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let input = Input { paths, defaults };
     let files = input.open()?;
     let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &jobs)?;
+    let sources = files.translate(&*isa, &jobs, &general)?;
     let unit = input.read(&sources, &*isa, &general)?;
     let sources = sources.texts;
     let maker = Maker::new(&isa, &common.pass, (emit, aliases), jobs.start()?, &sources)?;
