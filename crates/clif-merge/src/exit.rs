@@ -42,8 +42,8 @@ Exit codes:
       WebAssembly, a function that cannot be compiled, a pattern of names that
       matches no function of the unit, too little memory, a failed filetest
   2   usage: an unknown option or a bad value of one
-  3   a requested condition does not hold (report --min-saved; a command of
-      bisect that fails without merges, or does not fail with all of them)
+  3   a requested condition does not hold (report --min-saved; diff --deny; a
+      command of bisect that fails without merges, or does not fail with all)
   4   verification of the result failed: a bug in clif-merge
   70  internal error: a bug in clif-merge";
 

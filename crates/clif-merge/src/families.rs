@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Functions of one family.
 #[derive(Debug, Default, Serialize)]
 pub struct Family {
-    /// Its name, in which `_` stands for what differs; of a function that the source does not name, its own.
+    /// Its name, in which `_` stands for what differs.
     pub name: String,
     /// How many functions it has.
     pub functions: usize,
@@ -46,21 +46,17 @@ pub struct NearMiss {
     pub would_save: Option<i64>,
 }
 
-/// The name of a function's family.
-fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> String {
-    let symbol = plan.entry(function).symbol();
-    names.of_source(symbol).map_or_else(|| names.display(symbol), |name| family(&name))
+/// The name of a function's family, if the source names the function.
+fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> Option<String> {
+    names.of_source(plan.entry(function).symbol()).map(|name| family(&name))
 }
 
-/// The families that save most, the largest first; of equal ones the first by name. Only families of which something was
-/// merged, and none if the source names no function.
+/// The families that save most, the largest first; of equal ones the first by name. Only families of several functions, of
+/// which something was merged; functions that the source does not name have none.
 pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Family> {
-    if !unit.names.has_source_names() {
-        return Vec::new();
-    }
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut add = |of: FunctionIndex, function: FunctionIndex, is_own: bool| {
-        let name = family_of(&unit.names, plan, of);
+        let Some(name) = family_of(&unit.names, plan, of) else { return };
         let family = families.entry(name).or_default();
         family.saved += sizes.saved(function);
         if is_own {
@@ -83,7 +79,7 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
     let mut families: Vec<Family> = families
         .into_iter()
         .map(|(name, family)| Family { name, ..family })
-        .filter(|family| family.merged > 0)
+        .filter(|family| family.merged > 0 && family.functions > 1)
         .collect();
     families.sort_by_key(|family| std::cmp::Reverse(family.saved));
     families.truncate(rows);

@@ -10,12 +10,14 @@ mod check;
 mod codegen;
 mod combine;
 mod compile;
+mod decisions;
+mod diff;
 mod emit_object;
 mod exit;
 mod families;
 mod filetest;
-mod install;
 mod input;
+mod install;
 mod jit;
 mod jobs;
 mod locate;
@@ -24,6 +26,7 @@ mod memory;
 mod merge;
 mod output;
 mod progress;
+mod remarks;
 mod report;
 mod report_text;
 mod sharing;
@@ -78,6 +81,8 @@ Examples:
   clif-merge report unit.clif                    what merging saves and costs
   clif-merge report app.wasm                     the same of WebAssembly
   clif-merge why unit.clif %f %g                 why two functions did not merge
+  clif-merge remarks unit.clif                   what was decided, and why
+  clif-merge diff before.clif after.clif         which merges a change loses
   clif-merge bisect unit.clif -- ./check.sh {}   which merge makes it fail
   clif-merge help report                         all about one subcommand";
 
@@ -90,6 +95,8 @@ enum Command {
     Locate(locate::Opts),
     Report(report::Opts),
     Why(why::Opts),
+    Remarks(remarks::Opts),
+    Diff(diff::Opts),
     Bisect(bisect::Opts),
     Test(test::Opts),
     Completions(install::Completions),
@@ -149,6 +156,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Locate(opts) => locate::run(opts),
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
+        Command::Remarks(opts) => remarks::run(opts),
+        Command::Diff(opts) => diff::run(opts),
         Command::Bisect(opts) => bisect::run(opts),
         Command::Test(opts) => test::run(opts),
         Command::Completions(opts) => install::completions(&opts, Cli::command()),

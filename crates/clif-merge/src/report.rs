@@ -7,6 +7,7 @@
 use crate::args::{General, Input, Pass, Settings, Targets};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, missing_settings};
+use crate::decisions::{Decision, Planned, decisions};
 use crate::exit::{Exit, condition};
 use crate::families::{Family, NearMiss, families, near_misses};
 use crate::jobs::JobsArg;
@@ -17,6 +18,7 @@ use crate::similar::{self, Similar};
 use crate::table::percent;
 use anyhow::Result;
 use clif_unit::isa;
+use clif_unit::listings::Listings;
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
@@ -141,6 +143,8 @@ pub struct Report {
     pub similar: Similar,
     /// Data objects.
     pub data: Data,
+    /// What was decided about each function and data object, for the target `host`.
+    pub decisions: Vec<Decision>,
 }
 
 #[derive(Debug, Serialize)]
@@ -237,10 +241,15 @@ impl Native {
 
     /// What a person calls the target.
     pub fn title(&self) -> &str {
-        match &*self.target {
-            "x86_64" => "x86-64",
-            target => target,
-        }
+        target_title(&self.target)
+    }
+}
+
+/// What a person calls a target of a report.
+pub fn target_title(target: &str) -> &str {
+    match target {
+        "x86_64" => "x86-64",
+        target => target,
     }
 }
 
@@ -345,20 +354,20 @@ fn measure(opts: &Opts) -> Result<Report> {
     let at_host = isas.iter().position(own).unwrap_or(0);
     let host = &*isas[at_host];
     start = Instant::now();
-    let sources = files.translate(host, jobs)?;
+    let sources = files.translate(host, jobs, general)?;
     let unit = input.read(&sources, host, general)?;
     read += start.elapsed();
     let jobs = jobs.start()?;
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
-    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host, &jobs)?;
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host, &jobs, general.quiet)?;
     for _ in 1..repeat {
-        let (again, time) = measure::pass(&unit, &options, host, &jobs)?;
+        let (again, time) = measure::pass(&unit, &options, host, &jobs, general.quiet)?;
         pass_time = pass_time.min(time);
         applied = again;
     }
-    let plan = applied.plan.clone();
+    let (plan, names) = (applied.plan.clone(), applied.names.clone());
     if pass.verify {
         let mut compiler = Compiler::new(host);
         let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
@@ -387,6 +396,15 @@ fn measure(opts: &Opts) -> Result<Report> {
     {
         return Err(first.clone().into_error(&unit, &sources.texts, host));
     }
+    let planned = Planned {
+        unit: &unit,
+        listings: &Listings::of(&sources.texts),
+        plan: &plan,
+        names: &names,
+        options: &options,
+        sizes: &compiled.sizes,
+    };
+    let decisions = decisions(&planned, &jobs);
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
     Ok(Report {
@@ -413,6 +431,7 @@ fn measure(opts: &Opts) -> Result<Report> {
         near_misses: near_misses(&unit, &plan, &compiled.sizes, *rows),
         similar: Similar::of(&plan),
         data: Data::of(&plan),
+        decisions,
     })
 }
 

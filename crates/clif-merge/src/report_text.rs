@@ -98,8 +98,13 @@ fn headline(report: &Report) -> String {
         native.title(),
         (pass + compile_after) / compile_before.max(f64::MIN_POSITIVE),
     );
-    let most = report.families.first().map(|family| (&family.name, family.saved));
-    let most = most.or(report.largest.first().map(|class| (&class.function, class.saved)));
+    let family = report.families.first().map(|family| (&family.name, family.saved));
+    let class = report.largest.first().map(|class| (&class.function, class.saved));
+    // A class can be a part of the family, and functions that the source does not name have none.
+    let most = match (family, class) {
+        (Some(family), Some(class)) => Some(if family.1 >= class.1 { family } else { class }),
+        (family, class) => family.or(class),
+    };
     if let Some((name, saved)) = most.filter(|&(_, saved)| saved > 0) {
         text += &format!("; most of it at {}: {} bytes", shortened(name), signed(saved));
     }

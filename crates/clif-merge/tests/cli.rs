@@ -10,6 +10,8 @@ mod across;
 mod bisect;
 #[path = "cli/cut.rs"]
 mod cut;
+#[path = "cli/decisions.rs"]
+mod decisions;
 #[path = "cli/ends.rs"]
 mod ends;
 #[path = "cli/headers.rs"]

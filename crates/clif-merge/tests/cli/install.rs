@@ -4,7 +4,7 @@ use crate::program::{names, read, run, temporary, text_of};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-const SUBCOMMANDS: [&str; 10] = [
+const SUBCOMMANDS: [&str; 13] = [
     "merge",
     "compile",
     "summarize",
@@ -12,6 +12,9 @@ const SUBCOMMANDS: [&str; 10] = [
     "locate",
     "report",
     "why",
+    "remarks",
+    "diff",
+    "bisect",
     "test",
     "completions",
     "man",

@@ -3,7 +3,9 @@
 //! What is translated, and which functions are reachable, is tested in `crates/wasm-input`.
 
 use crate::program::{names, read, run, run_with, temporary, text_of, write};
+use saphyr::{LoadableYamlNode as _, Yaml};
 use std::path::Path;
+use std::process::Command;
 
 /// Three pairs of equal functions: local ones, one of which is exported, and one of which is in a table.
 const MODULE: &str = r#"(module
@@ -75,7 +77,7 @@ fn options_say_what_is_reachable_in_addition() {
         "{text}"
     );
     let (text, _) = merged(&["--addresses", "significant"], &wasm);
-    assert!(text.contains("\n\nfunction u0:3(") && !text.contains("insignificant"), "{text}");
+    assert!(text.contains(">:\nfunction u0:3(") && !text.contains("insignificant"), "{text}");
     run_with(&["merge", "-", "--export", "u0:99"], &wasm).expect(1, "matches no function");
 }
 
@@ -125,7 +127,7 @@ fn a_report_of_a_module_needs_no_options() {
     let module = directory.path().join("app.wasm");
     write(&module, binary(MODULE));
     let report = run(&["report", text_of(&module)]).expect(0, "");
-    assert!(report.text().contains("redirect"), "{}", report.text());
+    assert!(report.text().contains("x86-64 code saved"), "{}", report.text());
     assert!(!report.text().contains("not compiled"), "{}", report.text());
 }
 
@@ -277,4 +279,49 @@ fn a_unit_that_is_written_as_text_is_the_unit_of_the_module() {
     assert!(read(&text).contains("function u0:0("));
     let [a, b] = [&module, &text].map(|path| run(&["merge", text_of(path)]).expect(0, ""));
     assert_eq!(a.text(), b.text());
+}
+
+/// An example that does not run would be worse than none.
+#[test]
+fn the_workflow_of_the_example_compares_and_fails_if_merges_are_lost() {
+    let workflow = read(testkit::root().join("examples/github-action/merging.yml"));
+    let text = |yaml: &Yaml<'_>, key: &str| yaml.as_mapping_get(key)?.as_str().map(str::to_owned);
+    let workflow = Yaml::load_from_str(&workflow).expect("well-formed YAML").swap_remove(0);
+    let jobs = workflow.as_mapping_get("jobs").unwrap();
+    let job = jobs.as_mapping_get("compare").unwrap();
+    let steps = job.as_mapping_get("steps").unwrap().as_sequence().unwrap();
+    let step = steps.iter().find(|step| text(step, "name").as_deref() == Some("Compare")).unwrap();
+    let script = text(step, "run").unwrap();
+
+    let unit = |opcode: &str| {
+        let function = |name: &str, opcode: &str| {
+            format!(
+                "(func (export \"{name}\") (param i32) (result i32) \
+                 (i32.rem_u (i32.mul ({opcode} (local.get 0) (i32.const 70000)) (local.get 0)) \
+                 (i32.sub (local.get 0) (i32.const 77777))))"
+            )
+        };
+        binary(&format!("(module {} {})", function("f", "i32.add"), function("g", opcode)))
+    };
+    let run = |before: &str, after: &str| {
+        let directory = temporary();
+        write(directory.path().join("before.wasm"), unit(before));
+        write(directory.path().join("after.wasm"), unit(after));
+        let summary = directory.path().join("summary");
+        let programs = Path::new(env!("CARGO_BIN_EXE_clif-merge")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let status = Command::new("bash")
+            .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script])
+            .env("RUNNER_TEMP", directory.path())
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .status()
+            .expect("bash starts");
+        (status.code(), read(&summary))
+    };
+    let (code, summary) = run("i32.add", "i32.add");
+    assert_eq!(code, Some(0), "{summary}");
+    let (code, summary) = run("i32.add", "i32.rotl");
+    assert_eq!(code, Some(3), "{summary}");
+    assert!(summary.contains("merges that disappeared"), "{summary}");
 }

@@ -1,0 +1,57 @@
+//! From files to the table of decisions, for one target, without taking times.
+
+use super::{Decision, Planned, decisions};
+use crate::args::{Common, Input};
+use crate::check::check;
+use crate::codegen::Compiler;
+use crate::jobs::JobsArg;
+use crate::measure;
+use anyhow::Result;
+use clif_unit::isa;
+use clif_unit::listings::Listings;
+use clif_unit::pass;
+use cranelift_codegen::ir::Function;
+use cranelift_mergefunc::cranelift_codegen;
+
+/// The table of a unit.
+#[derive(Debug)]
+pub struct Decided {
+    /// The target that it is for.
+    pub target: String,
+    /// The table.
+    pub decisions: Vec<Decision>,
+}
+
+/// Reads, merges and measures a unit. With `aliases`, symbols may share an address.
+///
+/// # Errors
+///
+/// What cannot be read, and with `--verify` what is wrong with the result.
+pub fn decide(input: &Input, common: &Common, aliases: bool, jobs: JobsArg) -> Result<Decided> {
+    let general = &common.general;
+    let files = input.open()?;
+    let isa = common.isa(files.texts())?;
+    let sources = files.translate(&*isa, &jobs, general)?;
+    let unit = input.read(&sources, &*isa, general)?;
+    let jobs = jobs.start()?;
+    let options = common.pass.options(&*isa, aliases);
+    let mut compiler = Compiler::new(&*isa);
+    let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+    if common.pass.verify {
+        let proof = check(&unit, &merged, &options, &*isa)?;
+        if general.verbose {
+            general.say(&proof);
+        }
+    }
+    let sizes = measure::sizes(&unit, &merged, &*isa, &jobs, general.quiet);
+    let planned = Planned {
+        unit: &unit,
+        listings: &Listings::of(&sources.texts),
+        plan: &merged.plan,
+        names: &merged.names,
+        options: &options,
+        sizes: &sizes,
+    };
+    let decisions = decisions(&planned, &jobs);
+    Ok(Decided { target: isa::title_of(&*isa), decisions })
+}
