@@ -5,7 +5,6 @@
 use crate::args::{General, SimilarPolicy};
 use crate::exit::{Exit, usage};
 use crate::output::Output;
-use crate::report::Format;
 use crate::sharing::Sets;
 use crate::table::thousands;
 use anyhow::{Context as _, Result, anyhow};
@@ -57,6 +56,15 @@ pub struct Opts {
 
     #[command(flatten)]
     general: General,
+}
+
+/// The values of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Tables for a person
+    Text,
+    /// One JSON object
+    Json,
 }
 
 const EXAMPLES: &str = "\

@@ -37,6 +37,9 @@ pub struct NearMiss {
     pub source_name: Option<String>,
     /// How many functions these are.
     pub functions: usize,
+    /// The functions.
+    #[serde(skip)]
+    pub members: Vec<FunctionIndex>,
     /// In how many constants or callees they differ.
     pub parameters: usize,
     /// Bytes of code of all of them but the largest: what is at stake.
@@ -111,6 +114,7 @@ pub fn near_misses(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<
             parameters: *parameters,
             at_stake: all - largest,
             would_save: *saved,
+            members: kept,
         });
     }
     misses.sort_by_key(|miss| std::cmp::Reverse(miss.at_stake));

@@ -25,6 +25,7 @@ mod measure;
 mod memory;
 mod merge;
 mod output;
+mod page;
 mod progress;
 mod remarks;
 mod report;

@@ -111,6 +111,18 @@ impl Output {
         written.with_context(|| self.cannot_write())
     }
 
+    /// Writes a text. A pipe that is closed is no error: the exit code depends on the results only.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, except a closed pipe.
+    pub fn write_text(self, text: &str) -> Result<()> {
+        match self.write(text.as_bytes()) {
+            Err(error) if is_broken_pipe(&error) => Ok(()),
+            written => written,
+        }
+    }
+
     /// Writes a result piece by piece.
     ///
     /// # Errors
@@ -143,17 +155,13 @@ impl Output {
     }
 }
 
-/// Writes text to standard output. A closed pipe is no error: the exit code depends on the results
-/// only.
+/// Writes text to standard output.
 ///
 /// # Errors
 ///
 /// What the system says of anything but a closed pipe.
 pub fn print(text: &str) -> Result<()> {
-    match (Output { name: PathBuf::from("-"), kind: Kind::Stdout }).write(text.as_bytes()) {
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        written => written,
-    }
+    Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write_text(text)
 }
 
 /// Whether a path is another name for an open file, whose own name must not be given away.

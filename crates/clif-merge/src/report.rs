@@ -12,7 +12,8 @@ use crate::exit::{Exit, condition};
 use crate::families::{Family, NearMiss, families, near_misses};
 use crate::jobs::JobsArg;
 use crate::measure::{self, Sizes, total};
-use crate::output;
+use crate::output::Output;
+use crate::page::{self, Page};
 use crate::report_text::text;
 use crate::similar::{self, Similar};
 use crate::table::percent;
@@ -27,6 +28,7 @@ use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, Reason, cranelift_codegen};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use target_lexicon::Triple;
@@ -43,6 +45,10 @@ pub struct Opts {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
+    /// Where to write it
+    #[arg(short, long, value_name = "OUT", default_value = "-")]
+    output: PathBuf,
+
     /// How many of the families, classes and near misses are listed
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     rows: usize,
@@ -55,6 +61,10 @@ pub struct Opts {
     /// times belong
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     min_saved: Option<f64>,
+
+    /// How many bytes of a page the listings of functions may take
+    #[arg(long, value_name = "BYTES", default_value_t = page::MAX_LISTINGS)]
+    max_listings: usize,
 
     #[command(flatten)]
     input: Input,
@@ -80,6 +90,7 @@ Examples:
   clif-merge report unit.clif
   clif-merge report app.wasm
   clif-merge report --format json unit.clif > report.json
+  clif-merge report --format html -o report.html app.wasm
   clif-merge report --linkage local --addresses insignificant wasm.clif
   clif-merge report --linkage local --export-file exports.txt wasm.clif
   clif-merge report --target x86_64 --set has_sse41 simd.clif
@@ -100,6 +111,8 @@ pub enum Format {
     Text,
     /// One JSON object
     Json,
+    /// One page for a browser, with listings side by side; the same bytes for the same unit
+    Html,
 }
 
 /// The report. This is the JSON object, field by field.
@@ -322,13 +335,15 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let report = measure(&opts)?;
+    let output = Output::check(&opts.output)?;
+    let Measured { report, page } = measure(&opts)?;
     let Opts { format, min_saved, general, .. } = opts;
     let text = match format {
         Format::Text => text(&report, general.verbose),
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+        Format::Html => page.expect("it was asked for"),
     };
-    output::print(&text)?;
+    output.write_text(&text)?;
     if let Some(least) = min_saved {
         let native = report.host();
         let saved = native.bytes.saved();
@@ -342,10 +357,21 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-fn measure(opts: &Opts) -> Result<Report> {
-    let Opts { input, format: _, rows, repeat, min_saved: _, no_alias, .. } = opts;
+/// A report, and what needs the unit besides.
+struct Measured {
+    report: Report,
+    /// The page, if it was asked for.
+    page: Option<String>,
+}
+
+fn measure(opts: &Opts) -> Result<Measured> {
+    let Opts { input, format, output: _, rows, repeat, min_saved: _, max_listings, no_alias, .. } =
+        opts;
     let Opts { pass, targets, settings, jobs, general, .. } = opts;
-    let (repeat, aliases) = (*repeat, !no_alias);
+    // There are no times on a page, and a person can search it.
+    let is_page = *format == Format::Html;
+    let (rows, repeat) = if is_page { (page::MOST_ROWS, 1) } else { (*rows, *repeat) };
+    let aliases = !no_alias;
     let mut start = Instant::now();
     let files = input.open()?;
     let mut read = start.elapsed();
@@ -407,7 +433,7 @@ fn measure(opts: &Opts) -> Result<Report> {
     let decisions = decisions(&planned, &jobs);
     let seconds = |time: Duration| time.as_secs_f64();
     let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
-    Ok(Report {
+    let report = Report {
         schema: 1,
         functions: unit.functions.len(),
         classes: shared_classes(&plan, unit.functions.len()),
@@ -426,13 +452,18 @@ fn measure(opts: &Opts) -> Result<Report> {
             compile_before: seconds(compiled.before),
             compile_after: seconds(compiled.after),
         },
-        largest: largest(&unit, &plan, &compiled.sizes, *rows),
-        families: families(&unit, &plan, &compiled.sizes, *rows),
-        near_misses: near_misses(&unit, &plan, &compiled.sizes, *rows),
+        largest: largest(&unit, &plan, &compiled.sizes, rows),
+        families: families(&unit, &plan, &compiled.sizes, rows),
+        near_misses: near_misses(&unit, &plan, &compiled.sizes, rows),
         similar: Similar::of(&plan),
         data: Data::of(&plan),
         decisions,
-    })
+    };
+    let page = is_page.then(|| {
+        let (report, planned, paths) = (&report, &planned, &input.paths[..]);
+        Page { report, planned, paths, max_listings: *max_listings, jobs: &jobs }.render()
+    });
+    Ok(Measured { report, page })
 }
 
 /// The number of classes that have two or more of the first `functions` functions.

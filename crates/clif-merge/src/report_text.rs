@@ -48,7 +48,8 @@ impl Native {
     }
 }
 
-fn signed(number: i64) -> String {
+/// A number with commas, and a sign if it is negative.
+pub fn signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", thousands(number.unsigned_abs()))
 }
@@ -86,16 +87,20 @@ pub fn text(report: &Report, verbose: bool) -> String {
     text + &times(report)
 }
 
+/// What is saved, in words.
+pub fn answer(native: &Native) -> String {
+    let bytes = native.bytes;
+    let before = bytes_in_words(bytes.before);
+    format!("{:.2}% of {before} of {} code saved", bytes.saved(), native.title())
+}
+
 /// What was asked, in one sentence.
 fn headline(report: &Report) -> String {
     let (native, Seconds { pass, compile_before, compile_after, .. }) =
         (report.host(), &report.seconds);
-    let bytes = native.bytes;
     let mut text = format!(
-        "{:.2}% of {} of {} code saved; compiling takes {:.2} x the time",
-        bytes.saved(),
-        bytes_in_words(bytes.before),
-        native.title(),
+        "{}; compiling takes {:.2} x the time",
+        answer(native),
         (pass + compile_after) / compile_before.max(f64::MIN_POSITIVE),
     );
     let family = report.families.first().map(|family| (&family.name, family.saved));
@@ -148,7 +153,8 @@ fn near_misses(misses: &[NearMiss]) -> String {
         ["similar, but not merged", "functions", "differ in", "bytes at stake", "one body saves"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for miss in misses {
-        let NearMiss { function, source_name, functions, parameters, at_stake, would_save } = miss;
+        let NearMiss { function, source_name, functions, parameters, at_stake, would_save, .. } =
+            miss;
         let name = match source_name {
             Some(source) => shortened(&format!("{function} ({source})")),
             None => function.clone(),

@@ -1,0 +1,557 @@
+"use strict";
+// The tables of the page, and the dialog that shows a class or a near miss. All texts are set as text, never as markup.
+(() => {
+    const data = JSON.parse(document.getElementById("data").textContent);
+    const F = data.functions;
+    const C = data.classes;
+    const M = data.misses;
+    const RULES = new Map(data.rules);
+    // How many rows are added to a table at a time.
+    const ROWS = 200;
+    // How many lines of a listing are shown at first.
+    const LINES = 2000;
+
+    const byId = (id) => document.getElementById(id);
+
+    // An element with attributes and children; strings become text.
+    function element(name, attributes, ...children) {
+        const made = document.createElement(name);
+        for (const [key, value] of Object.entries(attributes || {})) {
+            if (value === true) {
+                made.setAttribute(key, "");
+            } else if (value !== false && value !== null && value !== undefined) {
+                made.setAttribute(key, value);
+            }
+        }
+        made.append(...children.filter((child) => child !== null));
+        return made;
+    }
+
+    const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+    const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
+
+    const named = (at) => [
+        element("span", { class: "name" }, F.name[at]),
+        F.source[at] === null ? null : " ",
+        F.source[at] === null ? null : element("span", { class: "source" }, F.source[at]),
+        F.is_new[at] ? " (new)" : null,
+    ];
+    const inWords = (at) => (F.source[at] === null ? F.name[at] : `${F.name[at]} (${F.source[at]})`);
+
+    const members = new Map();
+    F.class.forEach((number, at) => {
+        if (!members.has(number)) {
+            members.set(number, []);
+        }
+        members.get(number).push(at);
+    });
+
+    const haystacks = F.name.map((name, at) => {
+        const resembles = F.resembles[at];
+        const words = [name, F.source[at] || "", F.rule[at], F.disposition[at], (resembles && resembles.rule) || ""];
+        return words.join("\n").toLowerCase();
+    });
+
+    // The first function among some that a search finds.
+    const firstFound = (functions, wanted) => functions.find((at) => haystacks[at].includes(wanted));
+
+    // ---- Tables ----
+
+    // A table: rows are numbers from 0, `columns[i](row)` sorts, `cells(row)` are the cells behind the first, `head(row,
+    // wanted)` is what the first has, `finds(row, wanted)` searches.
+    function table({ id, section, count, columns, head, cells, finds, sort }) {
+        const body = byId(id).tBodies[0];
+        const headings = [...byId(id).tHead.rows[0].cells];
+        const more = element("button", { type: "button", class: "more", hidden: true });
+        byId(section).append(more);
+        const all = Array.from({ length: count }, (_, row) => row);
+        let [shown, limit, wanted] = [all, ROWS, ""];
+        let { column, descending } = sort;
+
+        function append(from, to) {
+            const rows = shown.slice(from, to).map((row) =>
+                element(
+                    "tr",
+                    null,
+                    element("th", { scope: "row" }, ...head(row, wanted)),
+                    ...cells(row).map((cell) => element("td", null, cell)),
+                ),
+            );
+            body.append(...rows);
+            const left = shown.length - Math.min(to, shown.length);
+            more.hidden = left === 0;
+            more.textContent = `Show ${grouped(Math.min(left, ROWS))} more of ${grouped(left)}`;
+        }
+
+        function draw() {
+            limit = ROWS;
+            body.replaceChildren();
+            append(0, limit);
+            headings.forEach((heading, at) => {
+                const sorted = at === column ? (descending ? "descending" : "ascending") : "none";
+                heading.setAttribute("aria-sort", sorted);
+            });
+        }
+
+        function order() {
+            if (column === null) {
+                return;
+            }
+            const value = columns[column];
+            const sign = descending ? -1 : 1;
+            const keys = new Map(all.map((row) => [row, value(row)]));
+            const compare = (a, b) => {
+                const [x, y] = [keys.get(a), keys.get(b)];
+                return x < y ? -sign : x > y ? sign : a - b;
+            };
+            all.sort(compare);
+        }
+
+        function search(text) {
+            wanted = text;
+            shown = text === "" ? all : all.filter((row) => finds(row, text));
+            draw();
+            byId(section).hidden = count === 0;
+            return shown.length;
+        }
+
+        more.addEventListener("click", () => {
+            const first = body.rows.length;
+            append(limit, limit + ROWS);
+            limit += ROWS;
+            const link = body.rows[first] && body.rows[first].querySelector("a");
+            if (link) {
+                link.focus();
+            }
+        });
+        headings.forEach((heading, at) => {
+            const button = element("button", { type: "button" }, heading.textContent);
+            heading.replaceChildren(button);
+            button.addEventListener("click", () => {
+                descending = at === column ? !descending : at > 0;
+                column = at;
+                order();
+                search(wanted);
+            });
+        });
+        // From one row to the next with the arrow keys.
+        body.addEventListener("keydown", (event) => {
+            const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+            const row = event.target.closest("tr");
+            if (step === undefined || row === null) {
+                return;
+            }
+            const next = step === 1 ? row.nextElementSibling : row.previousElementSibling;
+            const link = next && next.querySelector("a");
+            if (link) {
+                event.preventDefault();
+                link.focus();
+            }
+        });
+        order();
+        search("");
+        return { search };
+    }
+
+    const signed = (number) => (number === null ? "?" : (number < 0 ? "-" : "") + grouped(Math.abs(number)));
+
+    // What a row says of a search that finds another function than the one that is named.
+    function matches(functions, first, wanted) {
+        if (wanted === "" || haystacks[first].includes(wanted)) {
+            return null;
+        }
+        const at = firstFound(functions, wanted);
+        return at === undefined ? null : element("span", { class: "matches" }, "has ", ...named(at));
+    }
+
+    const ofClass = (row) => members.get(C.number[row]);
+    const isNumber = (row, wanted) => wanted === `#${C.number[row]}` || wanted === `class ${C.number[row]}`;
+    const tables = [
+        table({
+            id: "families",
+            section: "families-section",
+            count: data.families.length,
+            columns: [
+                (row) => data.families[row].name,
+                (row) => data.families[row].functions,
+                (row) => data.families[row].merged,
+                (row) => data.families[row].before,
+                (row) => data.families[row].saved,
+            ],
+            head: (row) => [data.families[row].name],
+            cells: (row) => {
+                const { functions, merged, before, saved } = data.families[row];
+                return [grouped(functions), grouped(merged), grouped(before), signed(saved)];
+            },
+            finds: (row, wanted) => data.families[row].name.toLowerCase().includes(wanted),
+            sort: { column: 4, descending: true },
+        }),
+        table({
+            id: "misses",
+            section: "misses-section",
+            count: M.members.length,
+            columns: [
+                (row) => F.name[M.members[row][0]],
+                (row) => M.members[row].length,
+                (row) => M.parameters[row],
+                (row) => M.at_stake[row],
+                (row) => (M.would_save[row] === null ? -Infinity : M.would_save[row]),
+            ],
+            head: (row, wanted) => {
+                const first = M.members[row][0];
+                return [
+                    element("a", { href: `#similar-${row}` }, ...named(first)),
+                    matches(M.members[row], first, wanted),
+                ];
+            },
+            cells: (row) => [
+                grouped(M.members[row].length),
+                grouped(M.parameters[row]),
+                grouped(M.at_stake[row]),
+                signed(M.would_save[row]),
+            ],
+            finds: (row, wanted) => firstFound(M.members[row], wanted) !== undefined,
+            sort: { column: 3, descending: true },
+        }),
+        table({
+            id: "class-table",
+            section: "classes-section",
+            count: C.number.length,
+            columns: [
+                (row) => F.source[C.representative[row]] || F.name[C.representative[row]],
+                (row) => C.number[row],
+                (row) => ofClass(row).length,
+                (row) => C.merged[row],
+                (row) => C.before[row],
+                (row) => C.after[row],
+                (row) => C.before[row] - C.after[row],
+            ],
+            head: (row, wanted) => {
+                const first = C.representative[row];
+                return [
+                    element("a", { href: `#class-${C.number[row]}` }, ...named(first)),
+                    matches(ofClass(row), first, wanted),
+                ];
+            },
+            cells: (row) => [
+                String(C.number[row]),
+                grouped(ofClass(row).length),
+                grouped(C.merged[row]),
+                grouped(C.before[row]),
+                grouped(C.after[row]),
+                signed(C.before[row] - C.after[row]),
+            ],
+            finds: (row, wanted) => isNumber(row, wanted) || firstFound(ofClass(row), wanted) !== undefined,
+            sort: { column: 6, descending: true },
+        }),
+    ];
+
+    const search = byId("search");
+    function find() {
+        const wanted = search.value.trim().toLowerCase();
+        const [families, misses, classes] = tables.map((one) => one.search(wanted));
+        const found = [
+            plural(families, "family", "families"),
+            plural(misses, "near miss", "near misses"),
+            plural(classes, "class", "classes"),
+        ];
+        byId("found").textContent = wanted === "" ? "" : found.join(", ");
+    }
+    search.addEventListener("input", find);
+    search.addEventListener("keydown", (event) => {
+        if (event.key === "Escape" && search.value !== "") {
+            event.preventDefault();
+            search.value = "";
+            find();
+        }
+    });
+    byId("search-area").hidden = false;
+    document.addEventListener("keydown", (event) => {
+        const isTyping = event.target instanceof HTMLInputElement && event.target.type === "search";
+        if (event.key === "/" && !isTyping && !byId("detail").open && !event.ctrlKey && !event.metaKey) {
+            event.preventDefault();
+            search.focus();
+            search.select();
+        }
+    });
+
+    // ---- Listings ----
+
+    const streams = new Map();
+    data.listings.forEach(({ functions, stream }) => {
+        let read = null;
+        const listings = () => {
+            read = read || decompressed(stream);
+            return read;
+        };
+        functions.forEach((at, place) => streams.set(at, async () => (await listings())[place]));
+    });
+
+    async function decompressed(text) {
+        const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+        return new Response(stream).json();
+    }
+
+    // The listings of a function, or null if they are not to be had.
+    async function listing(at) {
+        const embedded = streams.get(at);
+        return embedded === undefined ? null : embedded();
+    }
+
+    const quoted = (name) => (/^[\w.:]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+
+    // ---- The dialog ----
+
+    const detail = byId("detail");
+
+    function explained(rule) {
+        return RULES.get(rule) || "";
+    }
+
+    // What the table knows of a difference between two functions.
+    function knownDifference(a, b) {
+        const [ab, ba] = [F.resembles[a], F.resembles[b]];
+        if (ab && ab.function === b) {
+            return { rule: ab.rule, parameters: ab.parameters, lines: [ab.line, ab.other_line] };
+        }
+        if (ba && ba.function === a) {
+            return { rule: ba.rule, parameters: ba.parameters, lines: [ba.other_line, ba.line] };
+        }
+        return null;
+    }
+
+    const mark = (token) => (token.differs ? element("mark", null, token.text) : token.text);
+    const SIGNS = { same: ["", "", ""], changed: ["≠", "≠", "differs: "], removed: ["−", "", "only left: "], added: ["", "+", "only right: "] };
+
+    function diffTable(left, right, exact) {
+        const one = left.at === right.at;
+        const rows = Diff.rows(left.text, right.text, exact);
+        const known = one ? null : knownDifference(left.at, right.at);
+        const first = (side, line, at) =>
+            known !== null && known.lines[side] !== null && line !== null && F.line[at] + line === known.lines[side];
+        const body = element("tbody");
+        const cells = (kind, line, tokens, side) => {
+            const sign = SIGNS[kind][side];
+            const style = tokens === null || kind === "same" ? "" : ` ${kind}`;
+            const words = side === 0 || kind === "added" ? SIGNS[kind][2] : "";
+            return [
+                element("td", { class: "number" }, tokens === null ? "" : String(line + 1)),
+                element("td", { class: `sign${style}`, "aria-hidden": "true" }, sign),
+                element(
+                    "td",
+                    { class: `code${style}` },
+                    ...(tokens === null ? [] : [words === "" ? null : element("span", { class: "hidden" }, words), ...tokens.map(mark)]),
+                ),
+            ];
+        };
+        const append = (from, to) =>
+            body.append(
+                ...rows.slice(from, to).map((row) => {
+                    const isFirst = first(0, row.left, left.at) || first(1, row.right, right.at);
+                    return element(
+                        "tr",
+                        { class: isFirst ? `${row.kind} first` : row.kind, title: isFirst ? "the first difference that matters" : null },
+                        ...cells(row.kind, row.left, row.a, 0),
+                        ...(one ? [] : cells(row.kind, row.right, row.b, 1)),
+                    );
+                }),
+            );
+        append(0, LINES);
+        const heading = ({ at }) => element("th", { scope: "col", colspan: "3" }, ...named(at));
+        const made = element(
+            "div",
+            { class: "scroll diff", tabindex: "0", role: "region", "aria-label": one ? "Listing" : "Listings side by side" },
+            element("table", null, element("thead", null, element("tr", null, heading(left), one ? null : heading(right))), body),
+        );
+        const differing = rows.filter((row) => row.kind !== "same").length;
+        let more = null;
+        if (rows.length > LINES) {
+            more = element("button", { type: "button", class: "more" }, `Show all ${grouped(rows.length)} lines`);
+            more.addEventListener("click", () => {
+                append(LINES, rows.length);
+                more.remove();
+            });
+        }
+        return { made, differing, lines: rows.length, more };
+    }
+
+    // The sentence above two listings.
+    function verdict(a, b, differing, lines) {
+        const count = differing === 0 ? "No line differs" : `${grouped(differing)} of ${plural(lines, "line")} differ${differing === 1 ? "s" : ""}`;
+        const known = knownDifference(a, b);
+        if (known !== null && known.rule !== null) {
+            const places = known.parameters === null ? "" : ` They differ in ${plural(known.parameters, "constant or callee", "constants or callees")}.`;
+            return `${count}.${places} The first difference that matters is of the rule ${known.rule}: ${explained(known.rule)}.`;
+        }
+        const same = F.class[a] === F.class[b] && F.arguments[a] === F.arguments[b] && !F.is_new[a] && !F.is_new[b];
+        if (same && differing > 0) {
+            return `${count}. Both are of one class and receive the same extra arguments: these differences do not matter.`;
+        }
+        return `${count}.`;
+    }
+
+    function open(title, facts, functions, first) {
+        const close = element("button", { type: "button" }, "Close");
+        close.addEventListener("click", () => detail.close());
+        const others = [];
+        for (const at of functions) {
+            const resembles = F.resembles[at];
+            if (resembles && !functions.includes(resembles.function) && !others.includes(resembles.function) && others.length < 20) {
+                others.push(resembles.function);
+            }
+        }
+        const all = [...functions, ...others];
+        const chosen = [first, all.find((at) => at !== first) ?? first];
+
+        const panel = element("div", { id: "comparison" });
+        const status = element("p", { role: "status", id: "verdict" });
+        const exact = element("input", { type: "checkbox", id: "exact" });
+        let turn = 0;
+        async function compare() {
+            turn += 1;
+            const mine = turn;
+            const [a, b] = chosen;
+            const listings = await Promise.all([listing(a), listing(b)]);
+            if (mine !== turn) {
+                return;
+            }
+            const texts = listings.map((one) => (one === null ? undefined : one.clif));
+            if (texts.some((text) => text === undefined || text === null)) {
+                const names = a === b ? quoted(F.name[a]) : `${quoted(F.name[a])} ${quoted(F.name[b])}`;
+                status.replaceChildren("These listings are not on this page. In a terminal: ", element("code", null, `${data.why} ${names}`));
+                panel.replaceChildren();
+                return;
+            }
+            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0] }, { at: b, text: texts[1] }, exact.checked);
+            status.textContent = a === b ? plural(lines, "line") + "." : verdict(a, b, differing, lines);
+            panel.replaceChildren(made, ...(more === null ? [] : [more]));
+        }
+        exact.addEventListener("change", compare);
+
+        const body = element("tbody");
+        const radio = (side, at) => {
+            const input = element("input", {
+                type: "radio",
+                name: side === 0 ? "left" : "right",
+                value: String(at),
+                "aria-label": `${side === 0 ? "left" : "right"}: ${inWords(at)}`,
+            });
+            input.checked = chosen[side] === at;
+            input.addEventListener("change", () => {
+                chosen[side] = at;
+                compare();
+            });
+            return element("td", null, input);
+        };
+        const row = (at) => {
+            const resembles = F.resembles[at];
+            const place = F.line[at] === null ? null : element("small", null, `${data.files[F.file[at]]}:${F.line[at]}`);
+            const other = functions.includes(at) ? null : element("small", null, `of class ${F.class[at]}, resembled`);
+            const to = F.replaced_by[at];
+            const what = F.disposition[at] + (to === null ? "" : ` to ${F.name[to]}`);
+            const arguments_ = F.arguments[at] === null ? "" : F.arguments[at];
+            const difference = resembles === null
+                ? ""
+                : `${F.name[resembles.function]}${resembles.rule === null ? ": equal" : `, first difference ${resembles.rule}`}` +
+                  (resembles.line === null ? "" : ` in line ${resembles.line}`) +
+                  (resembles.other_line === null ? "" : ` (there ${resembles.other_line})`);
+            return element(
+                "tr",
+                null,
+                radio(0, at),
+                radio(1, at),
+                element("th", { scope: "row", class: "words" }, ...named(at), place, other),
+                element("td", { class: "words" }, what),
+                element("td", { class: "wide" }, element("code", null, F.rule[at]), element("small", null, explained(F.rule[at]))),
+                element("td", { class: "words" }, arguments_),
+                element("td", null, F.before[at] === F.after[at] ? grouped(F.before[at]) : `${grouped(F.before[at])} → ${grouped(F.after[at])}`),
+                element("td", { class: "wide" }, difference),
+            );
+        };
+        let shown = 0;
+        const more = element("button", { type: "button", class: "more" });
+        const grow = () => {
+            body.append(...all.slice(shown, shown + ROWS).map(row));
+            shown = Math.min(all.length, shown + ROWS);
+            more.hidden = shown === all.length;
+            more.textContent = `Show ${grouped(Math.min(ROWS, all.length - shown))} more of ${grouped(all.length - shown)}`;
+        };
+        more.addEventListener("click", grow);
+        const head = ["left", "right", "function", "disposition", "rule", "extra arguments", "bytes", "resembles"];
+        const left = ["function", "disposition", "rule", "extra arguments", "resembles"];
+        grow();
+        detail.replaceChildren(
+            element("div", { class: "detail-top" }, element("h2", { id: "detail-heading", tabindex: "-1" }, title), close),
+            element("p", null, facts),
+            element(
+                "div",
+                { class: "members", tabindex: "0", role: "region", "aria-label": "Members" },
+                element(
+                    "table",
+                    { id: "members" },
+                    element("thead", null, element("tr", null, ...head.map((text) => element("th", { scope: "col", class: left.includes(text) ? "words" : null }, text)))),
+                    body,
+                ),
+            ),
+            more,
+            element("h3", null, all.length > 1 ? "The two that are chosen, side by side" : "Its listing"),
+            element("div", { class: "options" }, element("label", null, exact, " Compare the numbers of values, comments and names, too")),
+            status,
+            panel,
+        );
+        compare();
+        if (!detail.open) {
+            detail.showModal();
+        }
+        detail.scrollTop = 0;
+        byId("detail-heading").focus();
+    }
+
+    const rowOfClass = new Map(C.number.map((number, row) => [number, row]));
+    function follow() {
+        const [, kind, number] = /^#(class|similar)-(\d+)$/.exec(location.hash) || [];
+        const at = Number(number);
+        if (kind === "class" && rowOfClass.has(at)) {
+            const row = rowOfClass.get(at);
+            const functions = members.get(at);
+            const facts =
+                `${plural(functions.length, "member")}, ${grouped(C.merged[row])} merged; ` +
+                `${grouped(C.before[row])} bytes before, ${grouped(C.after[row])} after: ${signed(C.before[row] - C.after[row])} saved.`;
+            open(`Class ${at}: ${inWords(C.representative[row])}`, facts, functions, C.representative[row]);
+        } else if (kind === "similar" && at < M.members.length) {
+            const functions = M.members[at];
+            const saves = M.would_save[at] === null ? "it is not known what one body would save" : `one body for all would save ${signed(M.would_save[at])}`;
+            const facts = `${plural(functions.length, "function")} that differ in ${plural(M.parameters[at], "place")}; ${grouped(M.at_stake[at])} bytes are at stake, and ${saves}.`;
+            open(`Near miss: ${inWords(functions[0])}`, facts, functions, functions[0]);
+        } else if (detail.open) {
+            detail.close();
+        }
+    }
+    window.addEventListener("hashchange", follow);
+    detail.addEventListener("close", () => {
+        if (/^#(class|similar)-/.test(location.hash)) {
+            history.replaceState(null, "", location.pathname + location.search);
+        }
+    });
+
+    // ---- Light and dark ----
+
+    const theme = byId("theme");
+    const isDark = () => {
+        const set = document.documentElement.dataset.theme;
+        return set === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : set === "dark";
+    };
+    const name = () => (theme.textContent = isDark() ? "Light" : "Dark");
+    theme.hidden = false;
+    theme.addEventListener("click", () => {
+        document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+        name();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);
+    name();
+
+    follow();
+    // Tests wait for it.
+    document.documentElement.dataset.ready = "";
+})();

@@ -1,0 +1,251 @@
+//! A report as one page of HTML that needs nothing else: no network, and for what comes first no script either.
+//!
+//! The answer, a treemap of the code by class, tables, and for each class its members and their listings side by side.
+//! The bytes of a page depend on the unit, the options and the version only: no time is on it, and no number of jobs.
+//! It renders what was measured and decided, and measures and decides nothing.
+
+mod data;
+mod groups;
+mod listings;
+mod map;
+mod markup;
+mod treemap;
+
+use crate::decisions::{Decision, Item, Planned};
+use crate::families::{Family, NearMiss};
+use crate::jobs::Jobs;
+use crate::report::{Native, Report};
+use crate::report_text::{answer, signed};
+use crate::table::thousands;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clif_unit::text;
+use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::FunctionIndex;
+use data::Data;
+use groups::{Group, Part, groups};
+use listings::{Listing, embed};
+use markup::{escape, fill, json};
+use sha2::{Digest as _, Sha256};
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// The page with holes.
+const PAGE: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/page.css");
+const SCRIPT: &str = include_str!("assets/page.js");
+
+/// How many bytes of a page listings take at most, as they are embedded.
+pub const MAX_LISTINGS: usize = 8 << 20;
+
+/// How many families and near misses a page has at most.
+pub const MOST_ROWS: usize = 500;
+
+/// How many rows of a table there are without a script.
+const STATIC_ROWS: usize = 100;
+
+/// What a page is made of.
+pub struct Page<'a> {
+    /// What was measured.
+    pub report: &'a Report,
+    /// The unit as it was planned.
+    pub planned: &'a Planned<'a>,
+    /// The files of the unit, as the user named them.
+    pub paths: &'a [PathBuf],
+    /// How many bytes of the page listings may take.
+    pub max_listings: usize,
+    /// The threads that compress listings.
+    pub jobs: &'a Jobs,
+}
+
+impl Page<'_> {
+    /// The page.
+    pub fn render(&self) -> String {
+        let Page { report, paths, max_listings, jobs, .. } = self;
+        let decisions = &report.decisions;
+        let groups = groups(decisions);
+        let sets = sets(report, &groups);
+        let listings = embed(sets, *max_listings, jobs, &|at| self.listing(at));
+        let native = report.host();
+        let names: Vec<String> = paths.iter().map(|path| quoted(&path.to_string_lossy())).collect();
+        let why = format!("clif-merge why {}", names.join(" "));
+        let data = Data::of(report, &groups, &listings, &why, false);
+        let map_label = format!("Native code by class on {}", native.title());
+        let functions = thousands(report.functions as u64);
+        let values = [
+            ("policy", policy()),
+            ("title", escape(&format!("Merging {}", names.join(" "))).into_owned()),
+            ("style", STYLE.to_owned()),
+            ("script", SCRIPT.to_owned()),
+            ("answer", escape(&answer(native)).into_owned()),
+            ("input", escape(&names.join(" ")).into_owned()),
+            ("functions", functions),
+            ("merged", thousands(report.merged as u64)),
+            ("new_bodies", thousands(report.new_bodies as u64)),
+            ("targets", report.native.iter().map(target_row).collect()),
+            ("data_objects", data_row(report)),
+            ("target", escape(native.title()).into_owned()),
+            ("legend", Part::ALL.map(|part| legend(part, &groups)).concat()),
+            ("treemap", map::svg(&groups, decisions, &map_label)),
+            ("families", family_rows(&report.families)),
+            ("misses", miss_rows(&report.near_misses)),
+            ("classes", class_rows(&groups, decisions)),
+            ("class_count", thousands(groups.len() as u64)),
+            ("why", escape(&why).into_owned()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("data", json(&data)),
+        ];
+        fill(PAGE, &values)
+    }
+
+    /// The texts of a function or a new body, by its index in the table.
+    fn listing(&self, at: usize) -> Listing {
+        let Planned { unit, listings, plan, names, options, .. } = self.planned;
+        let function = FunctionIndex::new(at);
+        let clif = match unit.given.get(at) {
+            Some(given) => listings.text(&given.place).map(str::to_owned),
+            None => plan.new_body(function).map(|new| {
+                let mut func = new.body().clone();
+                plan.apply(function, &mut func, options);
+                text::of(&names.restore(&func)).trim_end().to_owned()
+            }),
+        };
+        Listing { clif }
+    }
+}
+
+/// Only what is in the page: this script and this style, and no request.
+fn policy() -> String {
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    format!(
+        "default-src 'none'; script-src {}; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        hash(SCRIPT),
+        hash(STYLE)
+    )
+}
+
+/// A path as a word of a command line.
+fn quoted(path: &str) -> String {
+    let is_plain = |character: char| {
+        character.is_ascii_alphanumeric() || matches!(character, '/' | '.' | '_' | '-' | '+' | ',')
+    };
+    match !path.is_empty() && path.chars().all(is_plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// The functions whose listings are wanted together, those with most bytes at stake first: near misses, classes, and
+/// functions with what they resemble.
+fn sets(report: &Report, groups: &[Group]) -> Vec<Vec<usize>> {
+    let decisions = &report.decisions;
+    let indices = groups::by_name(decisions);
+    let mut sets: Vec<(u64, Vec<usize>)> = Vec::new();
+    for miss in &report.near_misses {
+        sets.push((miss.at_stake, miss.members.iter().map(|member| member.index()).collect()));
+    }
+    for group in groups {
+        let first = group.representative;
+        let mut members = vec![first];
+        members.extend(group.members.iter().copied().filter(|&at| at != first));
+        let rows = || group.members.iter().map(|&at| &decisions[at]);
+        let largest = rows().map(|row| row.bytes_before).max().unwrap_or(0);
+        let stake = (group.before - largest).max(group.missed);
+        let others = rows().filter_map(|row| indices.get(&*row.resembles.as_ref()?.name));
+        // Of many members, each may resemble another function.
+        members.extend(others.take(1).copied().filter(|at| !group.members.contains(at)));
+        sets.push((stake, members));
+    }
+    // Of equal ones, near misses come first, and then classes in their order.
+    sets.sort_by_key(|&(stake, _)| Reverse(stake));
+    sets.into_iter().map(|(_, members)| members).collect()
+}
+
+fn target_row(native: &Native) -> String {
+    let Native { bytes, not_compiled, .. } = native;
+    let cells = [thousands(bytes.before), thousands(bytes.after), format!("{:.2}%", bytes.saved())];
+    let not_compiled = match not_compiled {
+        0 => String::new(),
+        count => format!(" ({} functions cannot be compiled)", thousands(*count as u64)),
+    };
+    row(None, &format!("{}{not_compiled}", escape(native.title())), &cells)
+}
+
+/// The row of data objects; empty if there are none.
+fn data_row(report: &Report) -> String {
+    let bytes = report.data.bytes;
+    let cells = [thousands(bytes.before), thousands(bytes.after), format!("{:.2}%", bytes.saved())];
+    let count = thousands(report.data.objects as u64);
+    match report.data.objects {
+        0 => String::new(),
+        _ => row(None, &format!("data, {count} objects"), &cells),
+    }
+}
+
+fn legend(part: Part, groups: &[Group]) -> String {
+    let at = Part::ALL.iter().position(|&other| other == part).expect("one of all");
+    let bytes: u64 = groups.iter().map(|group| group.parts()[at]).sum();
+    let (swatch, title) = (map::swatch(part), part.title());
+    format!("<li>{swatch} {title}: {} bytes</li>\n", thousands(bytes))
+}
+
+/// A row of a table: a name, as it is to be written, and numbers.
+fn row(id: Option<String>, name: &str, cells: &[String]) -> String {
+    let id = id.map_or(String::new(), |id| format!(" id=\"{id}\""));
+    let mut text = format!("<tr{id}><th scope=\"row\">{name}</th>");
+    for cell in cells {
+        write!(text, "<td>{}</td>", escape(cell)).expect("writing to a string");
+    }
+    text + "</tr>\n"
+}
+
+fn family_rows(families: &[Family]) -> String {
+    let families = families.iter().take(STATIC_ROWS).map(|family| {
+        let Family { name, functions, merged, before, saved } = family;
+        let counts = [*functions as u64, *merged as u64, *before].map(thousands);
+        row(None, &escape(name), &[&counts[..], &[signed(*saved)]].concat())
+    });
+    families.collect()
+}
+
+fn miss_rows(misses: &[NearMiss]) -> String {
+    let misses = misses.iter().take(STATIC_ROWS).enumerate().map(|(at, miss)| {
+        let NearMiss { function, source_name, functions, parameters, at_stake, would_save, .. } =
+            miss;
+        let name = named(function, source_name.as_deref());
+        let counts = [*functions as u64, *parameters as u64, *at_stake].map(thousands);
+        let saves = would_save.map_or("?".to_owned(), signed);
+        row(Some(format!("similar-{at}")), &name, &[&counts[..], &[saves]].concat())
+    });
+    misses.collect()
+}
+
+/// The classes that save most, and those to which the treemap links.
+fn class_rows(groups: &[Group], decisions: &[Decision]) -> String {
+    let mut is_shown: Vec<bool> = (0..groups.len()).map(|at| at < STATIC_ROWS).collect();
+    map::drawn(groups).into_iter().for_each(|at| is_shown[at] = true);
+    let shown = groups.iter().zip(is_shown).filter(|(_, shown)| *shown);
+    let rows = shown.map(|(group, _)| {
+        let Group { class, members, representative, merged, before, after, missed: _ } = group;
+        let decision = &decisions[*representative];
+        let mut name = named(&decision.name, decision.source_name.as_deref());
+        if decision.item == Item::NewBody {
+            name += " (new)";
+        }
+        let counts = [*merged as u64, *before, *after].map(thousands);
+        let mut cells = vec![class.to_string(), thousands(members.len() as u64)];
+        cells.extend(counts);
+        cells.push(signed(group.saved()));
+        row(Some(format!("class-{class}")), &name, &cells)
+    });
+    rows.collect()
+}
+
+/// A function's name, and what the source calls it.
+fn named(name: &str, source: Option<&str>) -> String {
+    let source = source.map_or(String::new(), |source| {
+        format!(" <span class=\"source\">{}</span>", escape(source))
+    });
+    format!("<span class=\"name\">{}</span>{source}", escape(name))
+}

@@ -1,0 +1,2 @@
+//! Placeholder.
+use headless_chrome as _;
