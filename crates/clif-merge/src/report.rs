@@ -365,8 +365,9 @@ struct Measured {
 }
 
 fn measure(opts: &Opts) -> Result<Measured> {
-    let Opts { input, format, output: _, rows, repeat, min_saved: _, max_listings, no_alias, .. } =
-        opts;
+    let Opts {
+        input, format, output: _, rows, repeat, min_saved: _, max_listings, no_alias, ..
+    } = opts;
     let Opts { pass, targets, settings, jobs, general, .. } = opts;
     // There are no times on a page, and a person can search it.
     let is_page = *format == Format::Html;

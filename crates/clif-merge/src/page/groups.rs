@@ -48,15 +48,6 @@ impl Part {
             Part::CouldMerge => "could merge",
         }
     }
-
-    /// The class of style.
-    pub fn style(self) -> &'static str {
-        match self {
-            Part::Saved => "saved",
-            Part::Kept => "kept",
-            Part::CouldMerge => "missed",
-        }
-    }
 }
 
 impl Group {

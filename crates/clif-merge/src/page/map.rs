@@ -5,7 +5,7 @@
 use super::groups::{Group, Part};
 use super::markup::escape;
 use super::treemap::{Rect, sliced, squarified};
-use crate::decisions::Decision;
+use crate::decisions::{Decision, Item};
 use crate::table::thousands;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use std::fmt::Write as _;
 /// How many classes have a rectangle of their own. The others have one for each part that most of their bytes are.
 pub const MOST_CLASSES: usize = 200;
 
-/// The size in units of the drawing, of which a letter has about 6.
+/// The size in units of the drawing, of which a letter has about 7.
 const BOUNDS: Rect = Rect { x: 0.0, y: 0.0, width: 1000.0, height: 420.0 };
 
 /// How wide a letter of a label is.
-const LETTER: f64 = 6.2;
+const LETTER: f64 = 7.2;
 
 /// How high a line of a label is.
 const LINE: f64 = 14.0;
@@ -72,7 +72,7 @@ const PATTERNS: &str = "\
 <pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <rect class=\"missed\" width=\"7\" height=\"7\"/><rect class=\"missed-line\" width=\"2\" height=\"7\"/></pattern>
 <pattern id=\"dots\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
-<rect class=\"saved\" width=\"8\" height=\"8\"/><circle class=\"saved-dot\" cx=\"4\" cy=\"4\" r=\"1\"/></pattern>
+<rect class=\"saved\" width=\"8\" height=\"8\"/><circle class=\"saved-dot\" cx=\"4\" cy=\"4\" r=\"0.8\"/></pattern>
 </defs>
 ";
 
@@ -102,7 +102,12 @@ fn cell(group: &Group, decisions: &[Decision]) -> Cell {
         thousands(group.before),
         named.join(", "),
     );
-    let label = decision.source_name.as_ref().unwrap_or(&decision.name).clone();
+    // A new body has no name of the source, but what it replaces has.
+    let named = match decision.item {
+        Item::NewBody => &decisions[members[0]],
+        Item::Function | Item::Data => decision,
+    };
+    let label = named.source_name.as_ref().unwrap_or(&named.name).clone();
     Cell { parts, link: format!("#class-{class}"), label, title }
 }
 

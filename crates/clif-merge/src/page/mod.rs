@@ -34,7 +34,7 @@ use std::path::PathBuf;
 /// The page with holes.
 const PAGE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
-const SCRIPT: &str = include_str!("assets/page.js");
+const SCRIPT: &str = concat!(include_str!("assets/diff.js"), include_str!("assets/page.js"));
 
 /// How many bytes of a page listings take at most, as they are embedded.
 pub const MAX_LISTINGS: usize = 8 << 20;

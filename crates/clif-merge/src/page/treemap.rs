@@ -73,7 +73,6 @@ pub fn squarified(weights: &[f64], bounds: Rect) -> Vec<Rect> {
     rects
 }
 
-
 /// The largest ratio of sides in a row of rectangles along a side.
 fn worst(row: &[f64], scale: f64, side: f64) -> f64 {
     let sum: f64 = row.iter().sum::<f64>() * scale;
@@ -113,8 +112,7 @@ mod tests {
     const BOUNDS: Rect = Rect { x: 10.0, y: 20.0, width: 600.0, height: 400.0 };
 
     fn weights(count: usize) -> Vec<f64> {
-        let mut weights: Vec<f64> =
-            (0..count).map(|at| ((at * 7919) % 1000 + 1) as f64).collect();
+        let mut weights: Vec<f64> = (0..count).map(|at| ((at * 7919) % 1000 + 1) as f64).collect();
         weights.sort_by(|a, b| b.total_cmp(a));
         weights
     }

@@ -358,11 +358,12 @@
                 }),
             );
         append(0, LINES);
+        const columns = () => element("colgroup", null, element("col", { class: "number" }), element("col", { class: "sign" }), element("col"));
         const heading = ({ at }) => element("th", { scope: "col", colspan: "3" }, ...named(at));
         const made = element(
             "div",
             { class: "scroll diff", tabindex: "0", role: "region", "aria-label": one ? "Listing" : "Listings side by side" },
-            element("table", null, element("thead", null, element("tr", null, heading(left), one ? null : heading(right))), body),
+            element("table", null, columns(), one ? null : columns(), element("thead", null, element("tr", null, heading(left), one ? null : heading(right))), body),
         );
         const differing = rows.filter((row) => row.kind !== "same").length;
         let more = null;
