@@ -385,9 +385,13 @@
             const places = known.parameters === null ? "" : ` They differ in ${plural(known.parameters, "constant or callee", "constants or callees")}.`;
             return `${count}.${places} The first difference that matters is of the rule ${known.rule}: ${explained(known.rule)}.`;
         }
+        const replaced = F.replaced_by[b] === a ? b : F.replaced_by[a] === b ? a : null;
+        if (replaced !== null && F.arguments[replaced] !== null) {
+            return `${count}. ${F.name[F.replaced_by[replaced]]} replaces ${F.name[replaced]} with the extra arguments ${F.arguments[replaced]}.`;
+        }
         const same = F.class[a] === F.class[b] && F.arguments[a] === F.arguments[b] && !F.is_new[a] && !F.is_new[b];
-        if (same && differing > 0) {
-            return `${count}. Both are of one class and receive the same extra arguments: these differences do not matter.`;
+        if ((same || replaced !== null) && differing > 0) {
+            return `${count}. The two are equal: these differences do not matter.`;
         }
         return `${count}.`;
     }
@@ -395,7 +399,8 @@
     function open(title, facts, functions, first) {
         const close = element("button", { type: "button" }, "Close");
         close.addEventListener("click", () => detail.close());
-        const others = [];
+        // What replaces them may be replaced itself, and then is of another class.
+        const others = functions.includes(first) ? [] : [first];
         for (const at of functions) {
             const resembles = F.resembles[at];
             if (resembles && !functions.includes(resembles.function) && !others.includes(resembles.function) && others.length < 20) {
@@ -448,7 +453,7 @@
         const row = (at) => {
             const resembles = F.resembles[at];
             const place = F.line[at] === null ? null : element("small", null, `${data.files[F.file[at]]}:${F.line[at]}`);
-            const other = functions.includes(at) ? null : element("small", null, `of class ${F.class[at]}, resembled`);
+            const other = functions.includes(at) ? null : element("small", null, `of class ${F.class[at]}, ${at === first ? "replaces these" : "resembled"}`);
             const to = F.replaced_by[at];
             const what = F.disposition[at] + (to === null ? "" : ` to ${F.name[to]}`);
             const arguments_ = F.arguments[at] === null ? "" : F.arguments[at];
