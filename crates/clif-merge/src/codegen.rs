@@ -55,6 +55,18 @@ impl<'a> Compiler<'a> {
         Err(error)
     }
 
+    /// The native code of a function, as Cranelift writes it down.
+    ///
+    /// # Errors
+    ///
+    /// What Cranelift says.
+    pub fn listing(&mut self, func: Function) -> Result<String, String> {
+        self.context.set_disasm(true);
+        let listing = self.compile(func).map(|code| code.vcode.clone().unwrap_or_default());
+        self.context.set_disasm(false);
+        listing
+    }
+
     /// Compiles a function of a unit, or its merged form.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod decisions;
 mod diff;
 mod emit_object;
 mod exit;
+mod explore;
 mod families;
 mod filetest;
 mod input;
@@ -96,6 +97,7 @@ enum Command {
     Locate(locate::Opts),
     Report(report::Opts),
     Why(why::Opts),
+    Explore(explore::Opts),
     Remarks(remarks::Opts),
     Diff(diff::Opts),
     Bisect(bisect::Opts),
@@ -157,6 +159,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Locate(opts) => locate::run(opts),
         Command::Report(opts) => report::run(opts),
         Command::Why(opts) => why::run(opts),
+        Command::Explore(opts) => explore::run(opts),
         Command::Remarks(opts) => remarks::run(opts),
         Command::Diff(opts) => diff::run(opts),
         Command::Bisect(opts) => bisect::run(opts),

@@ -10,7 +10,7 @@ use crate::codegen::{Compiler, Refused, missing_settings};
 use crate::decisions::{Decision, Planned, decisions};
 use crate::exit::{Exit, condition};
 use crate::families::{Family, NearMiss, families, near_misses};
-use crate::jobs::JobsArg;
+use crate::jobs::{Jobs, JobsArg};
 use crate::measure::{self, Sizes, total};
 use crate::output::Output;
 use crate::page::{self, Page};
@@ -21,7 +21,7 @@ use anyhow::Result;
 use clif_unit::isa;
 use clif_unit::listings::Listings;
 use clif_unit::pass;
-use clif_unit::unit::Unit;
+use clif_unit::unit::{Source, Unit};
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
@@ -335,14 +335,22 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let output = Output::check(&opts.output)?;
-    let Measured { report, page } = measure(&opts)?;
-    let Opts { format, min_saved, general, .. } = opts;
-    let text = match format {
-        Format::Text => text(&report, general.verbose),
-        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
-        Format::Html => page.expect("it was asked for"),
-    };
+    let Opts { format, output, rows, repeat, min_saved, max_listings, .. } = opts;
+    let Opts { input, no_alias, pass, targets, settings, jobs, general, .. } = opts;
+    let output = Output::check(&output)?;
+    let isas = |sources: &[Source]| targets.isas(sources, &settings);
+    let (input, pass) = (&input, &pass);
+    let task =
+        Task { input, pass, isas: &isas, rows, repeat, aliases: !no_alias, jobs, general: &general };
+    let task = if format == Format::Html { task.of_page() } else { task };
+    let (report, text) = measure(&task, |measured| {
+        let text = match format {
+            Format::Text => text(&measured.report, general.verbose),
+            Format::Json => serde_json::to_string_pretty(&measured.report)? + "\n",
+            Format::Html => Page::of(&measured, input, max_listings).render(),
+        };
+        Ok((measured.report, text))
+    })?;
     output.write_text(&text)?;
     if let Some(least) = min_saved {
         let native = report.host();
@@ -357,31 +365,64 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// A report, and what needs the unit besides.
-struct Measured {
-    report: Report,
-    /// The page, if it was asked for.
-    page: Option<String>,
+/// What is to be measured.
+pub struct Task<'a> {
+    /// The unit.
+    pub input: &'a Input,
+    /// How it is merged.
+    pub pass: &'a Pass,
+    /// The targets, of the command line and of the texts.
+    pub isas: &'a dyn Fn(&[Source]) -> Result<Vec<OwnedTargetIsa>>,
+    /// How many families, classes and near misses are listed.
+    pub rows: usize,
+    /// How often the short steps are timed.
+    pub repeat: u32,
+    /// Whether symbols may share an address.
+    pub aliases: bool,
+    /// The threads.
+    pub jobs: JobsArg,
+    /// What is said meanwhile.
+    pub general: &'a General,
 }
 
-fn measure(opts: &Opts) -> Result<Measured> {
-    let Opts {
-        input, format, output: _, rows, repeat, min_saved: _, max_listings, no_alias, ..
-    } = opts;
-    let Opts { pass, targets, settings, jobs, general, .. } = opts;
-    // There are no times on a page, and a person can search it.
-    let is_page = *format == Format::Html;
-    let (rows, repeat) = if is_page { (page::MOST_ROWS, 1) } else { (*rows, *repeat) };
-    let aliases = !no_alias;
+impl Task<'_> {
+    /// The same for a page, on which there are no times, and in which a person can search.
+    pub fn of_page(self) -> Self {
+        Task { rows: page::MOST_ROWS, repeat: 1, ..self }
+    }
+}
+
+/// A report, and what it is about.
+pub struct Measured<'a> {
+    /// The report.
+    pub report: Report,
+    /// The unit as it was planned.
+    pub planned: &'a Planned<'a>,
+    /// The target of the plan.
+    pub isa: &'a dyn TargetIsa,
+    /// The threads.
+    pub jobs: &'a Jobs,
+}
+
+/// Reads, merges and compiles a unit, and hands over what was measured.
+///
+/// # Errors
+///
+/// What cannot be read or compiled, with `--verify` what is wrong with the result, and what `finish` says.
+pub fn measure<R>(
+    task: &Task<'_>,
+    finish: impl FnOnce(Measured<'_>) -> Result<R>,
+) -> Result<R> {
+    let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
     let mut start = Instant::now();
     let files = input.open()?;
     let mut read = start.elapsed();
-    let isas = targets.isas(files.texts(), settings)?;
+    let isas = isas(files.texts())?;
     let own = |isa: &OwnedTargetIsa| isa.triple().architecture == Triple::host().architecture;
     let at_host = isas.iter().position(own).unwrap_or(0);
     let host = &*isas[at_host];
     start = Instant::now();
-    let sources = files.translate(host, jobs, general)?;
+    let sources = files.translate(host, &jobs, general)?;
     let unit = input.read(&sources, host, general)?;
     read += start.elapsed();
     let jobs = jobs.start()?;
@@ -460,11 +501,7 @@ fn measure(opts: &Opts) -> Result<Measured> {
         data: Data::of(&plan),
         decisions,
     };
-    let page = is_page.then(|| {
-        let (report, planned, paths) = (&report, &planned, &input.paths[..]);
-        Page { report, planned, paths, max_listings: *max_listings, jobs: &jobs }.render()
-    });
-    Ok(Measured { report, page })
+    finish(Measured { report, planned: &planned, isa: host, jobs: &jobs })
 }
 
 /// The number of classes that have two or more of the first `functions` functions.

@@ -4,7 +4,7 @@
 //! On systems other than Unix, they stay where they are when the program is ended.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::{NamedTempFile, TempDir};
 
 /// What there is to remove.
@@ -96,6 +96,16 @@ fn remove_directory(path: &Path) {
     }
 }
 
+/// What a signal does instead of ending the program.
+static AT_SIGNAL: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only where there are such
+/// signals, and once for a program.
+pub fn end_with(end: Box<dyn Fn() + Send + Sync>) {
+    heed_signals();
+    let _ = AT_SIGNAL.set(end);
+}
+
 /// Removes all of it, if there is something and nothing is just being done with it.
 pub fn remove() {
     if let Ok(mut unfinished) = UNFINISHED.try_lock() {
@@ -118,6 +128,10 @@ fn heed_signals() {
             for signal in signals.forever() {
                 let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
                 unfinished.remove();
+                if let Some(end) = AT_SIGNAL.get() {
+                    end();
+                    continue;
+                }
                 // The parent process learns which signal ended the program. The lock is not released,
                 // so that nothing else is begun.
                 let _ = emulate_default_handler(signal);

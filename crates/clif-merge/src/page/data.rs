@@ -13,13 +13,22 @@ use cranelift_mergefunc::{Reason, Rule};
 use serde::Serialize;
 use std::collections::HashMap;
 
+/// Where listings come from.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Source<'a> {
+    /// The command that explains two functions in a terminal, without their names.
+    pub why: &'a str,
+    /// Whether the server of the page has them.
+    pub served: bool,
+    /// Whether they have native code.
+    pub native: bool,
+}
+
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct Data<'a> {
-    /// The command that explains two functions in a terminal, without their names.
-    pub why: &'a str,
-    /// Whether listings come from the server of the page.
-    pub served: bool,
+    #[serde(flatten)]
+    source: Source<'a>,
     /// What rules mean, by their ids: reasons and first differences.
     rules: Vec<[&'static str; 2]>,
     files: Vec<&'a str>,
@@ -82,8 +91,7 @@ impl<'a> Data<'a> {
         report: &'a Report,
         groups: &[Group],
         listings: &'a [Stream],
-        why: &'a str,
-        served: bool,
+        source: Source<'a>,
     ) -> Data<'a> {
         let decisions = &report.decisions;
         let reasons = Reason::ALL.map(|reason| [reason.id(), reason.explanation()]);
@@ -105,8 +113,7 @@ impl<'a> Data<'a> {
         }
         let (functions, files) = functions(decisions);
         Data {
-            why,
-            served,
+            source,
             rules: [&reasons[..], &rules[..]].concat(),
             files,
             functions,

@@ -18,6 +18,12 @@ pub struct Listing {
     /// Its CLIF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clif: Option<String>,
+    /// Its native code before merging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its native code after merging, or what is there instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// Functions whose listings are embedded.
@@ -93,7 +99,7 @@ mod tests {
     use std::io::Read as _;
 
     fn listing(at: usize) -> Listing {
-        Listing { clif: Some(format!("function %f{at}() {{}}")) }
+        Listing { clif: Some(format!("function %f{at}() {{}}")), ..Listing::default() }
     }
 
     fn read(stream: &Stream) -> Vec<serde_json::Value> {

@@ -5,26 +5,30 @@
 //! It renders what was measured and decided, and measures and decides nothing.
 
 mod data;
+mod function;
 mod groups;
 mod listings;
 mod map;
 mod markup;
 mod treemap;
 
+use crate::args::Input;
 use crate::decisions::{Decision, Item, Planned};
 use crate::families::{Family, NearMiss};
 use crate::jobs::Jobs;
-use crate::report::{Native, Report};
+use crate::report::{Measured, Native, Report};
 use crate::report_text::{answer, signed};
 use crate::table::thousands;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clif_unit::text;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::FunctionIndex;
-use data::Data;
+use cranelift_mergefunc::{FunctionIndex, cranelift_codegen};
+use cranelift_codegen::isa::TargetIsa;
+use data::{Data, Source};
+use function::listing;
 use groups::{Group, Part, groups};
-use listings::{Listing, embed};
+pub use listings::Listing;
+use listings::embed;
 use markup::{escape, fill, json};
 use sha2::{Digest as _, Sha256};
 use std::cmp::Reverse;
@@ -57,24 +61,36 @@ pub struct Page<'a> {
     pub max_listings: usize,
     /// The threads that compress listings.
     pub jobs: &'a Jobs,
+    /// The target whose native code is shown, if that is.
+    pub native: Option<&'a dyn TargetIsa>,
+    /// Whether a server has the listings, so that none is embedded.
+    pub served: bool,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    /// The page of a report, with the CLIF of functions embedded.
+    pub fn of(measured: &'a Measured<'a>, input: &'a Input, max_listings: usize) -> Page<'a> {
+        let Measured { report, planned, isa: _, jobs } = measured;
+        let paths = &input.paths;
+        Page { report, planned, paths, max_listings, jobs, native: None, served: false }
+    }
+
     /// The page.
     pub fn render(&self) -> String {
-        let Page { report, paths, max_listings, jobs, .. } = self;
+        let Page { report, paths, max_listings, jobs, served, .. } = self;
         let decisions = &report.decisions;
         let groups = groups(decisions);
-        let sets = sets(report, &groups);
+        let sets = if *served { Vec::new() } else { sets(report, &groups) };
         let listings = embed(sets, *max_listings, jobs, &|at| self.listing(at));
         let native = report.host();
         let names: Vec<String> = paths.iter().map(|path| quoted(&path.to_string_lossy())).collect();
         let why = format!("clif-merge why {}", names.join(" "));
-        let data = Data::of(report, &groups, &listings, &why, false);
+        let source = Source { why: &why, served: *served, native: self.native.is_some() };
+        let data = Data::of(report, &groups, &listings, source);
         let map_label = format!("Native code by class on {}", native.title());
         let functions = thousands(report.functions as u64);
         let values = [
-            ("policy", policy()),
+            ("policy", self.policy()),
             ("title", escape(&format!("Merging {}", names.join(" "))).into_owned()),
             ("style", STYLE.to_owned()),
             ("script", SCRIPT.to_owned()),
@@ -100,26 +116,27 @@ impl Page<'_> {
     }
 
     /// The texts of a function or a new body, by its index in the table.
-    fn listing(&self, at: usize) -> Listing {
-        let Planned { unit, listings, plan, names, options, .. } = self.planned;
-        let function = FunctionIndex::new(at);
-        let clif = match unit.given.get(at) {
-            Some(given) => listings.text(&given.place).map(str::to_owned),
-            None => plan.new_body(function).map(|new| {
-                let mut func = new.body().clone();
-                plan.apply(function, &mut func, options);
-                text::of(&names.restore(&func)).trim_end().to_owned()
-            }),
-        };
-        Listing { clif }
+    pub fn listing(&self, at: usize) -> Listing {
+        listing(self.planned, self.native, FunctionIndex::new(at))
+    }
+
+    /// How many functions and new bodies have listings.
+    pub fn listings(&self) -> usize {
+        self.planned.plan.entries().len()
+    }
+
+    /// What a browser may do with the page.
+    pub fn policy(&self) -> String {
+        policy(self.served)
     }
 }
 
-/// Only what is in the page: this script and this style, and no request.
-fn policy() -> String {
+/// Only what is in the page: this script and this style. No request, or requests to the server of the page.
+fn policy(served: bool) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let connect = if served { " connect-src 'self';" } else { "" };
     format!(
-        "default-src 'none'; script-src {}; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src {}; style-src {}; img-src data:;{connect} base-uri 'none'; form-action 'none'",
         hash(SCRIPT),
         hash(STYLE)
     )

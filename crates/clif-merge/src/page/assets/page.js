@@ -293,11 +293,28 @@
         return new Response(stream).json();
     }
 
+    async function fetched(at) {
+        const answer = await fetch(`function/${at}.json`).catch(() => null);
+        return answer !== null && answer.ok ? answer.json() : null;
+    }
+
     // The listings of a function, or null if they are not to be had.
     async function listing(at) {
+        if (data.served) {
+            return fetched(at);
+        }
         const embedded = streams.get(at);
         return embedded === undefined ? null : embedded();
     }
+
+    // What two listings are shown, by the name of the choice: of the left function and of the right one. The last
+    // compares the left one with itself.
+    const VIEWS = {
+        clif: { title: "CLIF of both", sides: ["clif", "clif"] },
+        before: { title: "native code of both before merging", sides: ["before", "before"] },
+        after: { title: "native code of both after merging", sides: ["after", "after"] },
+        merging: { title: "native code of the left one before and after merging", sides: ["before", "after"] },
+    };
 
     const quoted = (name) => (/^[\w.:]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
 
@@ -324,10 +341,10 @@
     const mark = (token) => (token.differs ? element("mark", null, token.text) : token.text);
     const SIGNS = { same: ["", "", ""], changed: ["≠", "≠", "differs: "], removed: ["−", "", "only left: "], added: ["", "+", "only right: "] };
 
-    function diffTable(left, right, exact) {
-        const one = left.at === right.at;
+    function diffTable(left, right, exact, isClif) {
+        const one = left.at === right.at && isClif;
         const rows = Diff.rows(left.text, right.text, exact);
-        const known = one ? null : knownDifference(left.at, right.at);
+        const known = one || !isClif ? null : knownDifference(left.at, right.at);
         const first = (side, line, at) =>
             known !== null && known.lines[side] !== null && line !== null && F.line[at] + line === known.lines[side];
         const body = element("tbody");
@@ -377,9 +394,12 @@
         return { made, differing, lines: rows.length, more };
     }
 
-    // The sentence above two listings.
+    const counted = (differing, lines) =>
+        differing === 0 ? "No line differs" : `${grouped(differing)} of ${plural(lines, "line")} differ${differing === 1 ? "s" : ""}`;
+
+    // The sentence above the CLIF of two functions.
     function verdict(a, b, differing, lines) {
-        const count = differing === 0 ? "No line differs" : `${grouped(differing)} of ${plural(lines, "line")} differ${differing === 1 ? "s" : ""}`;
+        const count = counted(differing, lines);
         const known = knownDifference(a, b);
         if (known !== null && known.rule !== null) {
             const places = known.parameters === null ? "" : ` They differ in ${plural(known.parameters, "constant or callee", "constants or callees")}.`;
@@ -413,27 +433,34 @@
         const panel = element("div", { id: "comparison" });
         const status = element("p", { role: "status", id: "verdict" });
         const exact = element("input", { type: "checkbox", id: "exact" });
+        const view = element("select", { id: "view" }, ...Object.entries(VIEWS).map(([name, { title }]) => element("option", { value: name }, title)));
         let turn = 0;
         async function compare() {
             turn += 1;
             const mine = turn;
-            const [a, b] = chosen;
+            const { sides } = VIEWS[view.value];
+            const isClif = view.value === "clif";
+            const [a, b] = view.value === "merging" ? [chosen[0], chosen[0]] : chosen;
+            exact.disabled = !isClif;
             const listings = await Promise.all([listing(a), listing(b)]);
             if (mine !== turn) {
                 return;
             }
-            const texts = listings.map((one) => (one === null ? undefined : one.clif));
+            const texts = listings.map((one, side) => (one === null ? undefined : one[sides[side]]));
             if (texts.some((text) => text === undefined || text === null)) {
                 const names = a === b ? quoted(F.name[a]) : `${quoted(F.name[a])} ${quoted(F.name[b])}`;
-                status.replaceChildren("These listings are not on this page. In a terminal: ", element("code", null, `${data.why} ${names}`));
+                const why = data.served ? "The server does not answer." : "These listings are not on this page.";
+                status.replaceChildren(`${why} In a terminal: `, element("code", null, `${data.why} ${names}`));
                 panel.replaceChildren();
                 return;
             }
-            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0] }, { at: b, text: texts[1] }, exact.checked);
-            status.textContent = a === b ? plural(lines, "line") + "." : verdict(a, b, differing, lines);
+            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0] }, { at: b, text: texts[1] }, exact.checked || !isClif, isClif);
+            const only = a === b && isClif;
+            status.textContent = only ? plural(lines, "line") + "." : isClif ? verdict(a, b, differing, lines) : `${counted(differing, lines)}.`;
             panel.replaceChildren(made, ...(more === null ? [] : [more]));
         }
         exact.addEventListener("change", compare);
+        view.addEventListener("change", compare);
 
         const body = element("tbody");
         const radio = (side, at) => {
@@ -502,7 +529,7 @@
             ),
             more,
             element("h3", null, all.length > 1 ? "The two that are chosen, side by side" : "Its listing"),
-            element("div", { class: "options" }, element("label", null, exact, " Compare the numbers of values, comments and names, too")),
+            element("div", { class: "options" }, data.native ? element("label", null, "Show ", view) : null, element("label", null, exact, " Compare the numbers of values, comments and names, too")),
             status,
             panel,
         );
