@@ -85,6 +85,7 @@ Examples:
   clif-merge why unit.clif %f %g                 why two functions did not merge
   clif-merge remarks unit.clif                   what was decided, and why
   clif-merge diff before.clif after.clif         which merges a change loses
+  clif-merge explore app.wasm                    all of it in a browser
   clif-merge bisect unit.clif -- ./check.sh {}   which merge makes it fail
   clif-merge help report                         all about one subcommand";
 

@@ -340,8 +340,16 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let output = Output::check(&output)?;
     let isas = |sources: &[Source]| targets.isas(sources, &settings);
     let (input, pass) = (&input, &pass);
-    let task =
-        Task { input, pass, isas: &isas, rows, repeat, aliases: !no_alias, jobs, general: &general };
+    let task = Task {
+        input,
+        pass,
+        isas: &isas,
+        rows,
+        repeat,
+        aliases: !no_alias,
+        jobs,
+        general: &general,
+    };
     let task = if format == Format::Html { task.of_page() } else { task };
     let (report, text) = measure(&task, |measured| {
         let text = match format {
@@ -409,10 +417,7 @@ pub struct Measured<'a> {
 /// # Errors
 ///
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and what `finish` says.
-pub fn measure<R>(
-    task: &Task<'_>,
-    finish: impl FnOnce(Measured<'_>) -> Result<R>,
-) -> Result<R> {
+pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R>) -> Result<R> {
     let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
     let mut start = Instant::now();
     let files = input.open()?;

@@ -5,6 +5,8 @@
 
 #[path = "page/browser.rs"]
 mod browser;
+#[path = "page/explore.rs"]
+mod explore;
 
 use browser::Page;
 use std::fmt::Write as _;

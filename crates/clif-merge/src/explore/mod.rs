@@ -94,6 +94,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 fn serve(page: &Page<'_>, server: &Server) {
     let text = page.render();
     let url = server.url();
+    server.heed_signals();
     // Whoever waits for the address needs it, however quiet the program is. A closed standard error is no reason to end.
     let _ = writeln!(anstream::stderr(), "{url}");
     let answer = |path: &str| -> Option<Reply> {

@@ -43,10 +43,14 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    /// Answers requests until a signal asks the program to end. `answer` has the contents of a path, if there is such.
-    pub fn run(&self, policy: &str, answer: &dyn Fn(&str) -> Option<Reply>) {
+    /// From now on, a signal that asks the program to end ends [`Server::run`].
+    pub fn heed_signals(&self) {
         let server = Arc::clone(&self.server);
         unfinished::end_with(Box::new(move || server.unblock()));
+    }
+
+    /// Answers requests until a signal comes. `answer` has the contents of a path, if there is such.
+    pub fn run(&self, policy: &str, answer: &dyn Fn(&str) -> Option<Reply>) {
         for request in self.server.incoming_requests() {
             let (code, reply) = match self.refuses(&request) {
                 Some(code) => (code, None),
@@ -124,7 +128,8 @@ mod tests {
         for host in ["127.0.0.1:80", "localhost:80", "LOCALHOST:80"] {
             assert!(is_loopback(host, 80), "{host}");
         }
-        for host in ["", "127.0.0.1", "127.0.0.1:81", "example.com:80", "127.0.0.1.example.com:80"] {
+        for host in ["", "127.0.0.1", "127.0.0.1:81", "example.com:80", "127.0.0.1.example.com:80"]
+        {
             assert!(!is_loopback(host, 80), "{host}");
         }
     }

@@ -309,6 +309,7 @@
 
     // What two listings are shown, by the name of the choice: of the left function and of the right one. The last
     // compares the left one with itself.
+    const NOTES = { clif: null, before: ", before merging", after: ", after merging" };
     const VIEWS = {
         clif: { title: "CLIF of both", sides: ["clif", "clif"] },
         before: { title: "native code of both before merging", sides: ["before", "before"] },
@@ -376,7 +377,7 @@
             );
         append(0, LINES);
         const columns = () => element("colgroup", null, element("col", { class: "number" }), element("col", { class: "sign" }), element("col"));
-        const heading = ({ at }) => element("th", { scope: "col", colspan: "3" }, ...named(at));
+        const heading = ({ at, note }) => element("th", { scope: "col", colspan: "3" }, ...named(at), note);
         const made = element(
             "div",
             { class: "scroll diff", tabindex: "0", role: "region", "aria-label": one ? "Listing" : "Listings side by side" },
@@ -454,7 +455,7 @@
                 panel.replaceChildren();
                 return;
             }
-            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0] }, { at: b, text: texts[1] }, exact.checked || !isClif, isClif);
+            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0], note: NOTES[sides[0]] }, { at: b, text: texts[1], note: NOTES[sides[1]] }, exact.checked || !isClif, isClif);
             const only = a === b && isClif;
             status.textContent = only ? plural(lines, "line") + "." : isClif ? verdict(a, b, differing, lines) : `${counted(differing, lines)}.`;
             panel.replaceChildren(made, ...(more === null ? [] : [more]));
