@@ -57,7 +57,8 @@ pub fn svg(groups: &[Group], decisions: &[Decision], label: &str) -> String {
     let weights: Vec<f64> = cells.iter().map(|cell| cell.bytes() as f64).collect();
     let Rect { width, height, .. } = BOUNDS;
     let mut text = format!(
-        "<svg class=\"treemap\" viewBox=\"0 0 {width} {height}\" role=\"group\" aria-label=\"{}\">\n{PATTERNS}",
+        "<svg class=\"treemap\" viewBox=\"0 0 {width} {height}\" role=\"group\" \
+         aria-label=\"{}\">\n{PATTERNS}",
         escape(label)
     );
     for (cell, rect) in cells.iter().zip(squarified(&weights, BOUNDS)) {
@@ -69,10 +70,12 @@ pub fn svg(groups: &[Group], decisions: &[Decision], label: &str) -> String {
 /// What shows the parts apart without colours.
 const PATTERNS: &str = "\
 <defs>
-<pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-<rect class=\"missed\" width=\"7\" height=\"7\"/><rect class=\"missed-line\" width=\"2\" height=\"7\"/></pattern>
+<pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \
+patternTransform=\"rotate(45)\"><rect class=\"missed\" width=\"7\" height=\"7\"/>\
+<rect class=\"missed-line\" width=\"2\" height=\"7\"/></pattern>
 <pattern id=\"dots\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
-<rect class=\"saved\" width=\"8\" height=\"8\"/><circle class=\"saved-dot\" cx=\"4\" cy=\"4\" r=\"0.8\"/></pattern>
+<rect class=\"saved\" width=\"8\" height=\"8\"/>\
+<circle class=\"saved-dot\" cx=\"4\" cy=\"4\" r=\"0.8\"/></pattern>
 </defs>
 ";
 
@@ -148,7 +151,8 @@ fn draw(text: &mut String, cell: &Cell, rect: Rect) {
     let Rect { x, y, width, height } = rect;
     write!(
         text,
-        "<rect class=\"outline\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
+        "<rect class=\"outline\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" \
+         height=\"{height:.2}\"/>"
     )
     .expect("is a string");
     let letters = ((width - 8.0) / LETTER).max(0.0) as usize;

@@ -136,7 +136,8 @@ fn policy(served: bool) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let connect = if served { " connect-src 'self';" } else { "" };
     format!(
-        "default-src 'none'; script-src {}; style-src {}; img-src data:;{connect} base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src {}; style-src {}; img-src data:;{connect} \
+         base-uri 'none'; form-action 'none'",
         hash(SCRIPT),
         hash(STYLE)
     )

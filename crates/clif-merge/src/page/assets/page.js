@@ -10,6 +10,8 @@
     const ROWS = 200;
     // How many lines of a listing are shown at first.
     const LINES = 2000;
+    // How many functions of other classes are listed with the members of a class.
+    const MOST_OTHERS = 20;
 
     const byId = (id) => document.getElementById(id);
 
@@ -57,8 +59,8 @@
 
     // ---- Tables ----
 
-    // A table: rows are numbers from 0, `columns[i](row)` sorts, `cells(row)` are the cells behind the first, `head(row,
-    // wanted)` is what the first has, `finds(row, wanted)` searches.
+    // A table: rows are numbers from 0, `columns[i](row)` sorts, `cells(row)` are the cells behind the first,
+    // `head(row, wanted)` is what the first has, `finds(row, wanted)` searches.
     function table({ id, section, count, columns, head, cells, finds, sort }) {
         const body = byId(id).tBodies[0];
         const headings = [...byId(id).tHead.rows[0].cells];
@@ -340,7 +342,13 @@
     }
 
     const mark = (token) => (token.differs ? element("mark", null, token.text) : token.text);
-    const SIGNS = { same: ["", "", ""], changed: ["≠", "≠", "differs: "], removed: ["−", "", "only left: "], added: ["", "+", "only right: "] };
+    // How a row differs: a sign on the left, one on the right, and the same for who listens.
+    const SIGNS = {
+        same: ["", "", ""],
+        changed: ["≠", "≠", "differs: "],
+        removed: ["−", "", "only left: "],
+        added: ["", "+", "only right: "],
+    };
 
     function diffTable(left, right, exact, isClif) {
         const one = left.at === right.at && isClif;
@@ -352,36 +360,47 @@
         const cells = (kind, line, tokens, side) => {
             const sign = SIGNS[kind][side];
             const style = tokens === null || kind === "same" ? "" : ` ${kind}`;
-            const words = side === 0 || kind === "added" ? SIGNS[kind][2] : "";
+            const isSaid = kind !== "same" && tokens !== null && (side === 0 || kind === "added");
+            const words = isSaid ? element("span", { class: "hidden" }, SIGNS[kind][2]) : null;
             return [
                 element("td", { class: "number" }, tokens === null ? "" : String(line + 1)),
                 element("td", { class: `sign${style}`, "aria-hidden": "true" }, sign),
-                element(
-                    "td",
-                    { class: `code${style}` },
-                    ...(tokens === null ? [] : [words === "" ? null : element("span", { class: "hidden" }, words), ...tokens.map(mark)]),
-                ),
+                element("td", { class: `code${style}` }, words, ...(tokens === null ? [] : tokens.map(mark))),
             ];
         };
         const append = (from, to) =>
             body.append(
                 ...rows.slice(from, to).map((row) => {
                     const isFirst = first(0, row.left, left.at) || first(1, row.right, right.at);
+                    const title = isFirst ? "the first difference that matters" : null;
                     return element(
                         "tr",
-                        { class: isFirst ? `${row.kind} first` : row.kind, title: isFirst ? "the first difference that matters" : null },
+                        { class: isFirst ? `${row.kind} first` : row.kind, title },
                         ...cells(row.kind, row.left, row.a, 0),
                         ...(one ? [] : cells(row.kind, row.right, row.b, 1)),
                     );
                 }),
             );
         append(0, LINES);
-        const columns = () => element("colgroup", null, element("col", { class: "number" }), element("col", { class: "sign" }), element("col"));
-        const heading = ({ at, note }) => element("th", { scope: "col", colspan: "3" }, ...named(at), note);
+        const sides = one ? [left] : [left, right];
+        const columns = sides.map(() =>
+            element(
+                "colgroup",
+                null,
+                element("col", { class: "number" }),
+                element("col", { class: "sign" }),
+                element("col"),
+            ),
+        );
+        const headings = sides.map(({ at, note }) =>
+            element("th", { scope: "col", colspan: "3" }, ...named(at), note),
+        );
+        const label = one ? "Listing" : "Listings side by side";
+        const head = element("thead", null, element("tr", null, ...headings));
         const made = element(
             "div",
-            { class: "scroll diff", tabindex: "0", role: "region", "aria-label": one ? "Listing" : "Listings side by side" },
-            element("table", null, columns(), one ? null : columns(), element("thead", null, element("tr", null, heading(left), one ? null : heading(right))), body),
+            { class: "scroll diff", tabindex: "0", role: "region", "aria-label": label },
+            element("table", null, ...columns, head, body),
         );
         const differing = rows.filter((row) => row.kind !== "same").length;
         let more = null;
@@ -395,20 +414,25 @@
         return { made, differing, lines: rows.length, more };
     }
 
-    const counted = (differing, lines) =>
-        differing === 0 ? "No line differs" : `${grouped(differing)} of ${plural(lines, "line")} differ${differing === 1 ? "s" : ""}`;
+    function counted(differing, lines) {
+        const verb = differing === 1 ? "differs" : "differ";
+        return differing === 0 ? "No line differs" : `${grouped(differing)} of ${plural(lines, "line")} ${verb}`;
+    }
 
     // The sentence above the CLIF of two functions.
     function verdict(a, b, differing, lines) {
         const count = counted(differing, lines);
         const known = knownDifference(a, b);
         if (known !== null && known.rule !== null) {
-            const places = known.parameters === null ? "" : ` They differ in ${plural(known.parameters, "constant or callee", "constants or callees")}.`;
-            return `${count}.${places} The first difference that matters is of the rule ${known.rule}: ${explained(known.rule)}.`;
+            const places = plural(known.parameters, "constant or callee", "constants or callees");
+            const differ = known.parameters === null ? "" : ` They differ in ${places}.`;
+            const rule = `The first difference that matters is of the rule ${known.rule}: ${explained(known.rule)}.`;
+            return `${count}.${differ} ${rule}`;
         }
         const replaced = F.replaced_by[b] === a ? b : F.replaced_by[a] === b ? a : null;
         if (replaced !== null && F.arguments[replaced] !== null) {
-            return `${count}. ${F.name[F.replaced_by[replaced]]} replaces ${F.name[replaced]} with the extra arguments ${F.arguments[replaced]}.`;
+            const what = `${F.name[F.replaced_by[replaced]]} replaces ${F.name[replaced]}`;
+            return `${count}. ${what} with the extra arguments ${F.arguments[replaced]}.`;
         }
         const same = F.class[a] === F.class[b] && F.arguments[a] === F.arguments[b] && !F.is_new[a] && !F.is_new[b];
         if ((same || replaced !== null) && differing > 0) {
@@ -417,24 +441,34 @@
         return `${count}.`;
     }
 
+    // What a function resembles, and where the two differ first.
+    function difference({ function: at, rule, line, other_line: there }) {
+        const what = rule === null ? ": equal" : `, first difference ${rule}`;
+        const here = line === null ? "" : ` in line ${line}`;
+        return F.name[at] + what + here + (there === null ? "" : ` (there ${there})`);
+    }
+
     function open(title, facts, functions, first) {
         const close = element("button", { type: "button" }, "Close");
         close.addEventListener("click", () => detail.close());
         // What replaces them may be replaced itself, and then is of another class.
-        const others = functions.includes(first) ? [] : [first];
+        const own = new Set(functions);
+        const outside = new Set(own.has(first) ? [] : [first]);
         for (const at of functions) {
             const resembles = F.resembles[at];
-            if (resembles && !functions.includes(resembles.function) && !others.includes(resembles.function) && others.length < 20) {
-                others.push(resembles.function);
+            if (resembles !== null && !own.has(resembles.function) && outside.size < MOST_OTHERS) {
+                outside.add(resembles.function);
             }
         }
+        const others = [...outside];
         const all = [...functions, ...others];
         const chosen = [first, all.find((at) => at !== first) ?? first];
 
         const panel = element("div", { id: "comparison" });
         const status = element("p", { role: "status", id: "verdict" });
         const exact = element("input", { type: "checkbox", id: "exact" });
-        const view = element("select", { id: "view" }, ...Object.entries(VIEWS).map(([name, { title }]) => element("option", { value: name }, title)));
+        const views = Object.entries(VIEWS).map(([name, { title }]) => element("option", { value: name }, title));
+        const view = element("select", { id: "view" }, ...views);
         let turn = 0;
         async function compare() {
             turn += 1;
@@ -455,9 +489,14 @@
                 panel.replaceChildren();
                 return;
             }
-            const { made, differing, lines, more } = diffTable({ at: a, text: texts[0], note: NOTES[sides[0]] }, { at: b, text: texts[1], note: NOTES[sides[1]] }, exact.checked || !isClif, isClif);
-            const only = a === b && isClif;
-            status.textContent = only ? plural(lines, "line") + "." : isClif ? verdict(a, b, differing, lines) : `${counted(differing, lines)}.`;
+            const side = (at, side) => ({ at, text: texts[side], note: NOTES[sides[side]] });
+            const isExact = exact.checked || !isClif;
+            const { made, differing, lines, more } = diffTable(side(a, 0), side(b, 1), isExact, isClif);
+            if (!isClif) {
+                status.textContent = `${counted(differing, lines)}.`;
+            } else {
+                status.textContent = a === b ? `${plural(lines, "line")}.` : verdict(a, b, differing, lines);
+            }
             panel.replaceChildren(made, ...(more === null ? [] : [more]));
         }
         exact.addEventListener("change", compare);
@@ -480,16 +519,14 @@
         };
         const row = (at) => {
             const resembles = F.resembles[at];
-            const place = F.line[at] === null ? null : element("small", null, `${data.files[F.file[at]]}:${F.line[at]}`);
-            const other = functions.includes(at) ? null : element("small", null, `of class ${F.class[at]}, ${at === first ? "replaces these" : "resembled"}`);
+            const small = (text) => element("small", null, text);
+            const place = F.line[at] === null ? null : small(`${data.files[F.file[at]]}:${F.line[at]}`);
+            const role = at === first ? "replaces these" : "resembled";
+            const other = own.has(at) ? null : small(`of class ${F.class[at]}, ${role}`);
             const to = F.replaced_by[at];
             const what = F.disposition[at] + (to === null ? "" : ` to ${F.name[to]}`);
-            const arguments_ = F.arguments[at] === null ? "" : F.arguments[at];
-            const difference = resembles === null
-                ? ""
-                : `${F.name[resembles.function]}${resembles.rule === null ? ": equal" : `, first difference ${resembles.rule}`}` +
-                  (resembles.line === null ? "" : ` in line ${resembles.line}`) +
-                  (resembles.other_line === null ? "" : ` (there ${resembles.other_line})`);
+            const [before, after] = [grouped(F.before[at]), grouped(F.after[at])];
+            const rule = [element("code", null, F.rule[at]), small(explained(F.rule[at]))];
             return element(
                 "tr",
                 null,
@@ -497,10 +534,10 @@
                 radio(1, at),
                 element("th", { scope: "row", class: "words" }, ...named(at), place, other),
                 element("td", { class: "words" }, what),
-                element("td", { class: "wide" }, element("code", null, F.rule[at]), element("small", null, explained(F.rule[at]))),
-                element("td", { class: "words" }, arguments_),
-                element("td", null, F.before[at] === F.after[at] ? grouped(F.before[at]) : `${grouped(F.before[at])} → ${grouped(F.after[at])}`),
-                element("td", { class: "wide" }, difference),
+                element("td", { class: "wide" }, ...rule),
+                element("td", { class: "words" }, F.arguments[at] === null ? "" : F.arguments[at]),
+                element("td", null, before === after ? before : `${before} → ${after}`),
+                element("td", { class: "wide" }, resembles === null ? "" : difference(resembles)),
             );
         };
         let shown = 0;
@@ -509,28 +546,29 @@
             body.append(...all.slice(shown, shown + ROWS).map(row));
             shown = Math.min(all.length, shown + ROWS);
             more.hidden = shown === all.length;
-            more.textContent = `Show ${grouped(Math.min(ROWS, all.length - shown))} more of ${grouped(all.length - shown)}`;
+            const left = all.length - shown;
+            more.textContent = `Show ${grouped(Math.min(ROWS, left))} more of ${grouped(left)}`;
         };
         more.addEventListener("click", grow);
-        const head = ["left", "right", "function", "disposition", "rule", "extra arguments", "bytes", "resembles"];
-        const left = ["function", "disposition", "rule", "extra arguments", "resembles"];
         grow();
+        const words = ["function", "disposition", "rule", "extra arguments", "resembles"];
+        const head = ["left", "right", "function", "disposition", "rule", "extra arguments", "bytes", "resembles"].map(
+            (text) => element("th", { scope: "col", class: words.includes(text) ? "words" : null }, text),
+        );
+        const heading = element("h2", { id: "detail-heading", tabindex: "-1" }, title);
+        const table = element("table", { id: "members" }, element("thead", null, element("tr", null, ...head)), body);
+        const scrolled = { class: "members", tabindex: "0", role: "region", "aria-label": "Members" };
+        const options = [
+            data.native ? element("label", null, "Show ", view) : null,
+            element("label", null, exact, " Compare the numbers of values, comments and names, too"),
+        ];
         detail.replaceChildren(
-            element("div", { class: "detail-top" }, element("h2", { id: "detail-heading", tabindex: "-1" }, title), close),
+            element("div", { class: "detail-top" }, heading, close),
             element("p", null, facts),
-            element(
-                "div",
-                { class: "members", tabindex: "0", role: "region", "aria-label": "Members" },
-                element(
-                    "table",
-                    { id: "members" },
-                    element("thead", null, element("tr", null, ...head.map((text) => element("th", { scope: "col", class: left.includes(text) ? "words" : null }, text)))),
-                    body,
-                ),
-            ),
+            element("div", scrolled, table),
             more,
             element("h3", null, all.length > 1 ? "The two that are chosen, side by side" : "Its listing"),
-            element("div", { class: "options" }, data.native ? element("label", null, "Show ", view) : null, element("label", null, exact, " Compare the numbers of values, comments and names, too")),
+            element("div", { class: "options" }, ...options),
             status,
             panel,
         );
@@ -549,14 +587,19 @@
         if (kind === "class" && rowOfClass.has(at)) {
             const row = rowOfClass.get(at);
             const functions = members.get(at);
-            const facts =
-                `${plural(functions.length, "member")}, ${grouped(C.merged[row])} merged; ` +
-                `${grouped(C.before[row])} bytes before, ${grouped(C.after[row])} after: ${signed(C.before[row] - C.after[row])} saved.`;
+            const [before, after] = [C.before[row], C.after[row]];
+            const sums = `${grouped(before)} bytes before, ${grouped(after)} after: ${signed(before - after)} saved`;
+            const facts = `${plural(functions.length, "member")}, ${grouped(C.merged[row])} merged; ${sums}.`;
             open(`Class ${at}: ${inWords(C.representative[row])}`, facts, functions, C.representative[row]);
         } else if (kind === "similar" && at < M.members.length) {
             const functions = M.members[at];
-            const saves = M.would_save[at] === null ? "it is not known what one body would save" : `one body for all would save ${signed(M.would_save[at])}`;
-            const facts = `${plural(functions.length, "function")} that differ in ${plural(M.parameters[at], "place")}; ${grouped(M.at_stake[at])} bytes are at stake, and ${saves}.`;
+            const [places, stake, saved] = [M.parameters[at], M.at_stake[at], M.would_save[at]];
+            const saves =
+                saved === null
+                    ? "it is not known what one body would save"
+                    : `one body for all would save ${signed(saved)}`;
+            const differ = `${plural(functions.length, "function")} that differ in ${plural(places, "place")}`;
+            const facts = `${differ}; ${grouped(stake)} bytes are at stake, and ${saves}.`;
             open(`Near miss: ${inWords(functions[0])}`, facts, functions, functions[0]);
         } else if (detail.open) {
             detail.close();
