@@ -311,6 +311,11 @@ fn the_bytes_depend_on_the_unit_only() {
         let one = page(&[arguments, &["--jobs", "1"]].concat());
         let three = page(&[arguments, &["--jobs", "3", "--repeat", "2"]].concat());
         assert!(one == three, "{arguments:?}");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("page.html");
+        let output = ["--output", file.to_str().expect("a plain path")];
+        assert!(page(&[arguments, &output].concat()).is_empty());
+        assert!(std::fs::read(&file).expect("a page") == one, "{arguments:?}");
         let none = page(&[arguments, &["--max-listings", "0"]].concat());
         assert!(none.len() < one.len());
         assert!(!String::from_utf8(one).expect("text").contains("seconds"));
