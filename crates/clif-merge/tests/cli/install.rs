@@ -4,7 +4,7 @@ use crate::program::{names, read, run, temporary, text_of};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-const SUBCOMMANDS: [&str; 13] = [
+const SUBCOMMANDS: [&str; 14] = [
     "merge",
     "compile",
     "summarize",
@@ -12,6 +12,7 @@ const SUBCOMMANDS: [&str; 13] = [
     "locate",
     "report",
     "why",
+    "explore",
     "remarks",
     "diff",
     "bisect",
