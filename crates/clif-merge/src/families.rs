@@ -3,6 +3,7 @@
 //!
 //! What is one family is said by the names of the source; nothing depends on it.
 
+use crate::decisions::Decision;
 use crate::measure::Sizes;
 use crate::report::new_body_for;
 use clif_unit::names::{Names, family};
@@ -10,7 +11,7 @@ use clif_unit::unit::Unit;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Functions of one family.
 #[derive(Debug, Default, Serialize)]
@@ -27,7 +28,7 @@ pub struct Family {
     pub saved: i64,
 }
 
-/// Similar functions that share no body.
+/// Functions that share no body although they differ in little.
 #[derive(Debug, Serialize)]
 pub struct NearMiss {
     /// The name of the first one, as `why` takes it.
@@ -40,9 +41,14 @@ pub struct NearMiss {
     /// The functions.
     #[serde(skip)]
     pub members: Vec<FunctionIndex>,
-    /// In how many constants or callees they differ.
-    pub parameters: usize,
-    /// Bytes of code of all of them but the largest: what is at stake.
+    /// In how many constants or callees they differ, if in nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<usize>,
+    /// The stable id of the rule of their first difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_difference: Option<String>,
+    /// Bytes of code of all of them but the largest, or, of two that only begin with the same opcodes, of as much of the
+    /// smaller one: what is at stake.
     pub at_stake: u64,
     /// Bytes that one body for all would save, as far as that is known. Negative if it would take more.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,9 +95,24 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
     families
 }
 
-/// The sets of similar functions that share no body, those with most at stake first.
-pub fn near_misses(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<NearMiss> {
+/// The functions that share no body although they differ in little, those with most at stake first.
+pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<NearMiss> {
+    let size = |at: &FunctionIndex| decisions[at.index()].bytes_before;
     let mut misses: Vec<NearMiss> = Vec::new();
+    let mut add = |members: Vec<FunctionIndex>, parameters, at_stake, would_save| {
+        let first = &decisions[members[0].index()];
+        let difference = first.resembles.as_ref().and_then(|resembled| resembled.rule.clone());
+        misses.push(NearMiss {
+            function: first.name.clone(),
+            source_name: first.source_name.clone(),
+            functions: members.len(),
+            members,
+            parameters,
+            first_difference: difference,
+            at_stake,
+            would_save,
+        });
+    };
     for SimilarSet { members, parameters, body, saved } in plan.similar_sets() {
         let kept: Vec<FunctionIndex> = members
             .iter()
@@ -99,23 +120,33 @@ pub fn near_misses(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<
             .filter(|&at| at.index() < plan.added())
             .filter(|&at| plan.entry(at).disposition() == Disposition::Keep)
             .collect();
-        let size =
-            |at: &FunctionIndex| sizes.before.get(at.index()).map_or(0, |&size| u64::from(size));
         let all: u64 = kept.iter().map(size).sum();
         let largest = kept.iter().map(size).max().unwrap_or(0);
-        if body.is_some() || kept.len() < 2 || all == largest {
-            continue;
+        if body.is_none() && kept.len() > 1 && all > largest {
+            add(kept, Some(*parameters), all - largest, *saved);
         }
-        let symbol = plan.entry(kept[0]).symbol();
-        misses.push(NearMiss {
-            function: unit.names.display(symbol),
-            source_name: unit.names.of_source(symbol),
-            functions: kept.len(),
-            parameters: *parameters,
-            at_stake: all - largest,
-            would_save: *saved,
-            members: kept,
-        });
+    }
+    let by_name: HashMap<&str, usize> =
+        decisions.iter().enumerate().map(|(at, decision)| (&*decision.name, at)).collect();
+    let other_of = |at: usize| {
+        let resembled = decisions[at].resembles.as_ref()?;
+        Some((*by_name.get(&*resembled.name)?, resembled.common?))
+    };
+    let pair = |at: usize| {
+        let (other, common) = other_of(at)?;
+        let pair = [at, other].map(FunctionIndex::new);
+        let smaller = pair.iter().map(size).min().unwrap_or(0);
+        Some((smaller * common as u64 / 100, pair))
+    };
+    let mut pairs: Vec<(u64, [FunctionIndex; 2])> = (0..plan.added()).filter_map(pair).collect();
+    pairs.sort_by_key(|&(at_stake, _)| std::cmp::Reverse(at_stake));
+    // Each function is in one pair at most: of a hundred that resemble each other, not all are listed.
+    let mut listed = HashSet::new();
+    for (at_stake, pair) in pairs {
+        if at_stake > 0 && pair.iter().all(|function| !listed.contains(function)) {
+            listed.extend(pair);
+            add(pair.to_vec(), None, at_stake, None);
+        }
     }
     misses.sort_by_key(|miss| std::cmp::Reverse(miss.at_stake));
     misses.truncate(rows);

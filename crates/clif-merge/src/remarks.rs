@@ -169,7 +169,7 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
         parts.push(words(&format!(": {}", reason.explanation())));
     }
     if let Some(resembled) = &decision.resembles {
-        let Resembled { name, parameters, rule, line, other_line: _ } = resembled;
+        let Resembled { name, parameters, common, rule, line, other_line: _ } = resembled;
         match rule {
             None => {
                 parts.extend([words("; equals "), (Part::Name("Other"), name.clone())]);
@@ -181,6 +181,11 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
                     parts.push(words(", from which it differs in "));
                     parts.push((Part::Number("Parameters"), parameters.to_string()));
                     parts.push(words(&format!(" {places}")));
+                }
+                if let Some(common) = common {
+                    parts.push(words(" in the first "));
+                    parts.push((Part::Number("Common"), common.to_string()));
+                    parts.push(words("% of the opcodes"));
                 }
                 parts.extend([words("; first difference ["), (Part::Id("Difference"), id.clone())]);
                 parts.push(words("]"));

@@ -150,7 +150,8 @@ pub struct Report {
     pub largest: Vec<Class>,
     /// The families of functions that save most, on the host's architecture, if the source names functions.
     pub families: Vec<Family>,
-    /// Similar functions that share no body, those with most bytes at stake first, on the host's architecture.
+    /// Functions that share no body although they differ in little, those with most bytes at stake first, on the host's
+    /// architecture.
     pub near_misses: Vec<NearMiss>,
     /// Functions that differ only in constants and references, on the host's architecture.
     pub similar: Similar,
@@ -501,7 +502,7 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
         },
         largest: largest(&unit, &plan, &compiled.sizes, rows),
         families: families(&unit, &plan, &compiled.sizes, rows),
-        near_misses: near_misses(&unit, &plan, &compiled.sizes, rows),
+        near_misses: near_misses(&plan, &decisions, rows),
         similar: Similar::of(&plan),
         data: Data::of(&plan),
         decisions,

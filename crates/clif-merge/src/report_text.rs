@@ -149,21 +149,34 @@ fn near_misses(misses: &[NearMiss]) -> String {
     if misses.is_empty() {
         return String::new();
     }
-    let heading =
-        ["similar, but not merged", "functions", "differ in", "bytes at stake", "one body saves"];
+    let heading = [
+        "similar, but not merged",
+        "functions",
+        "differ in",
+        "first in",
+        "bytes at stake",
+        "one body saves",
+    ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for miss in misses {
-        let NearMiss { function, source_name, functions, parameters, at_stake, would_save, .. } =
-            miss;
+        let NearMiss { function, source_name, functions, members: _, .. } = miss;
+        let NearMiss { parameters, first_difference, at_stake, would_save, .. } = miss;
         let name = match source_name {
             Some(source) => shortened(&format!("{function} ({source})")),
             None => function.clone(),
         };
-        let saves = would_save.map_or("?".to_owned(), signed);
-        let counts = [number(*functions), number(*parameters), thousands(*at_stake), saves];
-        rows.push([&[name], &counts[..]].concat());
+        let unknown = || "?".to_owned();
+        rows.push(vec![
+            name,
+            number(*functions),
+            parameters.map_or_else(unknown, number),
+            first_difference.clone().unwrap_or_default(),
+            thousands(*at_stake),
+            would_save.map_or_else(unknown, signed),
+        ]);
     }
-    let align = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    let right = Align::Right;
+    let align = [Align::Left, right, right, Align::Left, right, right];
     format!("\n{}'clif-merge why IN FUNCTION' says more of one\n", render(&align, &rows))
 }
 

@@ -100,6 +100,10 @@ pub struct Resembled {
     /// In how many constants or callees the functions of a set differ that differ in nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<usize>,
+    /// Of two functions of which no more is known than that they begin with the same opcodes: how many of those of the
+    /// longer one, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common: Option<usize>,
     /// The stable id of the rule that makes the first difference matter; none if the two are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -225,7 +229,7 @@ impl Planned<'_> {
 
     /// The other one of a pair, with the first difference.
     fn resembled(&self, function: FunctionIndex, pair: resembling::Pair) -> Resembled {
-        let resembling::Pair { other, parameters, weight: _ } = pair;
+        let resembling::Pair { other, parameters, common, weight: _ } = pair;
         let with_body = |function: FunctionIndex| -> (FunctionIndex, &Function) {
             (function, &self.unit.functions[function.index()])
         };
@@ -239,6 +243,7 @@ impl Planned<'_> {
         Resembled {
             name: self.name(other),
             parameters,
+            common,
             rule: difference.as_ref().map(|difference| difference.rule.id().to_owned()),
             line: line(function, |difference| difference.first),
             other_line: line(other, |difference| difference.second),

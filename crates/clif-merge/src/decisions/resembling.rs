@@ -23,6 +23,8 @@ pub struct Pair {
     pub other: FunctionIndex,
     /// In how many constants or callees the functions of their set differ, if in nothing else.
     pub parameters: Option<usize>,
+    /// If all that is known is that the two begin with the same opcodes: how many of those of the longer one, in percent.
+    pub common: Option<usize>,
     /// How much it takes to compare the two, in instructions.
     pub weight: usize,
 }
@@ -37,17 +39,17 @@ impl Resembling {
         let Planned { unit, plan, .. } = planned;
         let bodies = &unit.functions[..];
         let mut pairs = HashMap::new();
-        let mut add = |function: FunctionIndex, other: FunctionIndex, parameters| {
+        let mut add = |function: FunctionIndex, other: FunctionIndex, parameters, common| {
             let weight =
                 [function, other].map(|at| bodies[at.index()].dfg.num_insts()).iter().sum();
-            pairs.entry(function).or_insert(Pair { other, parameters, weight });
+            pairs.entry(function).or_insert(Pair { other, parameters, common, weight });
         };
         let kept: Vec<FunctionIndex> = (0..bodies.len())
             .map(FunctionIndex::new)
             .filter(|&function| compared(plan, function))
             .collect();
         for (function, other) in equal(plan, &kept) {
-            add(function, other, None);
+            add(function, other, None, None);
         }
         for SimilarSet { members, parameters, body, saved: _ } in plan.similar_sets() {
             let left = |function: &&FunctionIndex| {
@@ -57,12 +59,12 @@ impl Resembling {
             if let (None, [first, second, ..]) = (body, &left[..]) {
                 for &function in &left {
                     let other = if function == *first { *second } else { *first };
-                    add(function, other, Some(*parameters));
+                    add(function, other, Some(*parameters), None);
                 }
             }
         }
-        for (function, other) in same_beginning(bodies, &kept) {
-            add(function, other, None);
+        for (function, other, common) in same_beginning(bodies, &kept) {
+            add(function, other, None, Some(common));
         }
         Resembling(pairs)
     }
@@ -98,13 +100,16 @@ fn equal(plan: &Plan, kept: &[FunctionIndex]) -> Vec<(FunctionIndex, FunctionInd
     kept.iter().filter_map(other).collect()
 }
 
+/// A function, its signature as text and its opcodes.
+type Sortable = (String, Vec<u8>, FunctionIndex);
+
 /// Functions of equal signatures that begin with the same opcodes, each with the one with which it has the longest
-/// beginning in common.
+/// beginning in common, and how much of the longer one that is, in percent.
 fn same_beginning(
     bodies: &[Function],
     kept: &[FunctionIndex],
-) -> Vec<(FunctionIndex, FunctionIndex)> {
-    let mut sorted: Vec<(String, Vec<u8>, FunctionIndex)> = kept
+) -> Vec<(FunctionIndex, FunctionIndex, usize)> {
+    let mut sorted: Vec<Sortable> = kept
         .iter()
         .map(|&function| {
             let func = &bodies[function.index()];
@@ -112,22 +117,19 @@ fn same_beginning(
         })
         .collect();
     sorted.sort_unstable();
-    let common = |a: &(String, Vec<u8>, FunctionIndex), b: &(String, Vec<u8>, FunctionIndex)| {
-        let ((a_signature, a, _), (b_signature, b, _)) = (a, b);
+    let common = |one: &Sortable, other: &Sortable| {
+        let ((a_signature, a, _), (b_signature, b, _)) = (one, other);
         let equal = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-        let enough = equal * 100 >= a.len().max(b.len()) * COMMON;
-        (a_signature == b_signature && enough).then_some(equal)
+        let percent = equal * 100 / a.len().max(b.len());
+        (a_signature == b_signature && percent >= COMMON).then_some(percent)
     };
     let mut pairs = Vec::new();
     for (at, one) in sorted.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| sorted.get(at));
-        let neighbours = [before, sorted.get(at + 1)];
-        let best = neighbours
-            .into_iter()
-            .flatten()
-            .filter_map(|other| Some((common(one, other)?, other)))
-            .max_by_key(|&(equal, _)| equal);
-        pairs.extend(best.map(|(_, other)| (one.2, other.2)));
+        let neighbours = [before, sorted.get(at + 1)].into_iter().flatten();
+        let best = neighbours.filter_map(|other| Some((common(one, other)?, other.2)));
+        let best = best.max_by_key(|&(percent, _)| percent);
+        pairs.extend(best.map(|(percent, other)| (one.2, other, percent)));
     }
     pairs
 }

@@ -34,7 +34,7 @@ pub struct Data<'a> {
     files: Vec<&'a str>,
     functions: Functions<'a>,
     classes: Classes,
-    misses: Misses,
+    misses: Misses<'a>,
     families: &'a [Family],
     listings: &'a [Stream],
 }
@@ -78,9 +78,10 @@ struct Classes {
 
 /// Sets of similar functions that share no body.
 #[derive(Debug, Default, Serialize)]
-struct Misses {
+struct Misses<'a> {
     members: Vec<Vec<usize>>,
-    parameters: Vec<usize>,
+    parameters: Vec<Option<usize>>,
+    first_difference: Vec<Option<&'a str>>,
     at_stake: Vec<u64>,
     would_save: Vec<Option<i64>>,
 }
@@ -100,6 +101,7 @@ impl<'a> Data<'a> {
         for miss in &report.near_misses {
             misses.members.push(miss.members.iter().map(|member| member.index()).collect());
             misses.parameters.push(miss.parameters);
+            misses.first_difference.push(miss.first_difference.as_deref());
             misses.at_stake.push(miss.at_stake);
             misses.would_save.push(miss.would_save);
         }
@@ -133,7 +135,7 @@ fn functions(decisions: &[Decision]) -> (Functions<'_>, Vec<&str>) {
     let mut columns = Functions::default();
     for decision in decisions.iter().filter(|decision| decision.item != Item::Data) {
         let resembles = decision.resembles.as_ref().and_then(|resembled| {
-            let Resembled { name, parameters, rule, line, other_line } = resembled;
+            let Resembled { name, parameters, common: _, rule, line, other_line } = resembled;
             Some(Resembles {
                 function: *indices.get(&**name)?,
                 parameters: *parameters,

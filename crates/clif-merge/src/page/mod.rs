@@ -229,12 +229,18 @@ fn family_rows(families: &[Family]) -> String {
 
 fn miss_rows(misses: &[NearMiss]) -> String {
     let misses = misses.iter().take(STATIC_ROWS).enumerate().map(|(at, miss)| {
-        let NearMiss { function, source_name, functions, parameters, at_stake, would_save, .. } =
-            miss;
+        let NearMiss { function, source_name, functions, members: _, .. } = miss;
+        let NearMiss { parameters, first_difference, at_stake, would_save, .. } = miss;
         let name = named(function, source_name.as_deref());
-        let counts = [*functions as u64, *parameters as u64, *at_stake].map(thousands);
-        let saves = would_save.map_or("?".to_owned(), signed);
-        row(Some(format!("similar-{at}")), &name, &[&counts[..], &[saves]].concat())
+        let unknown = || "?".to_owned();
+        let cells = [
+            thousands(*functions as u64),
+            parameters.map_or_else(unknown, |places| thousands(places as u64)),
+            first_difference.clone().unwrap_or_default(),
+            thousands(*at_stake),
+            would_save.map_or_else(unknown, signed),
+        ];
+        row(Some(format!("similar-{at}")), &name, &cells)
     });
     misses.collect()
 }

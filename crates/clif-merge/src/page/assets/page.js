@@ -195,7 +195,8 @@
             columns: [
                 (row) => F.name[M.members[row][0]],
                 (row) => M.members[row].length,
-                (row) => M.parameters[row],
+                (row) => (M.parameters[row] === null ? Infinity : M.parameters[row]),
+                (row) => M.first_difference[row] || "",
                 (row) => M.at_stake[row],
                 (row) => (M.would_save[row] === null ? -Infinity : M.would_save[row]),
             ],
@@ -208,12 +209,13 @@
             },
             cells: (row) => [
                 grouped(M.members[row].length),
-                grouped(M.parameters[row]),
+                M.parameters[row] === null ? "?" : grouped(M.parameters[row]),
+                M.first_difference[row] || "",
                 grouped(M.at_stake[row]),
                 signed(M.would_save[row]),
             ],
             finds: (row, wanted) => firstFound(M.members[row], wanted) !== undefined,
-            sort: { column: 3, descending: true },
+            sort: { column: 4, descending: true },
         }),
         table({
             id: "class-table",
@@ -598,7 +600,10 @@
                 saved === null
                     ? "it is not known what one body would save"
                     : `one body for all would save ${signed(saved)}`;
-            const differ = `${plural(functions.length, "function")} that differ in ${plural(places, "place")}`;
+            const differ =
+                places === null
+                    ? "Two functions that begin with the same opcodes"
+                    : `${plural(functions.length, "function")} that differ in ${plural(places, "place")}`;
             const facts = `${differ}; ${grouped(stake)} bytes are at stake, and ${saves}.`;
             open(`Near miss: ${inWords(functions[0])}`, facts, functions, functions[0]);
         } else if (detail.open) {
