@@ -5,6 +5,7 @@
 
 use crate::exit::usage;
 use crate::input::{Files, Sources};
+use crate::jobs::JobsArg;
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -465,6 +466,29 @@ impl Common {
         let [isa] = isa::build([target], &settings)?;
         Ok(isa)
     }
+
+    /// Reads a unit for one target, with WebAssembly translated on the threads of `jobs`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Common::isa`], and what cannot be read or translated, with path and line.
+    pub fn read(&self, input: &Input, jobs: JobsArg) -> Result<ReadUnit> {
+        let files = input.open()?;
+        let isa = self.isa(files.texts())?;
+        let sources = files.translate(&*isa, &jobs, &self.general)?;
+        let unit = input.read(&sources, &*isa, &self.general)?;
+        Ok(ReadUnit { isa, texts: sources.texts, unit })
+    }
+}
+
+/// A unit that was read for one target.
+pub struct ReadUnit {
+    /// The target.
+    pub isa: OwnedTargetIsa,
+    /// The texts that the unit was read from.
+    pub texts: Vec<Source>,
+    /// The unit.
+    pub unit: Unit,
 }
 
 /// How many messages are printed in addition to the result.

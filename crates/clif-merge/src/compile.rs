@@ -2,7 +2,7 @@
 //!
 //! Reads a unit, merges, compiles what is left, writes the object. It does not link.
 
-use crate::args::{Common, How, Input};
+use crate::args::{Common, How, Input, ReadUnit};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, check_settings};
 use crate::emit_object::{Outcome, Request, Time, emit};
@@ -142,15 +142,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &jobs, &common.general)?;
-    let unit = input.read(&sources, &*isa, &common.general)?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, jobs)?;
     // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {
-        check_settings(func, &*isa).map_err(|error| {
-            Refused { function, error }.into_error(&unit, &sources.texts, &*isa)
-        })?;
+        check_settings(func, &*isa)
+            .map_err(|error| Refused { function, error }.into_error(&unit, &texts, &*isa))?;
     }
     let mut options = common.pass.options(&*isa, !no_alias);
     options.content_addressing = content_addressed.then(|| ContentAddressing::of(&*isa));
@@ -159,10 +155,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if common.pass.verify && !no_merge {
         let mut compiler = Compiler::new(&*isa);
         let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
-        let proof = check(&unit, &merged, &options, &*isa)?;
-        if common.general.verbose {
-            common.general.say(&proof);
-        }
+        check(&unit, &merged, &options, &*isa, &common.general)?;
     }
     let unit_summary = match unit_summary.zip(name) {
         None => None,
@@ -180,7 +173,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         Request { options, map, unwind, dispositions, functions_of: functions_of.clone() };
     let object = emit(&unit, request, &isa, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
-        Ok(refused) => refused.into_error(&unit, &sources.texts, &*isa),
+        Ok(refused) => refused.into_error(&unit, &texts, &*isa),
         Err(error) => error,
     })?;
     let mut messages = Vec::new();

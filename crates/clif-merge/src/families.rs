@@ -3,7 +3,7 @@
 //!
 //! What is one family is said by the names of the source; nothing depends on it.
 
-use crate::decisions::Decision;
+use crate::decisions::{Decision, by_name};
 use crate::measure::Sizes;
 use crate::report::new_body_for;
 use clif_unit::names::{Names, family};
@@ -11,12 +11,12 @@ use clif_unit::unit::Unit;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, Plan, SimilarSet};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Functions of one family.
 #[derive(Debug, Default, Serialize)]
 pub struct Family {
-    /// Its name, in which `_` stands for what differs.
+    /// Its name, in which `_` is what differs.
     pub name: String,
     /// How many functions it has.
     pub functions: usize,
@@ -126,11 +126,10 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
             add(kept, Some(*parameters), all - largest, *saved);
         }
     }
-    let by_name: HashMap<&str, usize> =
-        decisions.iter().enumerate().map(|(at, decision)| (&*decision.name, at)).collect();
+    let indices = by_name(decisions);
     let other_of = |at: usize| {
         let resembled = decisions[at].resembles.as_ref()?;
-        Some((*by_name.get(&*resembled.name)?, resembled.common?))
+        Some((*indices.get(&*resembled.name)?, resembled.common?))
     };
     let pair = |at: usize| {
         let (other, common) = other_of(at)?;

@@ -3,7 +3,7 @@
 //! Reads a unit, merges, writes text. This module also has the messages of other subcommands about a merged
 //! unit: one line, and the table of the dispositions.
 
-use crate::args::{Common, Input};
+use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
 use crate::codegen::Compiler;
 use crate::exit::Exit;
@@ -67,18 +67,12 @@ Examples:
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
-    let unit = input.read(&sources, &*isa, &common.general)?;
+    let ReadUnit { isa, texts: _, unit } = common.read(&input, JobsArg::default())?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
     if common.pass.verify {
-        let proof = check(&unit, &merged, &options, &*isa)?;
-        if common.general.verbose {
-            common.general.say(&proof);
-        }
+        check(&unit, &merged, &options, &*isa, &common.general)?;
     }
     output.write(emit(&unit, &merged).as_bytes())?;
     if dispositions {

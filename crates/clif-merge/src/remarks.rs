@@ -6,7 +6,7 @@
 use crate::args::{Common, Input};
 use crate::decisions::decide::{Decided, decide};
 use crate::decisions::filter::Filter;
-use crate::decisions::{Decision, Item, Kind, Resembled};
+use crate::decisions::{Decision, Item, Kind, Resembled, by_name};
 use crate::exit::Exit;
 use crate::jobs::JobsArg;
 use crate::output::Output;
@@ -222,21 +222,28 @@ fn json_lines(decisions: &[&Decision]) -> Result<String> {
 }
 
 /// The rows by the names of functions and objects.
-struct Known<'a>(HashMap<String, &'a Decision>);
+struct Known<'a> {
+    decisions: &'a [Decision],
+    indices: HashMap<&'a str, usize>,
+}
 
 impl<'a> Known<'a> {
     fn of(decisions: &'a [Decision]) -> Known<'a> {
-        Known(decisions.iter().map(|decision| (decision.name.clone(), decision)).collect())
+        Known { decisions, indices: by_name(decisions) }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Decision> {
+        self.indices.get(name).map(|&at| &self.decisions[at])
     }
 
     /// The name for a person.
     fn described(&self, name: &str) -> String {
-        self.0.get(name).map_or_else(|| name.to_owned(), |decision| decision.described())
+        self.get(name).map_or_else(|| name.to_owned(), Decision::described)
     }
 
     /// The `DebugLoc`, if the unit has it.
     fn location(&self, name: &str) -> Option<String> {
-        let decision = self.0.get(name)?;
+        let decision = self.get(name)?;
         Some(location(decision.file.as_ref()?, decision.line?))
     }
 }

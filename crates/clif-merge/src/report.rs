@@ -441,14 +441,11 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
         pass_time = pass_time.min(time);
         applied = again;
     }
-    let (plan, names) = (applied.plan.clone(), applied.names.clone());
+    let (plan, names) = (applied.plan.clone(), std::mem::take(&mut applied.names));
     if pass.verify {
         let mut compiler = Compiler::new(host);
         let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
-        let proof = check(&unit, &merged, &options, host)?;
-        if general.verbose {
-            general.say(&proof);
-        }
+        check(&unit, &merged, &options, host, general)?;
     }
     let compiled = measure::compile(&unit, applied, host, &jobs, general.quiet);
 

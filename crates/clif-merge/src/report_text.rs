@@ -6,7 +6,7 @@ use crate::codegen::Switches;
 use crate::compile::plural;
 use crate::families::{Family, NearMiss};
 use crate::report::{Bytes, Class, Data, Native, Report, Seconds};
-use crate::table::{Align, percent, render, thousands};
+use crate::table::{Align, percent, render, signed, thousands};
 
 /// How much of a name is shown in a table, in characters.
 const NAME: usize = 72;
@@ -46,12 +46,6 @@ impl Native {
         }
         text
     }
-}
-
-/// A number with commas, and a sign if it is negative.
-pub fn signed(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", thousands(number.unsigned_abs()))
 }
 
 fn share(part: f64, whole: f64) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Reads a unit, merges identical functions, writes its summary. It does not look at other units.
 
-use crate::args::{Common, Input};
+use crate::args::{Common, Input, ReadUnit};
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
 use crate::output::Output;
@@ -58,14 +58,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         None => name_of(&output)?,
     };
     let output = Output::check(&output)?;
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
-    let unit = input.read(&sources, &*isa, &common.general)?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, JobsArg::default())?;
     let summary = summary_of(&unit, &common.pass.options(&*isa, false), &*isa, name)?;
     let bytes = summary.to_bytes();
     output.write(&bytes)?;
-    let text: usize = sources.texts.iter().map(|source| source.text.len()).sum();
+    let text: usize = texts.iter().map(|source| source.text.len()).sum();
     common.general.say(&format!(
         "{} of {} functions may share bodies with other units; {} bytes, {:.2}% of the text",
         summary.functions.len(),

@@ -49,6 +49,18 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// A number with commas, and a sign if it is negative.
+pub fn signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", thousands(number.unsigned_abs()))
+}
+
+/// A change of a number, with its sign.
+pub fn change(number: i64) -> String {
+    let sign = if number < 0 { "" } else { "+" };
+    format!("{sign}{}", signed(number))
+}
+
 /// `part` of `whole` in percent; 0 of nothing.
 pub fn percent(part: f64, whole: f64) -> f64 {
     match whole == 0.0 {
@@ -59,7 +71,7 @@ pub fn percent(part: f64, whole: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, percent, render, thousands};
+    use super::{Align, change, percent, render, signed, thousands};
 
     #[test]
     fn columns_are_aligned() {
@@ -75,6 +87,8 @@ mod tests {
         for (number, text) in cases {
             assert_eq!(thousands(number), text);
         }
+        assert_eq!([-1234, 0, 1234].map(signed), ["-1,234", "0", "1,234"]);
+        assert_eq!([-1234, 0, 1234].map(change), ["-1,234", "+0", "+1,234"]);
         assert_eq!(percent(1.0, 0.0), 0.0);
     }
 }

@@ -5,7 +5,7 @@
 //! makes it matter. Where they differ only in references, it says which pair to ask about
 //! next. Data objects are for `why_data`. It explains a plan; it does not change one.
 
-use crate::args::{Common, Defaults, Input};
+use crate::args::{Common, Defaults, Input, ReadUnit};
 use crate::codegen::Compiler;
 use crate::combine;
 use crate::exit::{Exit, usage};
@@ -83,15 +83,12 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let (paths, names) = split(words)?;
     let input = Input { paths, defaults };
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &JobsArg::default(), &common.general)?;
-    let unit = input.read(&sources, &*isa, &common.general)?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, JobsArg::default())?;
     let options = common.pass.options(&*isa, false);
     let mut compiler = Compiler::new(&*isa);
     let (plan, plan_names) =
         pass::plan(&unit, &options, &mut |func: &Function| compiler.size(func))?;
-    let explainer = Explainer::new(&unit, &sources.texts, &plan, &plan_names, &options);
+    let explainer = Explainer::new(&unit, &texts, &plan, &plan_names, &options);
     let text = match &names[..] {
         [one] => match explainer.find(one)? {
             Item::Function(function) => explainer.one(function, neighbours),

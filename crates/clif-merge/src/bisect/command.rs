@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{self, ExitStatus, Stdio};
 
-/// What stands for the path of the merged unit.
+/// What is replaced by the path of the merged unit.
 const PLACEHOLDER: &str = "{}";
 
 /// How a run of the command ended.

@@ -12,7 +12,7 @@ mod explain;
 mod make;
 mod reduce;
 
-use crate::args::{Common, Defaults, Input};
+use crate::args::{Common, Defaults, Input, ReadUnit};
 use crate::exit::{Exit, condition};
 use crate::jobs::JobsArg;
 use crate::output::Output;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 /// Find the merge that makes a command fail
 ///
-/// CMD is run on the unit with the first N of its merges, for different N: '{}' in its arguments stands for
+/// CMD is run on the unit with the first N of its merges, for different N: '{}' in its arguments is replaced by
 /// the path of the merged unit, which is the last argument if there is no '{}'. It has to succeed without
 /// merges and to fail with all of them. The result is the first merge with which it fails: which
 /// functions it concerns, and why they were merged. CMD has no time limit; put 'timeout 60' in front of it.
@@ -135,11 +135,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let reduced = reduce.as_deref().map(Output::check).transpose()?;
     let input = Input { paths, defaults };
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &jobs, &general)?;
-    let unit = input.read(&sources, &*isa, &general)?;
-    let sources = sources.texts;
+    let ReadUnit { isa, texts: sources, unit } = common.read(&input, jobs)?;
     let maker = Maker::new(&isa, &common.pass, (emit, aliases), jobs.start()?, &sources)?;
 
     let (all, everything) = all_merges(&maker, &unit, common.pass.merge_limit)?;

@@ -1,7 +1,7 @@
 //! From files to the table of decisions, for one target, without taking times.
 
 use super::{Decision, Planned, decisions};
-use crate::args::{Common, Input};
+use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
 use crate::codegen::Compiler;
 use crate::jobs::JobsArg;
@@ -29,24 +29,18 @@ pub struct Decided {
 /// What cannot be read, and with `--verify` what is wrong with the result.
 pub fn decide(input: &Input, common: &Common, aliases: bool, jobs: JobsArg) -> Result<Decided> {
     let general = &common.general;
-    let files = input.open()?;
-    let isa = common.isa(files.texts())?;
-    let sources = files.translate(&*isa, &jobs, general)?;
-    let unit = input.read(&sources, &*isa, general)?;
+    let ReadUnit { isa, texts, unit } = common.read(input, jobs)?;
     let jobs = jobs.start()?;
     let options = common.pass.options(&*isa, aliases);
     let mut compiler = Compiler::new(&*isa);
     let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
     if common.pass.verify {
-        let proof = check(&unit, &merged, &options, &*isa)?;
-        if general.verbose {
-            general.say(&proof);
-        }
+        check(&unit, &merged, &options, &*isa, general)?;
     }
     let sizes = measure::sizes(&unit, &merged, &*isa, &jobs, general.quiet);
     let planned = Planned {
         unit: &unit,
-        listings: &Listings::of(&sources.texts),
+        listings: &Listings::of(&texts),
         plan: &merged.plan,
         names: &merged.names,
         options: &options,

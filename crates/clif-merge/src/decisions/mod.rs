@@ -23,6 +23,7 @@ use cranelift_mergefunc::{
 };
 use resembling::Resembling;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// What was decided about one function or data object.
 ///
@@ -301,6 +302,11 @@ fn kind<I>(disposition: Disposition<I>, reason: Reason, resembles: bool) -> Kind
         | Reason::Similar
         | Reason::ThunkCheaper => Kind::Missed,
     }
+}
+
+/// The indices of the rows by their names, each of which is that of one function or data object.
+pub fn by_name(decisions: &[Decision]) -> HashMap<&str, usize> {
+    decisions.iter().enumerate().map(|(at, decision)| (&*decision.name, at)).collect()
 }
 
 /// Sums of bytes over decisions: before, after.

@@ -114,16 +114,8 @@ impl<'a> Changes<'a> {
     /// Pairs what has one name.
     fn pair(&mut self, group: [Vec<&'a Decision>; 2]) {
         let [mut before, mut after] = group;
-        let decided = |decision: &Decision| {
-            (
-                decision.bytes_before,
-                decision.disposition.clone(),
-                decision.rule.clone(),
-                decision.bytes_after,
-            )
-        };
-        before.sort_by_key(|decision| decided(decision));
-        after.sort_by_key(|decision| decided(decision));
+        before.sort_by(|a, b| decided(a).cmp(&decided(b)));
+        after.sort_by(|a, b| decided(a).cmp(&decided(b)));
         // What is in both, row for row, did not change.
         let (mut only_before, mut only_after) = (Vec::new(), Vec::new());
         let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
@@ -155,4 +147,10 @@ impl<'a> Changes<'a> {
             }
         }
     }
+}
+
+/// What was decided, smallest functions first.
+fn decided(decision: &Decision) -> (u64, &str, &str, u64) {
+    let Decision { bytes_before, disposition, rule, bytes_after, .. } = decision;
+    (*bytes_before, disposition, rule, *bytes_after)
 }

@@ -12,7 +12,7 @@ use crate::exit::{Exit, condition, usage};
 use crate::jobs::JobsArg;
 use crate::output::Output;
 use crate::report::target_title;
-use crate::table::{Align, percent, render, thousands};
+use crate::table::{Align, change, percent, render, thousands};
 use anyhow::{Context as _, Result, bail};
 use compare::{Change, Changes, Pair, Totals};
 use serde::{Deserialize, Serialize};
@@ -216,11 +216,6 @@ fn growth(before: u64, after: u64) -> f64 {
     percent(after as f64 - before as f64, before as f64)
 }
 
-fn signed(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "+" };
-    format!("{sign}{}", thousands(number.unsigned_abs()))
-}
-
 /// The comparison for a person: the answer first, then each function.
 fn text(target: &str, changes: &Changes<'_>, rows: usize) -> String {
     let Change { before, after } = changes.functions;
@@ -229,7 +224,7 @@ fn text(target: &str, changes: &Changes<'_>, rows: usize) -> String {
         after.saved(),
         target_title(target),
         before.saved(),
-        signed(after.bytes_after as i64 - before.bytes_after as i64),
+        change(after.bytes_after as i64 - before.bytes_after as i64),
         growth(before.bytes_after, after.bytes_after),
     );
     text += &totals(changes);
@@ -251,7 +246,7 @@ fn totals(changes: &Changes<'_>) -> String {
         }
         let mut row = |name: String, value: fn(&Totals) -> u64| {
             let (before, after) = (value(&before), value(&after));
-            let change = signed(after as i64 - before as i64);
+            let change = change(after as i64 - before as i64);
             rows.push(vec![name, thousands(before), thousands(after), change]);
         };
         row(what.to_owned(), |totals| totals.count as u64);
@@ -274,7 +269,7 @@ fn pairs(heading: &str, pairs: &[Pair<'_>], most: usize) -> String {
             let rule = resembled.rule.as_ref().map_or(String::new(), |rule| format!(" [{rule}]"));
             format!("resembles {}{rule}", resembled.name)
         });
-        rows.push(vec![after.described(), signed(pair.growth()), old, new, why]);
+        rows.push(vec![after.described(), change(pair.growth()), old, new, why]);
     }
     let align = [Align::Left, Align::Right, Align::Left, Align::Left, Align::Left];
     format!("\n{}{}", render(&align, &rows), more(pairs.len(), most))

@@ -3,9 +3,9 @@
 //! Columns instead of rows, so that no name of a field is repeated for each of many functions. Only pages read it:
 //! its form may change with each version.
 
-use super::groups::{Group, by_name};
+use super::groups::Group;
 use super::listings::Stream;
-use crate::decisions::{Decision, Item, Resembled};
+use crate::decisions::{Decision, Item, Resembled, by_name};
 use crate::families::Family;
 use crate::report::Report;
 use cranelift_entity::EntityRef as _;

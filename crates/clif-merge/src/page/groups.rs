@@ -3,8 +3,8 @@
 //! Sums over the table of decisions. A function that receives extra arguments is of the class of its parameterised
 //! body, as in the table. It renders nothing.
 
-use crate::decisions::{Decision, Item, Kind};
-use std::collections::{BTreeMap, HashMap};
+use crate::decisions::{Decision, Item, Kind, by_name};
+use std::collections::BTreeMap;
 
 /// Functions of one class.
 #[derive(Debug)]
@@ -68,12 +68,6 @@ impl Group {
         let most = (0..3).max_by_key(|&at| (parts[at], 3 - at));
         Part::ALL[most.expect("three parts")]
     }
-}
-
-/// The indices of the functions and new bodies of a table by their names.
-pub fn by_name(decisions: &[Decision]) -> HashMap<&str, usize> {
-    let functions = decisions.iter().enumerate().filter(|(_, row)| row.item != Item::Data);
-    functions.map(|(at, decision)| (&*decision.name, at)).collect()
 }
 
 /// The classes of functions, those that save most first; of equal ones the larger, and then the lower number.

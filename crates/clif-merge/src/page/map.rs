@@ -178,7 +178,7 @@ fn line(text: &mut String, words: &str, class: &str, x: f64, y: f64) {
     }
 }
 
-/// The end of a name, which tells the most, or its beginning if it has no path.
+/// The end of a name, which says the most, or its beginning if it has no path.
 fn shortened(name: &str, letters: usize) -> String {
     let count = name.chars().count();
     if count <= letters {

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// A text that stands for itself, in an element or in an attribute with double quotes.
+/// A text that is shown as it is, in an element or in an attribute with double quotes.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return Cow::Borrowed(text);

@@ -13,12 +13,12 @@ mod markup;
 mod treemap;
 
 use crate::args::Input;
-use crate::decisions::{Decision, Item, Planned};
+use crate::decisions::{Decision, Item, Planned, by_name};
 use crate::families::{Family, NearMiss};
 use crate::jobs::Jobs;
 use crate::report::{Measured, Native, Report};
-use crate::report_text::{answer, signed};
-use crate::table::thousands;
+use crate::report_text::answer;
+use crate::table::{signed, thousands};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cranelift_codegen::isa::TargetIsa;
@@ -158,7 +158,7 @@ fn quoted(path: &str) -> String {
 /// functions with what they resemble.
 fn sets(report: &Report, groups: &[Group]) -> Vec<Vec<usize>> {
     let decisions = &report.decisions;
-    let indices = groups::by_name(decisions);
+    let indices = by_name(decisions);
     let mut sets: Vec<(u64, Vec<usize>)> = Vec::new();
     for miss in &report.near_misses {
         sets.push((miss.at_stake, miss.members.iter().map(|member| member.index()).collect()));

@@ -1,6 +1,6 @@
 "use strict";
 // Two listings line by line. Lines are aligned without the numbers of values, blocks and so on; then the numbers are
-// compared as a renaming: where v3 stands for v7 once, it must do so everywhere. Comments, source locations and the
+// compared as a renaming: where v3 corresponds to v7 once, it must do so everywhere. Comments, source locations and the
 // function's own name do not count.
 const Diff = (() => {
     const TOKEN = /;.*|@[0-9a-f]+|%[\w.$]+|"[^"]*"|u\d+:\d+|[A-Za-z_][\w.]*|-?[\d.]+[\w.+-]*|\s+|./g;
