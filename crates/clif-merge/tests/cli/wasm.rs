@@ -325,3 +325,75 @@ fn the_workflow_of_the_example_compares_and_fails_if_merges_are_lost() {
     assert_eq!(code, Some(3), "{summary}");
     assert!(summary.contains("merges that disappeared"), "{summary}");
 }
+
+/// What a runtime does with a module's functions: it has the addresses of those that are exported or in a table, calls
+/// them as WebAssembly is called, and has no others.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+const HOST: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+int32_t call_tail(const void *function, void *vmctx, int32_t x);
+__asm__("call_tail:\n push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n sub $8, %rsp\n"
+        " mov %rdi, %rax\n mov %rsi, %rdi\n call *%rax\n"
+        " add $8, %rsp\n pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+extern const char f0[] __asm__("\"u0:0\""), f1[] __asm__("\"u0:1\""), f2[] __asm__("\"u0:2\""), f3[] __asm__("\"u0:3\"");
+int main(void) {
+    static uint64_t store[512], vmctx[512];
+    vmctx[1] = (uint64_t)store;
+    const char *functions[] = {f0, f1, f2, f3};
+    for (int i = 0; i < 4; i++)
+        for (int32_t x = 1; x < 4; x++)
+            printf("%d ", call_tail(functions[i], vmctx, x));
+    return 0;
+}
+"#;
+
+/// A function that only a table has must not lose its symbol: nothing in the unit calls it, and the runtime does.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn exported_functions_and_those_in_tables_do_what_they_did_for_a_runtime() {
+    let body = |add: u32| {
+        format!(
+            "(param i32) (result i32) (i32.rem_u (i32.mul (i32.add (local.get 0) (i32.const {add})) \
+             (i32.const 7919)) (i32.sub (i32.const 77777) (local.get 0)))"
+        )
+    };
+    let module = format!(
+        "(module (table 2 funcref) (elem (i32.const 0) $t $u)
+            (func (export \"e\") {}) (func (export \"f\") {}) (func $t {}) (func $u {}))",
+        body(5),
+        body(5),
+        body(6),
+        body(6),
+    );
+    let expected: Vec<String> = [5, 5, 6, 6]
+        .iter()
+        .flat_map(|add: &i32| (1..4).map(move |x| (x + add) * 7919 % (77777 - x)))
+        .map(|result| result.to_string())
+        .collect();
+    let directory = temporary();
+    let path = |name: &str| directory.path().join(name);
+    write(path("host.c"), HOST);
+    write(path("app.wasm"), binary(&module));
+    for more in [&["--no-merge"][..], &[], &["--similar", "size"]] {
+        let (wasm, object) = (path("app.wasm"), path("app.o"));
+        let compile = ["compile", text_of(&wasm), "-o", text_of(&object), "--target", "x86_64"];
+        let merged = run(&[&compile, more].concat()).expect(0, "");
+        let is_merged = more != ["--no-merge"];
+        let merges = merged.stderr.contains("merged ") && !merged.stderr.contains("merged 0 ");
+        assert_eq!(merges, is_merged, "{}", merged.stderr);
+        // A runtime finds functions in the object that no other object does.
+        let globalize = ["--globalize-symbol=u0:2", "--globalize-symbol=u0:3"];
+        let changed = Command::new("objcopy").args(globalize).arg(&object).status();
+        assert!(changed.expect("objcopy starts").success());
+        let program = path("program");
+        let linked = Command::new("cc")
+            .args(["-no-pie", "-o", text_of(&program), text_of(&path("host.c")), text_of(&object)])
+            .output()
+            .expect("cc starts");
+        assert!(linked.status.success(), "{more:?}: {}", String::from_utf8_lossy(&linked.stderr));
+        let output = Command::new(&program).output().expect("the program starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(printed.split_whitespace().collect::<Vec<_>>(), expected, "{more:?}");
+    }
+}
