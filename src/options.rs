@@ -253,26 +253,22 @@ impl Callees {
 pub enum Instructions {
     /// Nothing: they are not merged.
     None,
-    /// A body that takes a selector as an argument and branches on it where they differ. Only with [`Policy::Size`],
-    /// where code sizes are known, and not with functions that are compiled already: merged code branches.
+    /// A body that takes a selector as an argument and branches on it where they differ; not with functions that are
+    /// compiled already. With [`Policy::Size`] every body that makes the unit smaller, and with [`Policy::Balanced`] those
+    /// that are predicted to save an eighth, where such branches are rare in each loop.
     #[default]
     Select,
-    /// Also with [`Policy::Balanced`], where the model predicts that it saves an eighth, and where arms are rare in each
-    /// loop. It takes as much time as all else of the pass, or several times as much.
-    Always,
 }
 
 impl Instructions {
     /// All choices.
-    pub const ALL: [Instructions; 3] =
-        [Instructions::None, Instructions::Select, Instructions::Always];
+    pub const ALL: [Instructions; 2] = [Instructions::None, Instructions::Select];
 
     /// The name used in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Instructions::None => "none",
             Instructions::Select => "select",
-            Instructions::Always => "always",
         }
     }
 }

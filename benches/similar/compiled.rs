@@ -26,8 +26,8 @@ impl Variant {
     pub const ALL: [Variant; 6] = [
         Variant::Unmerged,
         Variant::Merged(Policy::Off, Callees::None, Instructions::None),
+        Variant::Merged(Policy::Balanced, Callees::Indirect, Instructions::None),
         Variant::Merged(Policy::Balanced, Callees::Indirect, Instructions::Select),
-        Variant::Merged(Policy::Balanced, Callees::Indirect, Instructions::Always),
         Variant::Merged(Policy::Size, Callees::Indirect, Instructions::Select),
         Variant::Merged(Policy::Size, Callees::None, Instructions::Select),
     ];
@@ -36,7 +36,9 @@ impl Variant {
         match self {
             Variant::Unmerged => "unmerged",
             Variant::Merged(Policy::Size, Callees::None, _) => "size, same callees",
-            Variant::Merged(Policy::Balanced, _, Instructions::Always) => "balanced, always",
+            Variant::Merged(Policy::Balanced, _, Instructions::None) => {
+                "balanced, same instructions"
+            }
             Variant::Merged(policy, ..) => policy.name(),
         }
     }

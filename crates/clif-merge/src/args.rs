@@ -286,10 +286,8 @@ pub enum CalleeParameters {
 pub enum DifferingInstructions {
     /// They are not merged
     None,
-    /// With --similar size, a function that takes a selector and branches where they differ
+    /// A function that takes a selector and branches where they differ
     Select,
-    /// The same also with --similar balanced, where branches are rare in loops; takes longer
-    Always,
 }
 
 /// The values of `--compare`.
@@ -350,7 +348,6 @@ impl Pass {
             instructions: match self.instructions {
                 DifferingInstructions::None => Instructions::None,
                 DifferingInstructions::Select => Instructions::Select,
-                DifferingInstructions::Always => Instructions::Always,
             },
             keep_symbols: self.keep_symbols,
             integer_registers_only: self.integer_registers_only,

@@ -1,19 +1,21 @@
-//! The alignment of two functions: which blocks correspond to each other, and which instructions of them.
+//! The alignment of two functions: which instructions of which blocks correspond to each other.
 //!
 //! Blocks correspond by control flow, from the entries on: the two control-flow graphs must be one. Within two blocks,
 //! instructions are aligned in their order, those that stand for both functions ([`Aligned::Both`]) and those that only
-//! one of them has ([`Aligned::Gap`]). A branch always stands for both. This module does *not* look at operands, and does
-//! not know what pays, apart from bounds.
+//! one of them has ([`Aligned::Gap`]). A branch always stands for both. [`align`] compares outlines, which are hashes;
+//! [`corresponds`] compares what they are hashes of. This module does *not* look at operands, and does not know what pays, apart
+//! from bounds.
 //!
 //! Source: R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021), which aligns block by block; what it calls
 //! linear alignment is a shortest edit script here ([`diff`]).
 
-use super::entities::{Contents, passed, same_global_value};
+use super::entities::{Comparison, same_global_value};
+use super::outline::Outline;
 use super::{cost, diff};
 use alloc::vec::Vec;
+use core::ops::Range;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, ExceptionTableItem, FuncRef, Function, Inst, InstructionData, Type,
-    Value,
+    Block, BlockArg, BlockCall, ExceptionTableItem, Function, Inst, InstructionData, Type, Value,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashMap;
@@ -22,25 +24,19 @@ use rustc_hash::FxBuildHasher;
 /// A constant in which the two functions differ: its type, and the bits in each.
 pub(super) type Differing = (Type, [u64; 2]);
 
-/// A part of two blocks.
+/// A part of two blocks, by positions in the outlines.
+#[derive(Clone)]
 pub(super) enum Aligned {
     /// Instructions that correspond to each other.
-    Both([Inst; 2], Option<Differing>),
+    Both([u32; 2], Option<Differing>),
     /// Instructions that only one of the two has.
-    Gap([Vec<Inst>; 2]),
-}
-
-/// Two blocks that correspond to each other.
-pub(super) struct Blocks {
-    pub blocks: [Block; 2],
-    /// Ends with the branch of both.
-    pub parts: Vec<Aligned>,
+    Gap([Range<u32>; 2]),
 }
 
 /// Two functions that can share a body.
 pub(super) struct Alignment {
-    /// In the order in which control flow first comes to them: dominators come before what they dominate.
-    pub blocks: Vec<Blocks>,
+    /// The parts of each two blocks, in the order of the outlines. They end with the branch of both.
+    pub blocks: Vec<Vec<Aligned>>,
     /// The constants that are passed, each once.
     pub constants: Vec<Differing>,
     /// How many instructions stand for both.
@@ -49,57 +45,22 @@ pub(super) struct Alignment {
     pub gaps: usize,
 }
 
-/// Aligns two functions, of which the last `extra` parameters are extra arguments. `None` if their control flow differs,
-/// or too much else. Linear in their sizes, for bounded differences.
-pub(super) fn align(two: [&Function; 2], extra: [usize; 2]) -> Option<Alignment> {
+/// Aligns two functions by their outlines. `None` if they differ in too much, or have another number of blocks. Linear in
+/// their sizes, for bounded differences.
+pub(super) fn align(two: [&Outline; 2]) -> Option<Alignment> {
     let [f, g] = two;
-    let slots = |func: &Function| func.sized_stack_slots.values().cloned().collect::<Vec<_>>();
-    let limits = match (f.stack_limit, g.stack_limit) {
-        (None, None) => true,
-        (Some(a), Some(b)) => same_global_value((f, a), (g, b)),
-        _ => false,
-    };
-    let dynamic = f.dynamic_stack_slots.len() + g.dynamic_stack_slots.len();
-    if f.signature != g.signature || slots(f) != slots(g) || !limits || dynamic > 0 {
+    if f.blocks() != g.blocks() {
         return None;
     }
-    let selected = [selected(f, extra[0]), selected(g, extra[1])];
-    let mut contents = Contents::default();
     let mut left = cost::MAX_DIFFERING;
-    let mut bound: [SecondaryMap<Block, Option<Block>>; 2] = Default::default();
-    let mut queue = alloc::vec![[f.layout.entry_block()?, g.layout.entry_block()?]];
-    (bound[0][queue[0][0]], bound[1][queue[0][1]]) = (Some(queue[0][1]), Some(queue[0][0]));
-    let mut blocks: Vec<Blocks> = Vec::new();
-    while let Some(&pair) = queue.get(blocks.len()) {
-        let [a, b] = pair;
-        let types = |func: &Function, block| func.dfg.block_param_types(block).collect::<Vec<_>>();
-        if types(f, a) != types(g, b) || f.layout.is_cold(a) != g.layout.is_cold(b) {
-            return None;
-        }
-        let last = [f.layout.last_inst(a)?, g.layout.last_inst(b)?];
-        for targets in targets(two, &mut contents, last)? {
-            match (bound[0][targets[0]], bound[1][targets[1]]) {
-                (None, None) => {
-                    (bound[0][targets[0]], bound[1][targets[1]]) =
-                        (Some(targets[1]), Some(targets[0]));
-                    queue.push(targets);
-                }
-                (Some(b), Some(a)) if [a, b] == targets => {}
-                _ => return None,
-            }
-        }
-        let parts = parts(two, &mut contents, pair, last, &mut left)?;
-        if [0, 1].iter().any(|&side| selected[side].contains(pair[side]))
-            && parts.iter().any(|part| !matches!(part, Aligned::Both(_, None)))
-        {
-            return None;
-        }
-        blocks.push(Blocks { blocks: pair, parts });
-    }
-    let mut alignment = Alignment { blocks, constants: Vec::new(), common: 0, gaps: 0 };
+    let blocks = (0..f.blocks()).map(|number| parts(two, number, &mut left));
+    let blocks: Option<Vec<Vec<Aligned>>> = blocks.collect();
+    let mut alignment = Alignment { blocks: blocks?, constants: Vec::new(), common: 0, gaps: 0 };
     alignment.choose_constants();
-    for Blocks { parts, blocks: _ } in &mut alignment.blocks {
-        *parts = joined(core::mem::take(parts));
+    for parts in &mut alignment.blocks {
+        if parts.iter().any(|part| matches!(part, Aligned::Gap(_))) {
+            *parts = joined(core::mem::take(parts));
+        }
         for part in parts {
             match part {
                 Aligned::Both(..) => alignment.common += 1,
@@ -107,7 +68,7 @@ pub(super) fn align(two: [&Function; 2], extra: [usize; 2]) -> Option<Alignment>
             }
         }
     }
-    let parts = || alignment.blocks.iter().flat_map(|blocks| &blocks.parts);
+    let parts = || alignment.blocks.iter().flatten();
     let is_used = |constant: &Differing| {
         parts().any(|part| matches!(part, Aligned::Both(_, Some(used)) if used == constant))
     };
@@ -121,7 +82,7 @@ impl Alignment {
     fn choose_constants(&mut self) {
         let mut uses: HashMap<Differing, usize, FxBuildHasher> = HashMap::default();
         let mut order: Vec<Differing> = Vec::new();
-        for part in self.blocks.iter().flat_map(|blocks| &blocks.parts) {
+        for part in self.blocks.iter().flatten() {
             if let Aligned::Both(_, Some(differing)) = part {
                 let uses = uses.entry(*differing).or_insert(0);
                 if *uses == 0 {
@@ -132,11 +93,11 @@ impl Alignment {
         }
         order.sort_by_key(|differing| core::cmp::Reverse(uses[differing]));
         order.truncate(cost::MAX_ALIGNED_ARGUMENTS - 1);
-        for part in self.blocks.iter_mut().flat_map(|blocks| &mut blocks.parts) {
+        for part in self.blocks.iter_mut().flatten() {
             if let Aligned::Both([a, b], Some(differing)) = part
                 && !order.contains(differing)
             {
-                *part = Aligned::Gap([alloc::vec![*a], alloc::vec![*b]]);
+                *part = Aligned::Gap([*a..*a + 1, *b..*b + 1]);
             }
         }
         self.constants = order;
@@ -148,73 +109,118 @@ impl Alignment {
 fn joined(parts: Vec<Aligned>) -> Vec<Aligned> {
     let mut joined: Vec<Aligned> = Vec::new();
     // The instructions for both since the last gap.
-    let mut run: Vec<([Inst; 2], Option<Differing>)> = Vec::new();
+    let mut run = 0;
     for part in parts {
         match part {
-            Aligned::Both(insts, differing) => run.push((insts, differing)),
-            Aligned::Gap(gap) => {
-                if let Some(Aligned::Gap(last)) = joined.last_mut()
-                    && run.len() < cost::MIN_RUN
+            Aligned::Both(..) => {
+                run += 1;
+                joined.push(part);
+            }
+            Aligned::Gap([a, b]) => {
+                let before = joined.len() - run;
+                if run < cost::MIN_RUN
+                    && let Some(Aligned::Gap([x, y])) = joined[..before].last_mut()
                 {
-                    for ([a, b], _) in run.drain(..) {
-                        last[0].push(a);
-                        last[1].push(b);
-                    }
-                    let [a, b] = gap;
-                    last[0].extend(a);
-                    last[1].extend(b);
-                    continue;
+                    (x.end, y.end) = (a.end, b.end);
+                    joined.truncate(before);
+                } else {
+                    joined.push(Aligned::Gap([a, b]));
                 }
-                joined.extend(run.drain(..).map(|(insts, it)| Aligned::Both(insts, it)));
-                joined.push(Aligned::Gap(gap));
+                run = 0;
             }
         }
     }
-    joined.extend(run.into_iter().map(|(insts, it)| Aligned::Both(insts, it)));
     joined
 }
 
-/// Aligns the instructions of two blocks before their branches.
-fn parts(
-    two: [&Function; 2],
-    contents: &mut Contents,
-    blocks: [Block; 2],
-    last: [Inst; 2],
-    left: &mut usize,
-) -> Option<Vec<Aligned>> {
-    let mut insts: [Vec<Inst>; 2] = Default::default();
-    let mut keys: [Vec<u32>; 2] = Default::default();
-    for side in 0..2 {
-        let func = two[side];
-        for inst in func.layout.block_insts(blocks[side]) {
-            if inst != last[side] {
-                insts[side].push(inst);
-                keys[side].push(contents.key(func, inst)?);
-            }
+/// Aligns the instructions of the blocks of this number. `left` is how many more of them may be in gaps.
+fn parts(two: [&Outline; 2], number: usize, left: &mut usize) -> Option<Vec<Aligned>> {
+    let [f, g] = two;
+    let [(_, a), (_, b)] = two.map(|outline| outline.block(number));
+    let keys = two.map(|outline| outline.keys(number));
+    let pairs = diff::common(keys[0], keys[1], *left)?;
+    *left -= keys[0].len() + keys[1].len() - 2 * pairs.len();
+    // The branches at the ends are aligned in any case.
+    let ends = [a.end - 1, b.end - 1];
+    let mut parts: Vec<Aligned> = Vec::with_capacity(pairs.len() + 1);
+    let mut constants = (f.constants(a.start), g.constants(b.start));
+    let mut done = [a.start, b.start];
+    let pairs = pairs.into_iter().map(|(x, y)| [a.start + x as u32, b.start + y as u32]);
+    for [x, y] in pairs.chain([ends]) {
+        if done != [x, y] {
+            parts.push(Aligned::Gap([done[0]..x, done[1]..y]));
         }
-    }
-    let pairs = diff::common(&keys[0], &keys[1], *left)?;
-    *left -= insts[0].len() + insts[1].len() - 2 * pairs.len();
-    let mut parts: Vec<Aligned> = Vec::new();
-    let mut done = [0, 0];
-    let ends = core::iter::once((insts[0].len(), insts[1].len()));
-    for (x, y) in pairs.into_iter().chain(ends) {
-        let gap = [insts[0][done[0]..x].to_vec(), insts[1][done[1]..y].to_vec()];
-        if !(gap[0].is_empty() && gap[1].is_empty()) {
-            parts.push(Aligned::Gap(gap));
-        }
-        if let (Some(&a), Some(&b)) = (insts[0].get(x), insts[1].get(y)) {
-            let constants = (passed(two[0], a), passed(two[1], b));
-            let differing = match constants {
-                (Some((ty, x)), Some((_, y))) if x != y => Some((ty, [x, y])),
+        if [x, y] != ends {
+            let differing = match (constants.0.at(x), constants.1.at(y)) {
+                (Some((ty, p)), Some((_, q))) if p != q => Some((ty, [p, q])),
                 _ => None,
             };
-            parts.push(Aligned::Both([a, b], differing));
+            parts.push(Aligned::Both([x, y], differing));
         }
         done = [x + 1, y + 1];
     }
-    parts.push(Aligned::Both(last, None));
+    parts.push(Aligned::Both(ends, None));
     Some(parts)
+}
+
+/// Whether two functions, of which the last `extra` parameters are extra arguments, can share a body by this alignment of their
+/// outlines: whether control flow and contents of instructions are in truth what hashes say. Linear in their sizes.
+pub(super) fn corresponds(
+    two: [&Function; 2],
+    outlines: [&Outline; 2],
+    extra: [usize; 2],
+    alignment: &Alignment,
+) -> bool {
+    let [f, g] = two;
+    let slots = |func: &Function| func.sized_stack_slots.values().cloned().collect::<Vec<_>>();
+    let limits = match (f.stack_limit, g.stack_limit) {
+        (None, None) => true,
+        (Some(a), Some(b)) => same_global_value((f, a), (g, b)),
+        _ => false,
+    };
+    let dynamic = f.dynamic_stack_slots.len() + g.dynamic_stack_slots.len();
+    if f.signature != g.signature || slots(f) != slots(g) || !limits || dynamic > 0 {
+        return false;
+    }
+    let selected = [selected(f, extra[0]), selected(g, extra[1])];
+    let mut bound: [SecondaryMap<Block, Option<usize>>; 2] = Default::default();
+    for number in 0..alignment.blocks.len() {
+        for side in 0..2 {
+            bound[side][outlines[side].block(number).0] = Some(number);
+        }
+    }
+    let mut comparison = Comparison::new(two);
+    for (number, parts) in alignment.blocks.iter().enumerate() {
+        let [a, b] = outlines.map(|outline| outline.block(number).0);
+        let types = |func: &Function, block| func.dfg.block_param_types(block).collect::<Vec<_>>();
+        if types(f, a) != types(g, b) || f.layout.is_cold(a) != g.layout.is_cold(b) {
+            return false;
+        }
+        let is_selected = selected[0].contains(a) || selected[1].contains(b);
+        for (at, part) in parts.iter().enumerate() {
+            let same = match part {
+                Aligned::Gap(_) => !is_selected,
+                Aligned::Both([x, y], differing) => {
+                    let insts = [outlines[0].insts[*x as usize], outlines[1].insts[*y as usize]];
+                    if at + 1 == parts.len() {
+                        let targets = targets(&mut comparison, insts);
+                        targets.is_some_and(|targets| {
+                            let is_bound = |[a, b]: &[Block; 2]| {
+                                bound[0][*a].is_some() && bound[0][*a] == bound[1][*b]
+                            };
+                            targets.iter().all(is_bound)
+                        })
+                    } else {
+                        !(is_selected && differing.is_some()) && comparison.is_same(insts)
+                    }
+                }
+            };
+            if !same {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// The blocks to which a function branches by its last `extra` parameters. They stay as they are: the checker sees from them
@@ -245,28 +251,24 @@ fn selected(func: &Function, extra: usize) -> EntitySet<Block> {
 }
 
 /// The targets of two branches, in pairs. `None` if they are different branches.
-fn targets(
-    two: [&Function; 2],
-    contents: &mut Contents,
-    [a, b]: [Inst; 2],
-) -> Option<Vec<[Block; 2]>> {
+fn targets(comparison: &mut Comparison<'_>, [a, b]: [Inst; 2]) -> Option<Vec<[Block; 2]>> {
     use InstructionData as I;
+    let two = comparison.two;
     let [f, g] = two;
     let (x, y) = (&f.dfg.insts[a], &g.dfg.insts[b]);
-    let mut callee = |a: FuncRef, b: FuncRef| contents.callee(f, a) == contents.callee(g, b);
     let same = match (x, y) {
         (I::Jump { .. }, I::Jump { .. }) | (I::Brif { .. }, I::Brif { .. }) => true,
         (I::BranchTable { .. }, I::BranchTable { .. }) => true,
         (
             I::TryCall { opcode: _, args: _, func_ref: i, exception: x },
             I::TryCall { opcode: _, args: _, func_ref: j, exception: y },
-        ) => callee(*i, *j) && same_handlers(two, [*x, *y]),
+        ) => comparison.is_same_callee(*i, *j) && same_handlers(two, [*x, *y]),
         (
             I::TryCallIndirect { opcode: _, args: _, exception: x },
             I::TryCallIndirect { opcode: _, args: _, exception: y },
         ) => same_handlers(two, [*x, *y]),
         _ if x.opcode().is_branch() || y.opcode().is_branch() => false,
-        _ => contents.key(f, a)? == contents.key(g, b)?,
+        _ => comparison.is_same([a, b]),
     };
     let operands = f.dfg.inst_args(a).len() == g.dfg.inst_args(b).len()
         && core::iter::zip(f.dfg.inst_values(a), g.dfg.inst_values(b))

@@ -11,12 +11,14 @@
 //! one side only with what comes from the other.
 
 use super::super::body::{add_parameter, as_integer, as_passed, put};
-use super::blocks::{Aligned, Alignment, Blocks, Differing};
+use super::blocks::{Aligned, Alignment, Differing};
 use super::entities::Copying;
+use super::outline::Outline;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
     Block, BlockArg, ConstantData, Function, Inst, InstBuilder, InstructionData, Type, Value, types,
@@ -35,13 +37,14 @@ pub(super) struct Merged {
 /// Linear in their sizes.
 pub(super) fn merged(
     two: [&Function; 2],
+    outlines: [&Outline; 2],
     alignment: &Alignment,
     options: &Options<'_>,
 ) -> Option<Merged> {
-    let mut builder = Builder::new(two, &alignment.constants, options);
-    builder.remove_unreachable(alignment);
-    for (at, blocks) in alignment.blocks.iter().enumerate() {
-        builder.block(at as u32, blocks)?;
+    let mut builder = Builder::new(two, outlines, &alignment.constants, options);
+    builder.remove_unreachable();
+    for (number, parts) in alignment.blocks.iter().enumerate() {
+        builder.block(number, parts)?;
     }
     builder.pass_to_joins();
     Some(builder.finish())
@@ -78,6 +81,7 @@ struct Param {
 
 struct Builder<'a> {
     two: [&'a Function; 2],
+    outlines: [&'a Outline; 2],
     options: &'a Options<'a>,
     body: Function,
     homes: [SecondaryMap<Value, Option<Home>>; 2],
@@ -98,11 +102,13 @@ const SELECTOR: Type = types::I32;
 impl<'a> Builder<'a> {
     fn new(
         two: [&'a Function; 2],
+        outlines: [&'a Outline; 2],
         constants: &[Differing],
         options: &'a Options<'a>,
     ) -> Builder<'a> {
         let mut builder = Builder {
             two,
+            outlines,
             options,
             body: two[0].clone(),
             homes: Default::default(),
@@ -145,10 +151,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Blocks that no control flow reaches may use values that move into arms.
-    fn remove_unreachable(&mut self, alignment: &Alignment) {
+    fn remove_unreachable(&mut self) {
         let mut reached: EntitySet<Block> = EntitySet::new();
-        for Blocks { blocks: [block, _], parts: _ } in &alignment.blocks {
-            reached.insert(*block);
+        let outline = self.outlines[0];
+        for number in 0..outline.blocks() {
+            reached.insert(outline.block(number).0);
         }
         let all: Vec<Block> = self.body.layout.blocks().collect();
         for block in all.into_iter().filter(|&block| !reached.contains(block)) {
@@ -179,21 +186,32 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn block(&mut self, at: u32, blocks: &Blocks) -> Option<()> {
-        let Blocks { blocks: [first, second], parts } = blocks;
+    /// The instructions of a function at these positions.
+    fn insts(&self, side: usize, positions: &Range<u32>) -> &'a [Inst] {
+        &self.outlines[side].insts[positions.start as usize..positions.end as usize]
+    }
+
+    fn block(&mut self, number: usize, parts: &[Aligned]) -> Option<()> {
+        let [first, second] = self.outlines.map(|outline| outline.block(number).0);
         let [f, g] = self.two;
-        for (&a, &b) in f.dfg.block_params(*first).iter().zip(g.dfg.block_params(*second)) {
+        for (&a, &b) in f.dfg.block_params(first).iter().zip(g.dfg.block_params(second)) {
             self.define_both([a, b], a);
         }
-        let mut current = *first;
-        for (number, part) in parts.iter().enumerate() {
+        let insts = |this: &Self, [a, b]: [u32; 2]| {
+            [this.outlines[0].insts[a as usize], this.outlines[1].insts[b as usize]]
+        };
+        let mut current = first;
+        for (at, part) in parts.iter().enumerate() {
             match part {
-                Aligned::Both(insts, differing) => self.both(at, *insts, *differing)?,
-                Aligned::Gap(insts) => {
-                    let Some(Aligned::Both([next, _], _)) = parts.get(number + 1) else {
+                Aligned::Both(positions, differing) => {
+                    self.both(number as u32, insts(self, *positions), *differing)?;
+                }
+                Aligned::Gap([a, b]) => {
+                    let Some(Aligned::Both(next, _)) = parts.get(at + 1) else {
                         unreachable!("a branch of both ends the block, and gaps are joined");
                     };
-                    current = self.gap(current, insts, *next)?;
+                    let [next, _] = insts(self, *next);
+                    current = self.gap(current, [self.insts(0, a), self.insts(1, b)], next)?;
                 }
             }
         }
@@ -225,7 +243,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Instructions that only one of the functions has. They come before `next`, behind which the block is divided.
-    fn gap(&mut self, block: Block, insts: &[Vec<Inst>; 2], next: Inst) -> Option<Block> {
+    fn gap(&mut self, block: Block, insts: [&[Inst]; 2], next: Inst) -> Option<Block> {
         let [f, g] = self.two;
         let (selector, nonzero) = self.selector();
         let gap = self.gaps.len() as u32;
@@ -238,7 +256,7 @@ impl<'a> Builder<'a> {
         if body.layout.is_cold(block) {
             [first, second, join].iter().for_each(|&new| body.layout.set_cold(new));
         }
-        for &inst in &insts[0] {
+        for &inst in insts[0] {
             body.layout.remove_inst(inst);
             body.layout.append_inst(inst, first);
         }
@@ -251,7 +269,7 @@ impl<'a> Builder<'a> {
             cursor.ins().jump(join, &[])
         });
         self.gaps.push(Gap { order, join, jumps, params: Vec::new() });
-        for &inst in &insts[0] {
+        for &inst in insts[0] {
             let values: Vec<Value> = f.dfg.inst_values(inst).collect();
             let values: Option<Vec<Value>> =
                 values.into_iter().map(|value| self.in_arm(0, gap, value)).collect();
@@ -260,7 +278,7 @@ impl<'a> Builder<'a> {
                 self.homes[0][result] = Some(Home::Arm { gap, value: result });
             }
         }
-        for &inst in &insts[1] {
+        for &inst in insts[1] {
             let mut operands: HashMap<Value, Value, FxBuildHasher> = HashMap::default();
             for value in g.dfg.inst_values(inst) {
                 operands.insert(value, self.in_arm(1, gap, value)?);

@@ -1,34 +1,107 @@
-//! The shortest edit script between two sequences.
+//! Longest common subsequences of two sequences of numbers.
 //!
-//! Source: E. W. Myers, *An O(ND) Difference Algorithm and Its Variations* (Algorithmica, 1986), the greedy algorithm.
-//! It knows numbers only.
+//! Two algorithms find one, the cheaper of which is chosen by the lengths: one that takes a step for 64 pairs of elements, and
+//! one whose steps grow with the square of the differences. This module knows numbers only.
+//!
+//! Sources: H. Hyyrö, *Bit-Parallel LCS-length Computation Revisited* (AWOCA 2004); E. W. Myers, *An O(ND) Difference Algorithm
+//! and Its Variations* (Algorithmica, 1986), the greedy algorithm.
 
 use alloc::vec::Vec;
 
 /// Pairs of positions of a longest common subsequence, ascending; `None` if more than `most` elements of both sequences
-/// together are in no pair. O((n + m + most) · most) steps, O(most²) memory.
+/// together are in no pair. O(min(n · m / 64, (n + m + most) · most)) steps, and so many words of memory.
 pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
-    let ends = (a.len() as isize, b.len() as isize);
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    // The furthest x on each diagonal x - y, after each number of differences.
-    let mut rounds: Vec<Vec<isize>> = Vec::new();
-    let at = |round: &[isize], differences: usize, diagonal: isize| {
-        round[((diagonal + differences as isize) / 2) as usize]
+    let ends = a[prefix..].iter().rev().zip(b[prefix..].iter().rev());
+    let suffix = ends.take_while(|(a, b)| a == b).count();
+    let (x, y) = (a.len() - suffix, b.len() - suffix);
+    let mut pairs: Vec<(usize, usize)> = (0..prefix).map(|at| (at, at)).collect();
+    let (a, b) = (&a[prefix..x], &b[prefix..y]);
+    if a.len().abs_diff(b.len()) > most {
+        return None;
+    }
+    let between = match a.len().saturating_mul(words(b)) <= most.saturating_mul(most) {
+        true => bit_parallel(a, b, most)?,
+        false => greedy(a, b, most)?,
+    };
+    pairs.extend(between.into_iter().map(|(x, y)| (prefix + x, prefix + y)));
+    pairs.extend((0..suffix).map(|at| (x + at, y + at)));
+    Some(pairs)
+}
+
+/// How many words have a bit for each element.
+fn words(sequence: &[u32]) -> usize {
+    sequence.len().div_ceil(64)
+}
+
+/// As [`common`], row by row of the table of lengths, each of which is kept as bits: one for each element of `b`, zero where
+/// the length is greater with that element than without.
+fn bit_parallel(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
+    let words = words(b);
+    let mut places: Vec<(u32, usize)> = b.iter().copied().zip(0..).collect();
+    places.sort_unstable();
+    let mut rows: Vec<u64> = Vec::with_capacity(words * (a.len() + 1));
+    rows.resize(words, u64::MAX);
+    let mut equal = alloc::vec![0; words];
+    for &element in a {
+        let first = places.partition_point(|&(known, _)| known < element);
+        let of_it = places[first..].iter().take_while(|&&(known, _)| known == element);
+        of_it.clone().for_each(|&(_, at)| equal[at / 64] |= 1u64 << (at % 64));
+        let mut carry = false;
+        for &equal in &equal {
+            let before = rows[rows.len() - words];
+            let (sum, over) = before.overflowing_add(before & equal);
+            let (sum, again) = sum.overflowing_add(u64::from(carry));
+            carry = over || again;
+            rows.push(sum | before & !equal);
+        }
+        of_it.for_each(|&(_, at)| equal[at / 64] = 0);
+    }
+    let grows = |row: usize, column: usize| {
+        rows[row * words + (column - 1) / 64] >> ((column - 1) % 64) & 1 == 0
+    };
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    let (mut row, mut column) = (a.len(), b.len());
+    while row > 0 && column > 0 {
+        if !grows(row, column) {
+            column -= 1;
+            continue;
+        }
+        row -= 1;
+        // Where the element also counts in the row before, this row adds nothing.
+        if !grows(row, column) {
+            column -= 1;
+            pairs.push((row, column));
+        }
+    }
+    pairs.reverse();
+    (a.len() + b.len() - 2 * pairs.len() <= most).then_some(pairs)
+}
+
+/// As [`common`], difference by difference.
+fn greedy(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
+    let ends = (a.len() as isize, b.len() as isize);
+    // The furthest x on each diagonal x - y, after each number of differences: one value more for each difference.
+    let mut furthest: Vec<isize> = Vec::new();
+    let at = |furthest: &[isize], differences: usize, diagonal: isize| {
+        let round = differences * (differences + 1) / 2;
+        furthest[round + ((diagonal + differences as isize) / 2) as usize]
+    };
+    // Where a path with so many differences begins on a diagonal, before what is equal from there on.
+    let start = |furthest: &[isize], differences: usize, diagonal: isize| {
+        let Some(fewer) = differences.checked_sub(1) else {
+            return 0;
+        };
+        let d = differences as isize;
+        let down = (diagonal < d).then(|| at(furthest, fewer, diagonal + 1));
+        let right = (diagonal > -d).then(|| at(furthest, fewer, diagonal - 1) + 1);
+        down.max(right).expect("one of them exists")
     };
     let found = 'found: {
         for differences in 0..=most {
             let d = differences as isize;
-            let mut round: Vec<isize> = Vec::with_capacity(differences + 1);
             for diagonal in (-d..=d).step_by(2) {
-                let mut x = match rounds.last() {
-                    None => prefix as isize,
-                    Some(last) => {
-                        let before = |k: isize| at(last, differences - 1, k);
-                        let down = (diagonal < d).then(|| before(diagonal + 1));
-                        let right = (diagonal > -d).then(|| before(diagonal - 1) + 1);
-                        down.max(right).expect("one of them exists")
-                    }
-                };
+                let mut x = start(&furthest, differences, diagonal);
                 while x < ends.0
                     && x - diagonal < ends.1
                     && x - diagonal >= 0
@@ -36,13 +109,11 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
                 {
                     x += 1;
                 }
-                round.push(x);
+                furthest.push(x);
                 if x >= ends.0 && x - diagonal >= ends.1 {
-                    rounds.push(round);
                     break 'found differences;
                 }
             }
-            rounds.push(round);
         }
         return None;
     };
@@ -50,25 +121,14 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
     let (mut x, mut y) = ends;
     for differences in (0..=found).rev() {
         let diagonal = x - y;
-        let d = differences as isize;
-        let start = match differences.checked_sub(1) {
-            None => 0,
-            Some(fewer) => {
-                let last = &rounds[fewer];
-                let before = |k: isize| at(last, fewer, k);
-                let down = (diagonal < d).then(|| before(diagonal + 1));
-                let right = (diagonal > -d).then(|| before(diagonal - 1) + 1);
-                down.max(right).expect("one of them exists")
-            }
-        };
+        let start = start(&furthest, differences, diagonal);
         while x > start {
             (x, y) = (x - 1, y - 1);
             pairs.push((x as usize, y as usize));
         }
         if let Some(fewer) = differences.checked_sub(1) {
-            let last = &rounds[fewer];
-            let down = (diagonal < d).then(|| at(last, fewer, diagonal + 1));
-            match down == Some(x) {
+            let down = diagonal < differences as isize;
+            match down && at(&furthest, fewer, diagonal + 1) == x {
                 true => y -= 1,
                 false => x -= 1,
             }
@@ -100,17 +160,21 @@ mod tests {
     #[test]
     fn pairs_are_a_longest_common_subsequence() {
         arbtest::arbtest(|u| {
+            let most = if u.ratio(1, 8)? { 150 } else { 24 };
             let mut sequence = || -> arbtest::arbitrary::Result<Vec<u32>> {
-                (0..u.int_in_range(0..=24)?).map(|_| u.int_in_range(0..=4)).collect()
+                (0..u.int_in_range(0..=most)?).map(|_| u.int_in_range(0..=4)).collect()
             };
             let (a, b) = (sequence()?, sequence()?);
             let differences = a.len() + b.len() - 2 * longest(&a, &b);
-            let pairs = common(&a, &b, differences).expect("no more than that");
-            assert_eq!(pairs.len(), longest(&a, &b));
-            assert!(pairs.iter().all(|&(x, y)| a[x] == b[y]));
-            assert!(pairs.is_sorted_by(|before, after| before.0 < after.0 && before.1 < after.1));
-            if let Some(fewer) = differences.checked_sub(1) {
-                assert_eq!(common(&a, &b, fewer), None);
+            for find in [common, bit_parallel, greedy] {
+                let pairs = find(&a, &b, differences).expect("no more than that");
+                assert_eq!(pairs.len(), longest(&a, &b));
+                assert!(pairs.iter().all(|&(x, y)| a[x] == b[y]));
+                let ascend = |x: &(usize, usize), y: &(usize, usize)| x.0 < y.0 && x.1 < y.1;
+                assert!(pairs.is_sorted_by(ascend));
+                if let Some(fewer) = differences.checked_sub(1) {
+                    assert_eq!(find(&a, &b, fewer), None);
+                }
             }
             Ok(())
         });

@@ -1,103 +1,43 @@
 //! Instructions of two functions, compared and copied.
 //!
 //! What an instruction refers to (callees, signatures, flags, constants) stands in tables of its function. So two
-//! instructions are compared with each reference replaced by the number of its content, and an instruction is copied with
-//! each reference entered into the tables of the other function. Both go through the one match over all formats
+//! instructions are compared, and hashed, with the content of each reference, and an instruction is copied with
+//! each reference entered into the tables of the other function. All of that goes through the one match over all formats
 //! ([`copy`](crate::copy)). Operands are no part of the comparison, nor are constants that could be passed; that the types of the
-//! operands agree is. This module does *not* look at branches.
+//! operands agree is. Hashes find the instructions that correspond to each other, and the comparison decides whether
+//! they do. This module does *not* look at branches.
 
 use crate::copy::{Entities, copied, mapped};
-use crate::interner::Interner;
 use crate::ir::{user_name, user_symbol};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use cranelift_codegen::ir::immediates::{Imm64, Offset32};
 use cranelift_codegen::ir::{
     Constant, ConstantData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue,
-    GlobalValueData, Immediate, Inst, InstructionData, MemFlags, Opcode, SigRef, Signature, Type,
+    GlobalValueData, Immediate, Inst, InstructionData, MemFlags, Opcode, SigRef, Type,
     UserExternalName, UserStackMapEntry, Value, ValueList, ValueListPool, types,
 };
+use cranelift_entity::SecondaryMap;
+use rustc_hash::FxHasher;
 
-/// The type, slot and offset of an entry of a stack map, as numbers.
-type StackMapEntry = (u16, u32, u32);
-
-/// What of an instruction two functions must have in common, so that one instruction can stand for both.
-#[derive(Clone)]
-pub(super) struct Key {
-    data: InstructionData,
-    operands: Vec<Type>,
-    results: Vec<Type>,
-    stack_map: Vec<StackMapEntry>,
+/// A reference of an instruction to a table of its function.
+#[derive(Clone, Copy)]
+enum Reference {
+    Callee(FuncRef),
+    Signature(SigRef),
+    Flags(MemFlags),
+    Constant(Constant),
+    Immediate(Immediate),
+    GlobalValue(GlobalValue),
 }
 
-impl Key {
-    fn rest(&self) -> (&[Type], &[Type], &[StackMapEntry]) {
-        let Key { data: _, operands, results, stack_map } = self;
-        (operands, results, stack_map)
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        // All lists are empty.
-        self.data.eq(&other.data, &ValueListPool::new()) && self.rest() == other.rest()
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.data.hash(state, &ValueListPool::new());
-        self.rest().hash(state);
-    }
-}
-
-/// A callee, by content.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Callee {
-    name: Name,
-    signature: Signature,
-    colocated: bool,
-    patchable: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Name {
-    Symbol(UserExternalName),
-    Other(ExternalName),
-}
-
-/// Flags without their region, and the region's id.
-type Access = (cranelift_codegen::ir::MemFlagsData, Option<u32>);
-
-/// The numbers of the contents of two functions.
+/// The references of an instruction, which is mapped to one that has the same in place of all references and operands.
 #[derive(Default)]
-pub(super) struct Contents {
-    keys: Interner<Key>,
-    callees: Interner<Callee>,
-    signatures: Interner<Signature>,
-    flags: Interner<Access>,
-    bytes: Interner<Vec<u8>>,
-    symbols: Interner<(Name, i64, bool)>,
+struct References {
+    found: Vec<Reference>,
 }
 
-/// The contents of one of them.
-struct Numbers<'a> {
-    func: &'a Function,
-    contents: &'a mut Contents,
-}
-
-impl Numbers<'_> {
-    fn name(&self, name: &ExternalName) -> Name {
-        match user_symbol(self.func, name) {
-            Some(symbol) => Name::Symbol(symbol.clone()),
-            None => Name::Other(name.clone()),
-        }
-    }
-}
-
-impl Entities for Numbers<'_> {
+impl Entities for References {
     fn value(&mut self, _: Value) -> Value {
         Value::from_u32(0)
     }
@@ -107,86 +47,233 @@ impl Entities for Numbers<'_> {
     }
 
     fn func_ref(&mut self, func_ref: FuncRef) -> FuncRef {
-        let ExtFuncData { name, signature, colocated, patchable } =
-            &self.func.dfg.ext_funcs[func_ref];
-        let callee = Callee {
-            name: self.name(name),
-            signature: self.func.dfg.signatures[*signature].clone(),
-            colocated: *colocated,
-            patchable: *patchable,
-        };
-        FuncRef::from_u32(self.contents.callees.number(&callee, Callee::clone))
+        self.found.push(Reference::Callee(func_ref));
+        FuncRef::from_u32(0)
     }
 
     fn sig_ref(&mut self, sig_ref: SigRef) -> SigRef {
-        let signature = &self.func.dfg.signatures[sig_ref];
-        SigRef::from_u32(self.contents.signatures.number(signature, Signature::clone))
+        self.found.push(Reference::Signature(sig_ref));
+        SigRef::from_u32(0)
     }
 
     fn flags(&mut self, flags: MemFlags) -> MemFlags {
-        let flags = self.func.dfg.mem_flags[flags];
-        let region = flags.alias_region().map(|it| self.func.dfg.alias_regions[it].user_id);
-        let access = (flags.with_alias_region(None), region);
-        MemFlags::from_u32(self.contents.flags.number(&access, Access::clone))
+        self.found.push(Reference::Flags(flags));
+        MemFlags::from_u32(0)
     }
 
     fn constant(&mut self, constant: Constant) -> Constant {
-        let bytes = self.func.dfg.constants.get(constant).as_slice();
-        Constant::from_u32(self.contents.bytes.number(bytes, <[u8]>::to_vec))
+        self.found.push(Reference::Constant(constant));
+        Constant::from_u32(0)
     }
 
     fn immediate(&mut self, immediate: Immediate) -> Immediate {
-        let bytes = self.func.dfg.immediates[immediate].as_slice();
-        Immediate::from_u32(self.contents.bytes.number(bytes, <[u8]>::to_vec))
+        self.found.push(Reference::Immediate(immediate));
+        Immediate::from_u32(0)
     }
 
     fn global_value(&mut self, global_value: GlobalValue) -> Option<GlobalValue> {
-        match &self.func.global_values[global_value] {
-            GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
-                let symbol = (self.name(name), offset.bits(), *colocated);
-                let number = self.contents.symbols.number(&symbol, Clone::clone);
-                Some(GlobalValue::from_u32(number))
-            }
-            _ => None,
-        }
+        self.found.push(Reference::GlobalValue(global_value));
+        Some(GlobalValue::from_u32(0))
     }
 }
 
-impl Contents {
-    /// The number of a callee.
-    pub fn callee(&mut self, func: &Function, func_ref: FuncRef) -> FuncRef {
-        Numbers { func, contents: self }.func_ref(func_ref)
+/// What two instructions must have in common apart from references and operands. `None` for one that cannot be copied.
+fn content(func: &Function, inst: Inst, references: &mut References) -> Option<InstructionData> {
+    references.found.clear();
+    let mut data = mapped(&func.dfg.insts[inst], &func.dfg.value_lists, references)?;
+    if passed(func, inst).is_some() {
+        match &mut data {
+            InstructionData::UnaryImm { opcode: _, imm } => *imm = Imm64::new(0),
+            InstructionData::Load { opcode: _, arg: _, flags: _, offset }
+            | InstructionData::Store { opcode: _, args: _, flags: _, offset } => {
+                *offset = Offset32::new(0);
+            }
+            _ => unreachable!("nothing else is passed"),
+        }
+    }
+    Some(data)
+}
+
+/// Compares instructions of two functions by content.
+pub(super) struct Comparison<'a> {
+    pub two: [&'a Function; 2],
+    references: [References; 2],
+}
+
+impl<'a> Comparison<'a> {
+    pub fn new(two: [&'a Function; 2]) -> Comparison<'a> {
+        Comparison { two, references: Default::default() }
     }
 
-    /// The number of what an instruction, which is no branch, must have in common with another one. `None` if it cannot be
-    /// copied.
-    pub fn key(&mut self, func: &Function, inst: Inst) -> Option<u32> {
-        let dfg = &func.dfg;
-        let mut numbers = Numbers { func, contents: self };
-        let mut data = mapped(&dfg.insts[inst], &dfg.value_lists, &mut numbers)?;
-        if passed(func, inst).is_some() {
-            match &mut data {
-                InstructionData::UnaryImm { opcode: _, imm } => *imm = Imm64::new(0),
-                InstructionData::Load { opcode: _, arg: _, flags: _, offset }
-                | InstructionData::Store { opcode: _, args: _, flags: _, offset } => {
-                    *offset = Offset32::new(0);
+    /// Whether one instruction can stand for both of these, which are no branches.
+    pub fn is_same(&mut self, insts: [Inst; 2]) -> bool {
+        let [f, g] = self.two;
+        let [a, b] = insts;
+        let [x, y] = &mut self.references;
+        let (Some(p), Some(q)) = (content(f, a, x), content(g, b, y)) else {
+            return false;
+        };
+        // All lists are empty.
+        p.eq(&q, &ValueListPool::new())
+            && self.references[0].found.len() == self.references[1].found.len()
+            && core::iter::zip(&self.references[0].found, &self.references[1].found)
+                .all(|(&a, &b)| self.is_same_reference(a, b))
+            && types_of(f, f.dfg.inst_args(a)).eq(types_of(g, g.dfg.inst_args(b)))
+            && types_of(f, f.dfg.inst_results(a)).eq(types_of(g, g.dfg.inst_results(b)))
+            && stack_map(f, a).eq(stack_map(g, b))
+    }
+
+    fn is_same_reference(&self, a: Reference, b: Reference) -> bool {
+        use Reference as R;
+        let [f, g] = self.two;
+        match (a, b) {
+            (R::Callee(a), R::Callee(b)) => self.is_same_callee(a, b),
+            (R::Signature(a), R::Signature(b)) => f.dfg.signatures[a] == g.dfg.signatures[b],
+            (R::Flags(a), R::Flags(b)) => access(f, a) == access(g, b),
+            (R::Constant(a), R::Constant(b)) => {
+                f.dfg.constants.get(a).as_slice() == g.dfg.constants.get(b).as_slice()
+            }
+            (R::Immediate(a), R::Immediate(b)) => {
+                f.dfg.immediates[a].as_slice() == g.dfg.immediates[b].as_slice()
+            }
+            (R::GlobalValue(a), R::GlobalValue(b)) => {
+                use GlobalValueData::Symbol;
+                match (&f.global_values[a], &g.global_values[b]) {
+                    (
+                        Symbol { name, offset, colocated, tls: false },
+                        Symbol { name: x, offset: y, colocated: z, tls: false },
+                    ) => is_same_name((f, name), (g, x)) && (offset, colocated) == (y, z),
+                    // They cannot be copied.
+                    _ => false,
                 }
-                _ => unreachable!("nothing else is passed"),
+            }
+            (
+                R::Callee(_)
+                | R::Signature(_)
+                | R::Flags(_)
+                | R::Constant(_)
+                | R::Immediate(_)
+                | R::GlobalValue(_),
+                _,
+            ) => false,
+        }
+    }
+
+    pub fn is_same_callee(&self, a: FuncRef, b: FuncRef) -> bool {
+        let [f, g] = self.two;
+        let ExtFuncData { name, signature, colocated, patchable } = &f.dfg.ext_funcs[a];
+        let other = &g.dfg.ext_funcs[b];
+        is_same_name((f, name), (g, &other.name))
+            && f.dfg.signatures[*signature] == g.dfg.signatures[other.signature]
+            && (*colocated, *patchable) == (other.colocated, other.patchable)
+    }
+}
+
+fn is_same_name((f, a): (&Function, &ExternalName), (g, b): (&Function, &ExternalName)) -> bool {
+    match (user_symbol(f, a), user_symbol(g, b)) {
+        (Some(a), Some(b)) => a == b,
+        (None, None) => a == b,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+fn types_of<'a>(func: &'a Function, values: &'a [Value]) -> impl Iterator<Item = Type> + 'a {
+    values.iter().map(|&value| func.dfg.value_type(value))
+}
+
+fn stack_map(func: &Function, inst: Inst) -> impl Iterator<Item = (Type, u32, u32)> + '_ {
+    let entries = func.dfg.user_stack_map_entries(inst).unwrap_or(&[]).iter();
+    entries.map(|entry| {
+        let UserStackMapEntry { ty, slot, offset } = entry;
+        (*ty, slot.as_u32(), *offset)
+    })
+}
+
+/// Flags without their region, and the region's id.
+type Access = (cranelift_codegen::ir::MemFlagsData, Option<u32>);
+
+fn access(func: &Function, flags: MemFlags) -> Access {
+    let flags = func.dfg.mem_flags[flags];
+    let region = flags.alias_region().map(|it| func.dfg.alias_regions[it].user_id);
+    (flags.with_alias_region(None), region)
+}
+
+/// Hashes what instructions of one function must have in common with others.
+pub(super) struct Hashes<'a> {
+    func: &'a Function,
+    /// The symbol that stands in place of another one.
+    symbol: &'a dyn Fn(&'a UserExternalName) -> &'a UserExternalName,
+    callees: SecondaryMap<FuncRef, Option<u64>>,
+    references: References,
+}
+
+impl<'a> Hashes<'a> {
+    pub fn new(
+        func: &'a Function,
+        symbol: &'a dyn Fn(&'a UserExternalName) -> &'a UserExternalName,
+    ) -> Hashes<'a> {
+        Hashes { func, symbol, callees: SecondaryMap::new(), references: References::default() }
+    }
+
+    /// A hash of what an instruction, which is no branch, must have in common with another one: equal if
+    /// [`Comparison::is_same`] says so. `None` if it cannot be copied. Linear in its operands.
+    pub fn of(&mut self, inst: Inst) -> Option<u32> {
+        let func = self.func;
+        let data = content(func, inst, &mut self.references)?;
+        let mut hasher = FxHasher::default();
+        data.hash(&mut hasher, &ValueListPool::new());
+        let found = core::mem::take(&mut self.references.found);
+        for &reference in &found {
+            match reference {
+                Reference::Callee(callee) => self.callee(callee).hash(&mut hasher),
+                Reference::Signature(signature) => {
+                    func.dfg.signatures[signature].hash(&mut hasher);
+                }
+                Reference::Flags(flags) => access(func, flags).hash(&mut hasher),
+                Reference::Constant(constant) => {
+                    func.dfg.constants.get(constant).as_slice().hash(&mut hasher);
+                }
+                Reference::Immediate(immediate) => {
+                    func.dfg.immediates[immediate].as_slice().hash(&mut hasher);
+                }
+                Reference::GlobalValue(global_value) => match &func.global_values[global_value] {
+                    GlobalValueData::Symbol { name, offset, colocated, tls: false } => {
+                        self.name(name, &mut hasher);
+                        (offset.bits(), colocated).hash(&mut hasher);
+                    }
+                    _ => return None,
+                },
             }
         }
-        let ty = |&value: &Value| dfg.value_type(value);
-        let maps = dfg.user_stack_map_entries(inst).unwrap_or(&[]).iter();
-        let map = |entry: &UserStackMapEntry| {
-            let UserStackMapEntry { ty, slot, offset } = entry;
-            (ty.index() as u16, slot.as_u32(), *offset)
-        };
-        let key = Key {
-            data,
-            operands: dfg.inst_args(inst).iter().map(ty).collect(),
-            results: dfg.inst_results(inst).iter().map(ty).collect(),
-            stack_map: maps.map(map).collect(),
-        };
-        Some(self.keys.number(&key, Key::clone))
+        self.references.found = found;
+        for values in [func.dfg.inst_args(inst), func.dfg.inst_results(inst)] {
+            types_of(func, values).for_each(|ty| ty.hash(&mut hasher));
+        }
+        stack_map(func, inst).for_each(|entry| entry.hash(&mut hasher));
+        let hash = hasher.finish();
+        Some((hash ^ hash >> 32) as u32)
+    }
+
+    fn callee(&mut self, callee: FuncRef) -> u64 {
+        if let Some(known) = self.callees[callee] {
+            return known;
+        }
+        let ExtFuncData { name, signature, colocated, patchable } =
+            &self.func.dfg.ext_funcs[callee];
+        let mut hasher = FxHasher::default();
+        self.name(name, &mut hasher);
+        self.func.dfg.signatures[*signature].hash(&mut hasher);
+        (colocated, patchable).hash(&mut hasher);
+        let hash = hasher.finish();
+        self.callees[callee] = Some(hash);
+        hash
+    }
+
+    fn name(&self, name: &'a ExternalName, hasher: &mut FxHasher) {
+        match user_symbol(self.func, name) {
+            Some(symbol) => (self.symbol)(symbol).hash(hasher),
+            None => name.hash(hasher),
+        }
     }
 }
 
@@ -313,11 +400,6 @@ pub(super) fn same_global_value(
     (g, mut b): (&Function, GlobalValue),
 ) -> bool {
     use GlobalValueData as V;
-    let flags = |func: &Function, flags: MemFlags| -> Access {
-        let flags = func.dfg.mem_flags[flags];
-        let region = flags.alias_region().map(|it| func.dfg.alias_regions[it].user_id);
-        (flags.with_alias_region(None), region)
-    };
     loop {
         let (same, bases) = match (&f.global_values[a], &g.global_values[b]) {
             (V::VMContext, V::VMContext) => (true, None),
@@ -325,7 +407,7 @@ pub(super) fn same_global_value(
                 V::Load { base: x, offset, global_type, flags: i },
                 V::Load { base: y, offset: other, global_type: ty, flags: j },
             ) => {
-                let same = (offset, global_type, flags(f, *i)) == (other, ty, flags(g, *j));
+                let same = (offset, global_type, access(f, *i)) == (other, ty, access(g, *j));
                 (same, Some((*x, *y)))
             }
             (

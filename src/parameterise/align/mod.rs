@@ -3,9 +3,10 @@
 //! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan keeps, parameterised bodies
 //! included, and reads as the list of the phases:
 //!
-//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`sketch`);
-//! * align their instructions, block by block (`blocks`, `diff`, `entities`);
-//! * make one body, which receives a selector and branches where they differ (`body`);
+//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`pairs`, `sketch`);
+//! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs first of which most is
+//!   estimated to be saved;
+//! * compare what is aligned, by content (`entities`), and make one body, which receives a selector and branches where they differ (`body`);
 //! * ask for its size, and for those of the two functions, and accept it if it pays;
 //! * compare the sizes of all functions that changed, and keep the plan as it was unless they are smaller.
 //!
@@ -14,19 +15,22 @@
 //!
 //! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
 //! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
-//! compiling). [`Policy::Balanced`] asks for it only with [`Instructions::Always`]: merged code branches, and pairs take time
-//! to find. Then sizes are predicted, and arms must be rare in loops (`speed`).
+//! compiling). With [`Policy::Balanced`], sizes are predicted, arms must be rare in loops (`speed`), and fewer pairs are
+//! tried ([`Effort`]).
 
 mod blocks;
 mod body;
 mod diff;
 mod entities;
+mod outline;
+mod pairs;
 mod sketch;
 mod speed;
 
 use super::accept::{add_body, is_cheaper, outcome};
 use super::attempts::Share;
-use super::body::fold_branches;
+use super::body::{as_passed, fold_branches};
+use super::cost::Effort;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
 use super::second_pass::remove_merged_bodies;
 use super::uses::Uses;
@@ -45,11 +49,12 @@ use crate::unit::{Bodies, Candidate, CandidateToken, FunctionIndex, Item, NoUnit
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
-use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
-use cranelift_entity::{EntityRef, EntitySet};
-use hashbrown::{HashMap, HashSet};
+use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName, types};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use hashbrown::HashMap;
+use outline::Outline;
+use pairs::{Pair, Pairing};
 use rustc_hash::FxBuildHasher;
-use sketch::{Pair, Sketch};
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
@@ -69,11 +74,8 @@ pub(crate) fn align(
         [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
     let source = Source::of(options, bodies);
     let wanted = match (options.similar.policy, options.similar.instructions) {
-        (Policy::Off, _) | (_, Instructions::None) | (Policy::Balanced, Instructions::Select) => {
-            false
-        }
-        (Policy::Size, Instructions::Select | Instructions::Always)
-        | (Policy::Balanced, Instructions::Always) => true,
+        (Policy::Off, _) | (_, Instructions::None) => false,
+        (Policy::Balanced | Policy::Size, Instructions::Select) => true,
     };
     if !wanted
         || matches!(source, Source::Unknown)
@@ -90,9 +92,9 @@ pub(crate) fn align(
     }
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
     let (limit, callee) = (merges_left(plan, options), bodies.probe_callee());
-    let share = match options.similar.policy {
-        Policy::Size => Share::Anything,
-        Policy::Balanced | Policy::Off => Share::Eighth,
+    let (share, effort) = match options.similar.policy {
+        Policy::Size => (Share::Anything, cost::THOROUGH),
+        Policy::Balanced | Policy::Off => (Share::Eighth, cost::QUICK),
     };
     let mut aligning = Aligning {
         next_class: plan.classes(),
@@ -104,15 +106,16 @@ pub(crate) fn align(
         limit,
         limited: false,
         tokens,
-        tried: HashSet::default(),
-        sketches: Sketches::default(),
+        pairing: Pairing::default(),
         probed: OwnSizes::default(),
+        least: HashMap::default(),
         sizes: HashMap::default(),
         callee,
         source,
         share,
+        effort,
     };
-    let mut rounds = 0..cost::MAX_ALIGNED_ROUNDS;
+    let mut rounds = 0..effort.rounds;
     while rounds.next().is_some() && aligning.round(observed) {}
     // Functions keep their numbers until the last round.
     remove_merged_bodies(plan, options);
@@ -135,10 +138,10 @@ struct Aligning<'a> {
     limited: bool,
     /// The last token given to a candidate.
     tokens: u32,
-    /// Pairs of functions that were tried.
-    tried: HashSet<[FunctionIndex; 2], FxBuildHasher>,
-    sketches: Sketches,
+    pairing: Pairing,
     probed: OwnSizes,
+    /// What it takes each function to pass a selector in this round, in bytes.
+    least: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     /// Bytes of functions as the plan leaves them in this round.
     sizes: HashMap<FunctionIndex, Option<u32>, FxBuildHasher>,
     /// The function that probes call, and the name of candidates.
@@ -146,35 +149,7 @@ struct Aligning<'a> {
     source: Source,
     /// How much each body must save.
     share: Share,
-}
-
-/// What was found out about functions in order to pair them.
-#[derive(Default)]
-struct Sketches {
-    /// Digests of their signatures and control-flow graphs.
-    graphs: HashMap<FunctionIndex, Option<u64>, FxBuildHasher>,
-    /// Of those that share a digest.
-    of: HashMap<FunctionIndex, Option<Sketch>, FxBuildHasher>,
-}
-
-/// Reads functions, on several threads.
-fn read<T: Send>(
-    bodies: &mut dyn Bodies,
-    functions: Vec<FunctionIndex>,
-    read: impl Fn(&mut dyn Bodies, FunctionIndex) -> T + Sync,
-) -> Vec<(FunctionIndex, T)> {
-    const FUNCTIONS: usize = 256;
-    struct Chunk<'f, T> {
-        functions: &'f [FunctionIndex],
-        found: Vec<(FunctionIndex, T)>,
-    }
-    let new = |functions| Chunk { functions, found: Vec::new() };
-    let mut chunks: Vec<Chunk<'_, T>> = functions.chunks(FUNCTIONS).map(new).collect();
-    for_each(bodies, &Pool::<()>::default(), &mut chunks, |bodies, (), chunk| {
-        let found = chunk.functions.iter().map(|&function| (function, read(bodies, function)));
-        chunk.found = found.collect();
-    });
-    chunks.into_iter().flat_map(|chunk| chunk.found).collect()
+    effort: Effort,
 }
 
 /// Two functions, and a body for both.
@@ -220,6 +195,7 @@ impl Aligning<'_> {
         functions.sort_unstable_by_key(|&function| order(plan, function));
         self.merged_into = merged_into(plan);
         self.sizes.clear();
+        self.least.clear();
         let before = match self.options.similar.policy {
             Policy::Size => Some(self.plan.clone()),
             Policy::Balanced | Policy::Off => None,
@@ -237,32 +213,37 @@ impl Aligning<'_> {
 
     /// Merges pairs of these functions. Returns whether there are any.
     fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
-        let mut left = self.pairs(functions);
-        left.retain(|pair| {
-            let pair = pair.functions.map(|at| functions[at as usize]);
-            !self.tried.contains(&pair)
-        });
+        let (plan, bodies) = (&*self.plan, &mut *self.bodies);
+        let mut left = self.pairing.pairs(functions, plan, bodies, self.options, self.effort);
+        left.retain(|pair| self.may_be_worth_it(pair));
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
+        let mut attempts: SecondaryMap<FunctionIndex, u32> = SecondaryMap::new();
         while !left.is_empty() && !self.limited {
             let mut now: Vec<Try> = Vec::new();
             let mut in_hand = merged.clone();
-            left.retain(|pair| {
-                let pair = pair.functions.map(|at| functions[at as usize]);
-                let taken = |set: &EntitySet<_>| pair.iter().any(|&it| set.contains(it));
-                if taken(&merged) {
+            left.retain(|&Pair { functions, .. }| {
+                let taken = |set: &EntitySet<_>| functions.iter().any(|&it| set.contains(it));
+                let is_tried = |&it: &FunctionIndex| attempts[it] == self.effort.attempts;
+                if taken(&merged) || functions.iter().any(is_tried) {
                     return false;
                 }
                 if taken(&in_hand) || now.len() == IN_HAND {
                     return true;
                 }
-                in_hand.insert(pair[0]);
-                in_hand.insert(pair[1]);
-                self.tried.insert(pair);
-                now.push(Try { functions: pair, merged: None });
+                for function in functions {
+                    in_hand.insert(function);
+                    attempts[function] += 1;
+                }
+                now.push(Try { functions, merged: None });
                 false
             });
             self.make(&mut now);
-            for (functions, merge, outcomes, saved) in self.judge(now) {
+            let tried = now.len();
+            let paying = self.judge(now);
+            let few = self.effort.paying > 0
+                && tried >= cost::MIN_BATCH
+                && paying.len() * self.effort.paying < tried;
+            for (functions, merge, outcomes, saved) in paying {
                 // A limit does not cut into a pair, and no later one takes its place.
                 let own =
                     |function: &&FunctionIndex| self.plan.parameterised_body(**function).is_none();
@@ -277,36 +258,46 @@ impl Aligning<'_> {
                     self.limit = left;
                 }
             }
+            // Later pairs save less than these.
+            if few {
+                break;
+            }
         }
         !merged.is_empty()
     }
 
-    /// Pairs of these functions that are worth aligning, by number.
-    fn pairs(&mut self, functions: &[FunctionIndex]) -> Vec<Pair> {
-        let Aligning { plan, bodies, options, sketches, .. } = self;
-        let (plan, Sketches { graphs, of }) = (&**plan, sketches);
-        let new = functions.iter().copied().filter(|function| !graphs.contains_key(function));
-        let found = self::read(*bodies, new.collect(), |bodies, function| {
-            let key = plan.entry(function).attributes().key;
-            let func = not_redirected(plan, bodies, function, options);
-            (func.dfg.num_insts() >= cost::MIN_ALIGNED).then(|| sketch::graph(&func, key)).flatten()
-        });
-        graphs.extend(found);
-        let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
-        for graph in functions.iter().filter_map(|function| graphs[function]) {
-            *count.entry(graph).or_default() += 1;
+    /// Whether a body for a pair may save enough, by the estimate and by what a selector costs each of the two.
+    fn may_be_worth_it(&mut self, &Pair { functions, before, saved }: &Pair) -> bool {
+        let error = before / self.effort.error;
+        if !self.share.is_reached(saved + error, before) {
+            return false;
         }
-        let shares =
-            |function: &FunctionIndex| graphs[function].is_some_and(|graph| count[&graph] > 1);
-        let new = functions.iter().copied().filter(|it| shares(it) && !of.contains_key(it));
-        let found = self::read(*bodies, new.collect(), |bodies, function| {
-            let func = not_redirected(plan, bodies, function, options);
-            Sketch::of(&func, graphs[&function]?)
-        });
-        of.extend(found);
-        let sketches: Vec<Option<&Sketch>> =
-            functions.iter().map(|function| of.get(function)?.as_ref()).collect();
-        sketch::pairs(&sketches)
+        let mut cost = 0;
+        for function in functions {
+            let least = match self.least.get(&function) {
+                Some(&least) => least,
+                None => {
+                    let least = self.least(function);
+                    self.least.insert(function, least);
+                    least
+                }
+            };
+            let Some(least) = least else {
+                return false;
+            };
+            cost += least;
+        }
+        self.share.is_reached(saved + error - cost, before)
+    }
+
+    /// The bytes that it takes for a function to pass a selector, at least. `None` if it cannot.
+    fn least(&mut self, function: FunctionIndex) -> Option<i64> {
+        let func = not_redirected(self.plan, self.bodies, function, self.options);
+        let (signature, observes) = (func.signature.clone(), observes_its_frame(&func));
+        let selector = ExtraArgument::Constant { ty: types::I32, bits: 0 };
+        let arguments = as_passed(alloc::vec![selector], &signature, self.options);
+        let outcome = self.outcome(function, &signature, observes, &arguments);
+        outcome.map(|outcome| outcome.bytes)
     }
 
     /// Aligns the functions of each pair and makes their body.
@@ -336,15 +327,20 @@ impl Aligning<'_> {
                 }
                 let two = originals.each_ref();
                 let extra = functions.map(|function| extra_parameters(plan, merged_into, function));
-                let Some(alignment) = blocks::align(two, extra) else {
+                let [Some(a), Some(b)] = two.map(|func| Outline::of(func, &|symbol| symbol)) else {
                     return;
                 };
-                if options.similar.policy == Policy::Balanced && !speed::is_kept(two[0], &alignment)
-                {
+                let outlines = [&a, &b];
+                let Some(alignment) = blocks::align(outlines) else {
+                    return;
+                };
+                let fast = options.similar.policy != Policy::Balanced
+                    || speed::is_kept(two[0], &a, &alignment);
+                if !fast || !blocks::corresponds(two, outlines, extra, &alignment) {
                     return;
                 }
                 let Some(body::Merged { mut body, arguments }) =
-                    body::merged(two, &alignment, self.options)
+                    body::merged(two, outlines, &alignment, options)
                 else {
                     return;
                 };
@@ -372,8 +368,9 @@ impl Aligning<'_> {
                 continue;
             };
             let outcomes = [0, 1].map(|side| {
-                let arguments = &merge.arguments[side];
-                self.outcome(functions[side], &merge.originals[side], arguments)
+                let (original, arguments) = (&merge.originals[side], &merge.arguments[side]);
+                let observes = observes_its_frame(original);
+                self.outcome(functions[side], &original.signature, observes, arguments)
             });
             if let [Some(a), Some(b)] = outcomes
                 && self.may_pay(merge.sizes, a.bytes + b.bytes)
@@ -443,10 +440,10 @@ impl Aligning<'_> {
     fn outcome(
         &mut self,
         function: FunctionIndex,
-        original: &Function,
+        signature: &Signature,
+        observes: bool,
         arguments: &[ExtraArgument],
     ) -> Option<Outcome> {
-        let signature = &original.signature;
         let passing = self.asked(|sizes| {
             let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
             match zeros {
@@ -456,7 +453,6 @@ impl Aligning<'_> {
         })?;
         let count = self.uses.calls(function);
         let calls = i64::from(passing) * i64::from(count);
-        let observes = observes_its_frame(original);
         if self.plan.parameterised_body(function).is_none() {
             let thunk = self.asked(|sizes| sizes.thunk(signature, arguments, observes));
             let thunk = thunk.map(i64::from);

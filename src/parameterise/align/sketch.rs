@@ -9,14 +9,13 @@
 //! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
 //! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
 
-use super::super::cost;
+use super::super::cost::{self, Effort};
+use super::outline::{reached, successors};
 use crate::canon::only_destination;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{
-    Block, ExceptionTableItem, Function, Inst, InstructionData, Signature, StackSlotData,
-};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::ir::{Block, ExceptionTableItem, Function, Inst, Signature, StackSlotData};
+use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,13 +26,11 @@ const HASHES: usize = 32;
 /// How many hashes make a band.
 const BAND: usize = 4;
 
-/// What is known of a function in order to pair it.
-#[derive(Clone)]
+/// What is known of a function in order to find functions that resemble it.
 pub(super) struct Sketch {
     /// Of the signature and the control-flow graph.
     graph: u64,
     hashes: [u32; HASHES],
-    pub instructions: u32,
 }
 
 /// A digest of a function's signature and control-flow graph: only functions with equal digests are aligned. `None` for
@@ -76,23 +73,12 @@ impl Sketch {
     /// The sketch of a function with this digest. `None` for functions that are never aligned. Linear in the size of the
     /// function.
     pub fn of(func: &Function, graph: u64) -> Option<Sketch> {
-        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
-        // By the graph, in which some blocks may come twice as the target of a branch.
-        let mut known: EntitySet<Block> = EntitySet::new();
-        let mut blocks = alloc::vec![func.layout.entry_block()?];
-        known.insert(blocks[0]);
-        let mut at = 0;
-        while let Some(&block) = blocks.get(at) {
-            at += 1;
+        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES] };
+        for block in reached(func)? {
             let mut before = 0;
             for inst in func.layout.block_insts(block) {
-                if let InstructionData::ExceptionHandlerAddress { .. } = func.dfg.insts[inst] {
-                    return None;
-                }
                 before = sketch.add(func, inst, before);
             }
-            let last = func.layout.last_inst(block)?;
-            blocks.extend(successors(func, last).filter(|&block| known.insert(block)));
         }
         sketch.fill();
         Some(sketch)
@@ -116,7 +102,6 @@ impl Sketch {
         let ty = func.dfg.inst_results(inst).first().map(|&result| func.dfg.value_type(result));
         let own =
             (func.dfg.insts[inst].opcode() as u64) << 16 | ty.map_or(0, |ty| ty.index() as u64);
-        self.instructions += 1;
         // Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
         let mixed = (before << 32 | own).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -159,14 +144,6 @@ fn put_branch(bytes: &mut Vec<u8>, func: &Function, inst: Inst) {
     }
 }
 
-fn successors(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
-    let data = &func.dfg.insts[inst];
-    let one = only_destination(&func.dfg, data, |_| true);
-    let all = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
-    let calls = one.map_or(all, core::slice::from_ref);
-    calls.iter().map(|call| call.block(&func.dfg.value_lists))
-}
-
 /// Two functions, by number, and how many hashes of their sketches agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
@@ -176,7 +153,7 @@ pub(super) struct Pair {
 
 /// Pairs of functions that are worth aligning, the most similar first. For each function the few that are most similar
 /// to it are considered.
-pub(super) fn pairs(sketches: &[Option<&Sketch>]) -> Vec<Pair> {
+pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
     let mut groups: HashMap<(u64, usize, [u32; BAND]), Vec<u32>, FxBuildHasher> =
         HashMap::default();
     let numbered = || (0..).zip(sketches).filter_map(|(at, it)| Some((at, (*it)?)));
@@ -187,6 +164,8 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>]) -> Vec<Pair> {
         }
     }
     let mut pairs: Vec<Pair> = Vec::new();
+    // The last function that each was compared with.
+    let mut compared: Vec<u32> = alloc::vec![u32::MAX; sketches.len()];
     for (at, sketch) in numbered() {
         let mut partners: Vec<Pair> = Vec::new();
         let (bands, _) = sketch.hashes.as_chunks::<BAND>();
@@ -196,23 +175,21 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>]) -> Vec<Pair> {
             let near = own.saturating_sub(cost::MAX_PARTNERS)
                 ..group.len().min(own + cost::MAX_PARTNERS + 1);
             for &other in group[near].iter().filter(|&&other| other != at) {
-                let known = partners.iter().any(|pair| pair.functions.contains(&other));
+                if core::mem::replace(&mut compared[other as usize], at) == at {
+                    continue;
+                }
                 let candidate = sketches[other as usize].expect("is in a group");
                 let shared = sketch.shared(candidate);
-                if !known && 3 * shared >= HASHES {
+                if effort.hashes * shared >= HASHES {
                     partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
                 }
             }
         }
         partners.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
-        partners.truncate(cost::MAX_ATTEMPTS);
+        partners.truncate(effort.partners);
         pairs.extend(partners);
     }
-    let size = |pair: &Pair| {
-        let sizes = pair.functions.map(|at| sketches[at as usize]);
-        sizes.into_iter().flatten().map(|sketch| sketch.instructions).min()
-    };
-    pairs.sort_unstable_by_key(|pair| (Reverse(pair.shared), Reverse(size(pair)), pair.functions));
+    pairs.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
     pairs.dedup();
     pairs
 }

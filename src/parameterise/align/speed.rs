@@ -3,8 +3,9 @@
 //! A branch by the selector goes the same way in every call from one place, so it is predicted; what it costs are the
 //! instructions. So there must be enough other ones around it. This module does *not* estimate how often code runs, but for loops.
 
-use super::blocks::{Aligned, Alignment, Blocks};
+use super::blocks::{Aligned, Alignment};
 use super::cost;
+use super::outline::Outline;
 use crate::parameterise::loops::loops;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::loop_analysis::Loop;
@@ -12,7 +13,7 @@ use cranelift_entity::SecondaryMap;
 
 /// Whether arms are rare enough in each loop of `func`, the first of two functions that are aligned. Nearly linear in its
 /// size.
-pub(super) fn is_kept(func: &Function, alignment: &Alignment) -> bool {
+pub(super) fn is_kept(func: &Function, outline: &Outline, alignment: &Alignment) -> bool {
     let loops = loops(func);
     /// What is in a loop, and in none that is in it.
     #[derive(Clone, Default)]
@@ -21,8 +22,9 @@ pub(super) fn is_kept(func: &Function, alignment: &Alignment) -> bool {
         gaps: usize,
     }
     let mut contents: SecondaryMap<Loop, Content> = SecondaryMap::new();
-    for Blocks { blocks: [block, _], parts } in &alignment.blocks {
-        let Some(innermost) = loops.innermost_loop(*block) else {
+    for (number, parts) in alignment.blocks.iter().enumerate() {
+        let (block, _) = outline.block(number);
+        let Some(innermost) = loops.innermost_loop(block) else {
             continue;
         };
         let content = &mut contents[innermost];

@@ -29,7 +29,7 @@ fn comparison(unit: &Unit, policy: Policy) -> Comparison {
     let plan = parts.plan();
     parts.prove(&plan).expect("is right");
     let aligned = aligned::bodies(&parts, &plan);
-    assert_eq!(aligned.is_empty(), policy != Policy::Size, "{}", policy.name());
+    assert!(!aligned.is_empty(), "{}", policy.name());
     let members = plan.entries().take(plan.added()).map(|(_, entry)| entry);
     let passing: Vec<_> = members.filter(|entry| !entry.extra_arguments().is_empty()).collect();
     assert!(passing.len() > 20, "{}: {}", policy.name(), passing.len());
