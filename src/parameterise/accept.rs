@@ -153,7 +153,8 @@ impl Search<'_> {
     ) {
         let members = rows.iter().map(|&row| table.function(row)).collect();
         let parameters = table.parameters(rows).len();
-        self.plan.record_similar(SimilarSet { members, parameters, body, saved });
+        let set = SimilarSet { members, parameters, selects: false, body, saved };
+        self.plan.record_similar(set);
     }
 }
 

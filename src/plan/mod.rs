@@ -345,6 +345,8 @@ pub struct SimilarSet {
     /// The number of parameters by which they differ: what a body for all of them takes as extra arguments, in addition to
     /// what a body that it replaces takes.
     pub parameters: usize,
+    /// Whether they differ in instructions, too, and the body branches where they do.
+    pub selects: bool,
     /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,
     /// How many bytes it saves, at least, or at most if it does not pay, with the cost of thunks and of passing

@@ -51,11 +51,11 @@ pub enum Reason {
     /// Kept: a parameterised body that replaces several similar functions and receives their differences as extra
     /// arguments.
     ParameterisedBody,
-    /// Redirected: it differs from others in constants and callees only, and its callers pass those as extra
-    /// arguments to the parameterised body.
+    /// Redirected: it differs from others in constants, callees or few instructions, and its callers pass the difference to
+    /// the parameterised body, as extra arguments.
     Similar,
-    /// Thunk: it differs from others in constants and callees only, and passing these in one thunk takes fewer
-    /// bytes than passing them at every call.
+    /// Thunk: it differs from others in constants, callees or few instructions, and passing the difference in one thunk takes
+    /// fewer bytes than passing it at every call.
     ThunkCheaper,
     /// Kept: it differs from others in constants and callees only, but passing these to a parameterised body would
     /// take more bytes than the body saves.
@@ -176,10 +176,10 @@ impl Reason {
                 "a parameterised body that replaces several similar functions"
             }
             Reason::Similar => {
-                "differs from others in constants and callees only: its callers pass these to a body"
+                "differs from others in constants, callees or few instructions: its callers pass the difference to a body"
             }
             Reason::ThunkCheaper => {
-                "differs from others in constants and callees only: its thunk passes these to a body"
+                "differs from others in constants, callees or few instructions: its thunk passes the difference to a body"
             }
             Reason::SimilarNotSmaller => {
                 "differs from others in constants and callees only, but a common body does not pay"

@@ -238,7 +238,7 @@ impl<'a> Explainer<'a> {
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
             return String::new();
         };
-        let SimilarSet { members, parameters, body, saved } = set;
+        let SimilarSet { members, parameters, selects, body, saved } = set;
         let others = members.iter().filter(|&&member| member != function);
         let others: Vec<String> = others.take(NAMED).map(|&other| self.described(other)).collect();
         let more = match members.len() - 1 - others.len() {
@@ -262,12 +262,14 @@ impl<'a> Explainer<'a> {
             }
             (_, None) => "there is no body for all of them".to_owned(),
         };
-        format!(
-            "\nIt differs from {}{more} in {parameters} constant{} or callee{} only: {outcome}.\n",
-            others.join(", "),
-            plural(*parameters),
-            plural(*parameters),
-        )
+        let differs = match selects {
+            true => "few instructions, where the body branches".to_owned(),
+            false => {
+                let plural = plural(*parameters);
+                format!("{parameters} constant{plural} or callee{plural} only")
+            }
+        };
+        format!("\nIt differs from {}{more} in {differs}: {outcome}.\n", others.join(", "))
     }
 
     /// One function: its disposition and its nearest neighbours.

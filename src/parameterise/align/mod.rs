@@ -569,7 +569,8 @@ impl Aligning<'_> {
         let plan = &mut *self.plan;
         members.sort_unstable_by_key(|&member| order(plan, member));
         let parameters = arguments[0].len();
-        let set = SimilarSet { members, parameters, body: Some(to), saved: Some(saved) };
+        let set =
+            SimilarSet { members, parameters, selects: true, body: Some(to), saved: Some(saved) };
         plan.record_similar(set);
         let stats = plan.stats_mut();
         stats.similar_bodies += 1;
