@@ -302,8 +302,8 @@ impl Aligning<'_> {
 
     /// Aligns the functions of each pair and makes their body.
     fn make(&mut self, tries: &mut [Try]) {
-        let Aligning { plan, bodies, options, callee, merged_into, .. } = self;
-        let model = options.target.size_model;
+        let Aligning { plan, bodies, options, callee, merged_into, source, share, .. } = self;
+        let (source, share, model) = (*source, *share, options.target.size_model);
         for_each(
             *bodies,
             &Pool::<(Scratch, size::Scratch)>::default(),
@@ -354,7 +354,10 @@ impl Aligning<'_> {
                         let [a, b] = originals.each_ref().map(&mut size);
                         Some([a?, b?, size(&body)?].map(i64::from))
                     });
-                    *merged = Some(Merge { originals, body, arguments, sizes, token: None });
+                    // Most do not pay, and 256 pairs are in hand.
+                    if may_pay(source, share, sizes, 0) {
+                        *merged = Some(Merge { originals, body, arguments, sizes, token: None });
+                    }
                 }
             },
         );
@@ -373,7 +376,7 @@ impl Aligning<'_> {
                 self.outcome(functions[side], &original.signature, observes, arguments)
             });
             if let [Some(a), Some(b)] = outcomes
-                && self.may_pay(merge.sizes, a.bytes + b.bytes)
+                && may_pay(self.source, self.share, merge.sizes, a.bytes + b.bytes)
             {
                 judged.push((functions, merge, [a, b]));
             }
@@ -419,20 +422,6 @@ impl Aligning<'_> {
                 (Some(a), Some(b), Some(body)) => Some([a, b, body].map(i64::from)),
                 _ => None,
             };
-        }
-    }
-
-    /// Whether a body could pay, by predicted sizes of the two functions and of the body.
-    fn may_pay(&self, predicted: Option<[i64; 3]>, cost: i64) -> bool {
-        match (self.source, predicted) {
-            (Source::Predicted(_), None) | (Source::Unknown, _) => false,
-            (Source::Asked, None) => true,
-            (Source::Predicted(_), Some([a, b, body])) => {
-                self.share.is_reached(a + b - body - cost, a + b)
-            }
-            (Source::Asked, Some([a, b, body])) => {
-                a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
-            }
         }
     }
 
@@ -592,6 +581,19 @@ impl Aligning<'_> {
             plan.retarget(member, to);
         }
         plan.align(Item::Function(to), alignment.into());
+    }
+}
+
+/// Whether a body could pay, by predicted sizes of the two functions and of the body, if it takes `cost` bytes to pass
+/// arguments to it.
+fn may_pay(source: Source, share: Share, predicted: Option<[i64; 3]>, cost: i64) -> bool {
+    match (source, predicted) {
+        (Source::Predicted(_), None) | (Source::Unknown, _) => false,
+        (Source::Asked, None) => true,
+        (Source::Predicted(_), Some([a, b, body])) => share.is_reached(a + b - body - cost, a + b),
+        (Source::Asked, Some([a, b, body])) => {
+            a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
+        }
     }
 }
 

@@ -31,8 +31,6 @@ pub(super) struct Pairing {
     graphs: ByFunction<Option<u64>>,
     /// Of those that share a digest.
     sketches: ByFunction<Option<Sketch>>,
-    /// Of those that resemble another one: the outline, and the bytes, predicted or assumed.
-    outlines: ByFunction<Option<(Outline, i64)>>,
     /// Pairs that were found before.
     known: HashSet<[FunctionIndex; 2], FxBuildHasher>,
 }
@@ -60,14 +58,15 @@ impl Pairing {
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
         self.sketch(functions, unit, bodies);
-        let Pairing { sketches, outlines, known, .. } = self;
+        let Pairing { sketches, known, .. } = self;
         let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
         let mut pairs: Vec<[FunctionIndex; 2]> =
             found.iter().map(|pair| pair.functions.map(|at| functions[at as usize])).collect();
         pairs.retain(|pair| known.insert(*pair));
-        outline(&pairs, outlines, unit, bodies);
+        // Not kept: in another round, few functions are paired again.
+        let outlines = outlines(&pairs, unit, bodies);
         let estimated = chunked(bodies, pairs, |_, functions| {
             let [Some((a, x)), Some((b, y))] =
                 functions.map(|function| outlines[&function].as_ref())
@@ -123,19 +122,17 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Makes the outlines of the functions of pairs, and predicts their sizes.
-fn outline(
+/// The outlines of the functions of pairs, with their bytes, predicted or assumed.
+fn outlines(
     pairs: &[[FunctionIndex; 2]],
-    outlines: &mut ByFunction<Option<(Outline, i64)>>,
     unit: Unit<'_>,
     bodies: &mut dyn Bodies,
-) {
-    let mut new: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
-    new.retain(|function| !outlines.contains_key(function));
-    new.sort_unstable();
-    new.dedup();
+) -> ByFunction<Option<(Outline, i64)>> {
+    let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
+    functions.sort_unstable();
+    functions.dedup();
     let pool: Pool<size::Scratch> = Pool::default();
-    let found = chunked(bodies, new, |bodies, function| {
+    let found = chunked(bodies, functions, |bodies, function| {
         let func = unit.function(bodies, function);
         let outline = Outline::of(&func, &|symbol| unit.plan.call_symbol(symbol));
         let mut scratch = pool.take(size::Scratch::default);
@@ -146,7 +143,7 @@ fn outline(
         let assumed = func.dfg.num_insts() as i64 * bytes / instructions;
         (function, outline.map(|outline| (outline, predicted.map_or(assumed, i64::from))))
     });
-    outlines.extend(found);
+    found.into_iter().collect()
 }
 
 /// What a body for two functions saves, as far as their outlines say it.
