@@ -149,7 +149,7 @@ mod tests {
                 assert_eq!(unpacked(&packed(&stream), length), stream);
             }
         }
-        assert_eq!(packed(&[]), []);
+        assert_eq!(packed(&[]), [0u8; 0]);
         assert_eq!(packed(&[5, 0, 0, 0, 1, 2, 0, 0, 9]), [2, 0, 2, 0, 0, 5, 1, 9]);
         let long: Vec<u8> = (0..).take(LONGEST + 1).map(|at: usize| at as u8).collect();
         assert_eq!(packed(&long), long);

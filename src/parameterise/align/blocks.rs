@@ -311,3 +311,103 @@ fn same_handlers(two: [&Function; 2], [x, y]: [cranelift_codegen::ir::ExceptionT
             ) => false,
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    /// Whether the functions of a text, which have one entry in each place, can share a body if their hashes are equal.
+    fn corresponds_by_chance(text: &str) -> bool {
+        let functions = cranelift_reader::parse_functions(text).expect("parses");
+        let two = [&functions[0], &functions[1]];
+        let outlines = two.map(|func| Outline::of(func, &|symbol| symbol).expect("can be copied"));
+        let outlines = outlines.map(Outline::with_equal_hashes);
+        let outlines = outlines.each_ref();
+        let alignment = align(outlines).expect("all hashes are equal");
+        assert_eq!(alignment.gaps, 0);
+        corresponds(two, outlines, [0, 0], &alignment)
+    }
+
+    /// Two functions around an instruction each.
+    fn around(instructions: [&str; 2]) -> String {
+        let function = |number: usize| {
+            format!(
+                "function u0:{number}(i64, i32, f64) -> i64 {{\n sig0 = (i64) -> i64\n sig1 = (i64) -> i64 tail\n \
+                 gv0 = symbol colocated u2:0\n gv1 = symbol u2:0\n gv2 = symbol colocated u2:0+8\n \
+                 gv3 = symbol colocated u2:1\n fn0 = colocated u1:0 sig0\n fn1 = colocated u1:1 sig0\n fn2 = u1:0 sig0\n \
+                 ss0 = explicit_slot 16\n block0(v0: i64, v1: i32, v2: f64):\n {}\n return v9\n}}\n",
+                instructions[number]
+            )
+        };
+        function(0) + &function(1)
+    }
+
+    /// Without that, a collision of two hashes would be a wrong merge.
+    #[test]
+    fn hashes_that_are_equal_by_chance_merge_nothing() {
+        let equal = "v9 = iadd v0, v0";
+        assert!(corresponds_by_chance(&around([equal, equal])));
+        let different = [
+            [equal, "v9 = isub v0, v0"],
+            ["v9 = uextend.i64 v1", "v9 = sextend.i64 v1"],
+            ["v9 = call fn0(v0)", "v9 = call fn1(v0)"],
+            ["v9 = call fn0(v0)", "v9 = call fn2(v0)"],
+            ["v9 = call_indirect sig0, v0(v0)", "v9 = call_indirect sig1, v0(v0)"],
+            ["v9 = load.i64 v0", "v9 = load.i64 notrap v0"],
+            ["v9 = load.i64 v0", "v9 = load.i64 little v0"],
+            ["v9 = uload8.i64 v0", "v9 = uload16.i64 v0"],
+            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv1"],
+            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv2"],
+            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv3"],
+            ["v9 = stack_addr.i64 ss0", "v9 = stack_addr.i64 ss0+8"],
+            ["v9 = udiv v0, v0", "v9 = urem v0, v0"],
+            ["v9 = atomic_rmw.i64 add v0, v0", "v9 = atomic_rmw.i64 sub v0, v0"],
+            [
+                "v8 = icmp eq v0, v0\n v9 = uextend.i64 v8",
+                "v8 = icmp ne v0, v0\n v9 = uextend.i64 v8",
+            ],
+            [
+                "v8 = fcmp lt v2, v2\n v9 = uextend.i64 v8",
+                "v8 = fcmp le v2, v2\n v9 = uextend.i64 v8",
+            ],
+            ["v8 = splat.i8x16 v1\n v9 = iadd v0, v0", "v8 = splat.i32x4 v1\n v9 = iadd v0, v0"],
+            ["trapz v0, user1\n v9 = iadd v0, v0", "trapz v0, user2\n v9 = iadd v0, v0"],
+            ["v8 = f64const 0x1.0\n v9 = iadd v0, v0", "v8 = f64const 0x2.0\n v9 = iadd v0, v0"],
+        ];
+        for instructions in different {
+            assert!(!corresponds_by_chance(&around(instructions)), "{instructions:?}");
+        }
+    }
+
+    /// If calls of different functions or accesses with other flags had one hash, all that is aligned would be in vain.
+    #[test]
+    fn hashes_differ_where_contents_do() {
+        let keys = |text: &str| {
+            let functions = cranelift_reader::parse_functions(text).expect("parses");
+            let key = |func: &Function| {
+                Outline::of(func, &|symbol| symbol).expect("can be copied").keys(0).to_vec()
+            };
+            [key(&functions[0]), key(&functions[1])]
+        };
+        for instructions in [
+            ["v9 = iadd v0, v0", "v9 = isub v0, v0"],
+            ["v9 = call fn0(v0)", "v9 = call fn1(v0)"],
+            ["v9 = load.i64 v0", "v9 = load.i64 notrap v0"],
+            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv3"],
+        ] {
+            let [a, b] = keys(&around(instructions));
+            assert_ne!(a, b, "{instructions:?}");
+        }
+        // What can be passed, and operands, are no part of it.
+        for instructions in [
+            ["v9 = iconst.i64 1", "v9 = iconst.i64 2"],
+            ["v9 = load.i64 v0+8", "v9 = load.i64 v0+16"],
+            ["v8 = iconst.i64 1\n v9 = iadd v0, v8", "v8 = iconst.i64 1\n v9 = iadd v8, v0"],
+        ] {
+            let [a, b] = keys(&around(instructions));
+            assert_eq!(a, b, "{instructions:?}");
+        }
+    }
+}

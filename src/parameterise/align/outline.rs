@@ -79,6 +79,15 @@ impl Outline {
     }
 }
 
+#[cfg(test)]
+impl Outline {
+    /// The outline if all hashes were equal by chance.
+    pub fn with_equal_hashes(mut self) -> Outline {
+        self.keys.fill(0);
+        self
+    }
+}
+
 /// The constants that could be passed, by ascending positions.
 pub(super) struct Constants<'a> {
     left: &'a [(u32, (Type, u64))],

@@ -12,7 +12,6 @@ use crate::apply::not_redirected;
 use crate::options::Options;
 use crate::parameterise::cost::{self, Effort};
 use crate::plan::Plan;
-use crate::size;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex};
 use alloc::borrow::Cow;
@@ -67,7 +66,7 @@ impl Pairing {
         pairs.retain(|pair| known.insert(*pair));
         // Not kept: in another round, few functions are paired again.
         let outlines = outlines(&pairs, unit, bodies);
-        let estimated = chunked(bodies, pairs, |_, functions| {
+        let estimated = chunked(bodies, pairs, |_, (): &mut (), functions| {
             let [Some((a, x)), Some((b, y))] =
                 functions.map(|function| outlines[&function].as_ref())
             else {
@@ -87,7 +86,7 @@ impl Pairing {
     fn sketch(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
         let Pairing { graphs, sketches, .. } = self;
         let new = functions.iter().copied().filter(|function| !graphs.contains_key(function));
-        let found = chunked(bodies, new.collect(), |bodies, function| {
+        let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let key = unit.plan.entry(function).attributes().key;
             let func = unit.function(bodies, function);
             let is_large = func.dfg.num_insts() >= cost::MIN_ALIGNED;
@@ -101,7 +100,7 @@ impl Pairing {
         let shares =
             |function: &FunctionIndex| graphs[function].is_some_and(|graph| count[&graph] > 1);
         let new = functions.iter().copied().filter(|it| shares(it) && !sketches.contains_key(it));
-        let found = chunked(bodies, new.collect(), |bodies, function| {
+        let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let func = unit.function(bodies, function);
             (function, graphs[&function].and_then(|graph| Sketch::of(&func, graph)))
         });
@@ -131,14 +130,11 @@ fn outlines(
     let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
     functions.sort_unstable();
     functions.dedup();
-    let pool: Pool<size::Scratch> = Pool::default();
-    let found = chunked(bodies, functions, |bodies, function| {
+    let found = chunked(bodies, functions, |bodies, scratch, function| {
         let func = unit.function(bodies, function);
         let outline = Outline::of(&func, &|symbol| unit.plan.call_symbol(symbol));
-        let mut scratch = pool.take(size::Scratch::default);
         let model = unit.options.target.size_model;
-        let predicted = model.and_then(|model| model.predict_with(&func, &mut scratch));
-        pool.put(scratch);
+        let predicted = model.and_then(|model| model.predict_with(&func, scratch));
         let [bytes, instructions] = cost::FIRST_SIZES;
         let assumed = func.dfg.num_insts() as i64 * bytes / instructions;
         (function, outline.map(|outline| (outline, predicted.map_or(assumed, i64::from))))
@@ -163,11 +159,11 @@ fn estimate(
     Some(Pair { functions, before: a + b, saved })
 }
 
-/// Does something with each item, on several threads.
-fn chunked<T: Copy + Sync + Send, R: Send>(
+/// Does something with each item, on several threads, each of which has memory to be reused.
+fn chunked<T: Copy + Sync + Send, S: Default + Send, R: Send>(
     bodies: &mut dyn Bodies,
     items: Vec<T>,
-    work: impl Fn(&mut dyn Bodies, T) -> R + Sync,
+    work: impl Fn(&mut dyn Bodies, &mut S, T) -> R + Sync,
 ) -> Vec<R> {
     const ITEMS: usize = 256;
     struct Chunk<'i, T, R> {
@@ -176,8 +172,8 @@ fn chunked<T: Copy + Sync + Send, R: Send>(
     }
     let new = |items| Chunk { items, results: Vec::new() };
     let mut chunks: Vec<Chunk<'_, T, R>> = items.chunks(ITEMS).map(new).collect();
-    for_each(bodies, &Pool::<()>::default(), &mut chunks, |bodies, (), chunk| {
-        chunk.results = chunk.items.iter().map(|&item| work(bodies, item)).collect();
+    for_each(bodies, &Pool::<S>::default(), &mut chunks, |bodies, memory, chunk| {
+        chunk.results = chunk.items.iter().map(|&item| work(bodies, memory, item)).collect();
     });
     chunks.into_iter().flat_map(|chunk| chunk.results).collect()
 }
