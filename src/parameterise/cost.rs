@@ -87,16 +87,17 @@ pub(super) const MAX_ROUNDS: usize = 3;
 /// Functions with fewer instructions are not aligned with others: an assumption; passing a selector takes as much.
 pub(super) const MIN_ALIGNED: usize = 8;
 
-/// With how many functions of each band of its sketch a function is compared, on both sides of it.
-pub(super) const MAX_PARTNERS: usize = 64;
-
 /// How much is done to find pairs of functions to align.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
+    /// With how many functions of each band of its sketch a function is compared, on both sides of it.
+    pub near: usize,
     /// Of the hashes of two sketches, one in so many must agree.
     pub hashes: usize,
     /// To how many functions a function is aligned by outlines, at most, in each round.
     pub partners: usize,
+    /// Pairs are no longer compared when fewer than one in so many of 1,024 may save enough; never with 0.
+    pub promising: usize,
     /// With how many of them a body is made, at most, in each round.
     pub attempts: u32,
     /// A body is made if the estimate of what it saves falls short by no more than one byte in so many of both functions.
@@ -108,16 +109,32 @@ pub(super) struct Effort {
 }
 
 /// With `Size`: what is left out would save less than 3% more.
-pub(super) const THOROUGH: Effort =
-    Effort { hashes: 3, partners: 8, attempts: 8, error: 16, paying: 0, rounds: 4 };
+pub(super) const THOROUGH: Effort = Effort {
+    near: 64,
+    hashes: 3,
+    partners: 8,
+    promising: 0,
+    attempts: 8,
+    error: 16,
+    paying: 0,
+    rounds: 4,
+};
 
 /// How many bodies must be made together at least in order to say how many pay.
 pub(super) const MIN_BATCH: usize = 32;
 
 /// With `Balanced`: a third of the bodies are made that `THOROUGH` makes, and 95% of what they save is found. Measured on the
 /// units that the README names, on both targets.
-pub(super) const QUICK: Effort =
-    Effort { hashes: 3, partners: 4, attempts: 2, error: 32, paying: 4, rounds: 2 };
+pub(super) const QUICK: Effort = Effort {
+    near: 4,
+    hashes: 3,
+    partners: 4,
+    promising: 8,
+    attempts: 2,
+    error: 32,
+    paying: 4,
+    rounds: 2,
+};
 
 /// What a body of aligned functions is estimated to save before it is made: of what the two functions have in common, in
 /// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, which stands for its frame, so many

@@ -214,7 +214,8 @@ impl Aligning<'_> {
     /// Merges pairs of these functions. Returns whether there are any.
     fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
         let (plan, bodies) = (&*self.plan, &mut *self.bodies);
-        let mut left = self.pairing.pairs(functions, plan, bodies, self.options, self.effort);
+        let (options, share, effort) = (self.options, self.share, self.effort);
+        let mut left = self.pairing.pairs(functions, plan, bodies, options, share, effort);
         left.retain(|pair| self.may_be_worth_it(pair));
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         let mut attempts: SecondaryMap<FunctionIndex, u32> = SecondaryMap::new();
@@ -266,12 +267,9 @@ impl Aligning<'_> {
         !merged.is_empty()
     }
 
-    /// Whether a body for a pair may save enough, by the estimate and by what a selector costs each of the two.
-    fn may_be_worth_it(&mut self, &Pair { functions, before, saved }: &Pair) -> bool {
-        let error = before / self.effort.error;
-        if !self.share.is_reached(saved + error, before) {
-            return false;
-        }
+    /// Whether a body for a pair may save enough, less what a selector costs each of the two.
+    fn may_be_worth_it(&mut self, pair: &Pair) -> bool {
+        let &Pair { functions, before, saved } = pair;
         let mut cost = 0;
         for function in functions {
             let least = match self.least.get(&function) {
@@ -287,7 +285,7 @@ impl Aligning<'_> {
             };
             cost += least;
         }
-        self.share.is_reached(saved + error - cost, before)
+        self.share.is_reached(saved + pair.error(self.effort) - cost, before)
     }
 
     /// The bytes that it takes for a function to pass a selector, at least. `None` if it cannot.

@@ -10,6 +10,7 @@ use super::outline::Outline;
 use super::sketch::{self, Sketch};
 use crate::apply::not_redirected;
 use crate::options::Options;
+use crate::parameterise::attempts::Share;
 use crate::parameterise::cost::{self, Effort};
 use crate::plan::Plan;
 use crate::threads::{Pool, for_each};
@@ -44,15 +45,26 @@ pub(super) struct Pair {
     pub saved: i64,
 }
 
+impl Pair {
+    /// By how many bytes the estimate may be wrong.
+    pub fn error(&self, effort: Effort) -> i64 {
+        self.before / effort.error
+    }
+}
+
+/// How many pairs are compared before it is asked whether it is worth comparing more.
+const COMPARED: usize = 1024;
+
 impl Pairing {
-    /// Pairs of these functions that were not found before, those that save most first. Reads each new function up to three times; linear
-    /// in their sizes, and in the number of pairs.
+    /// Pairs of these functions that were not found before and may save `share`, those that save most first. Reads each new
+    /// function up to three times; linear in their sizes, and in the number of pairs.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
         plan: &Plan,
         bodies: &mut dyn Bodies,
         options: &Options<'_>,
+        share: Share,
         effort: Effort,
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
@@ -65,16 +77,28 @@ impl Pairing {
             found.iter().map(|pair| pair.functions.map(|at| functions[at as usize])).collect();
         pairs.retain(|pair| known.insert(*pair));
         // Not kept: in another round, few functions are paired again.
-        let outlines = outlines(&pairs, unit, bodies);
-        let estimated = chunked(bodies, pairs, |_, (): &mut (), functions| {
-            let [Some((a, x)), Some((b, y))] =
-                functions.map(|function| outlines[&function].as_ref())
-            else {
-                return None;
-            };
-            estimate(functions, [a, b], [*x, *y])
-        });
-        let mut pairs: Vec<Pair> = estimated.into_iter().flatten().collect();
+        let mut outlines: ByFunction<Option<(Outline, i64)>> = HashMap::default();
+        let mut promising: Vec<Pair> = Vec::new();
+        for pairs in pairs.chunks(COMPARED) {
+            outline(pairs, &mut outlines, unit, bodies);
+            let estimated = chunked(bodies, pairs.to_vec(), |_, (): &mut (), functions| {
+                let outlines = functions.map(|function| outlines[&function].as_ref());
+                let [Some((a, x)), Some((b, y))] = outlines else {
+                    return None;
+                };
+                estimate(functions, [a, b], [*x, *y])
+            });
+            let before = promising.len();
+            let reached =
+                |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
+            promising.extend(estimated.into_iter().flatten().filter(reached));
+            // Those that come later resemble each other less.
+            let few = (promising.len() - before) * effort.promising < pairs.len();
+            if effort.promising > 0 && few {
+                break;
+            }
+        }
+        let mut pairs = promising;
         let place: ByFunction<usize> = functions.iter().copied().zip(0..).collect();
         pairs.sort_unstable_by_key(|pair| {
             (Reverse(pair.saved), pair.functions.map(|function| place[&function]))
@@ -121,13 +145,15 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// The outlines of the functions of pairs, with their bytes, predicted or assumed.
-fn outlines(
+/// Adds the outlines of the functions of pairs, with their bytes, predicted or assumed.
+fn outline(
     pairs: &[[FunctionIndex; 2]],
+    outlines: &mut ByFunction<Option<(Outline, i64)>>,
     unit: Unit<'_>,
     bodies: &mut dyn Bodies,
-) -> ByFunction<Option<(Outline, i64)>> {
+) {
     let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
+    functions.retain(|function| !outlines.contains_key(function));
     functions.sort_unstable();
     functions.dedup();
     let found = chunked(bodies, functions, |bodies, scratch, function| {
@@ -139,7 +165,7 @@ fn outlines(
         let assumed = func.dfg.num_insts() as i64 * bytes / instructions;
         (function, outline.map(|outline| (outline, predicted.map_or(assumed, i64::from))))
     });
-    found.into_iter().collect()
+    outlines.extend(found);
 }
 
 /// What a body for two functions saves, as far as their outlines say it.

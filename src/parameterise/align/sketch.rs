@@ -9,7 +9,7 @@
 //! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
 //! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
 
-use super::super::cost::{self, Effort};
+use super::super::cost::Effort;
 use super::outline::{reached, successors};
 use crate::canon::only_destination;
 use alloc::vec::Vec;
@@ -172,8 +172,7 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
         for (band, &hashes) in bands.iter().enumerate() {
             let group = &groups[&(sketch.graph, band, hashes)];
             let own = group.binary_search(&at).expect("is in it");
-            let near = own.saturating_sub(cost::MAX_PARTNERS)
-                ..group.len().min(own + cost::MAX_PARTNERS + 1);
+            let near = own.saturating_sub(effort.near)..group.len().min(own + effort.near + 1);
             for &other in group[near].iter().filter(|&&other| other != at) {
                 if core::mem::replace(&mut compared[other as usize], at) == at {
                     continue;
