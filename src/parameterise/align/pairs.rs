@@ -92,7 +92,7 @@ impl Pairing {
             let reached =
                 |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
             promising.extend(estimated.into_iter().flatten().filter(reached));
-            // Those that come later resemble each other less.
+            // Those that come later have less in common.
             let few = (promising.len() - before) * effort.promising < pairs.len();
             if effort.promising > 0 && few {
                 break;

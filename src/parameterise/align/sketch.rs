@@ -31,6 +31,7 @@ pub(super) struct Sketch {
     /// Of the signature and the control-flow graph.
     graph: u64,
     hashes: [u32; HASHES],
+    instructions: u32,
 }
 
 /// A digest of a function's signature and control-flow graph: only functions with equal digests are aligned. `None` for
@@ -73,7 +74,7 @@ impl Sketch {
     /// The sketch of a function with this digest. `None` for functions that are never aligned. Linear in the size of the
     /// function.
     pub fn of(func: &Function, graph: u64) -> Option<Sketch> {
-        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES] };
+        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
         for block in reached(func)? {
             let mut before = 0;
             for inst in func.layout.block_insts(block) {
@@ -102,6 +103,7 @@ impl Sketch {
         let ty = func.dfg.inst_results(inst).first().map(|&result| func.dfg.value_type(result));
         let own =
             (func.dfg.insts[inst].opcode() as u64) << 16 | ty.map_or(0, |ty| ty.index() as u64);
+        self.instructions += 1;
         // Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
         let mixed = (before << 32 | own).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -151,8 +153,8 @@ pub(super) struct Pair {
     pub shared: usize,
 }
 
-/// Pairs of functions that are worth aligning, the most similar first. For each function the few that are most similar
-/// to it are considered.
+/// Pairs of functions that are worth aligning, those first that have most instructions in common, by their sketches. For
+/// each function the few that are most similar to it are considered.
 pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
     let mut groups: HashMap<(u64, usize, [u32; BAND]), Vec<u32>, FxBuildHasher> =
         HashMap::default();
@@ -188,7 +190,12 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
         partners.truncate(effort.partners);
         pairs.extend(partners);
     }
-    pairs.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
+    let common = |pair: &Pair| {
+        let sketches = pair.functions.map(|at| sketches[at as usize]);
+        let smaller = sketches.into_iter().flatten().map(|sketch| sketch.instructions).min();
+        pair.shared as u64 * u64::from(smaller.unwrap_or(0))
+    };
+    pairs.sort_unstable_by_key(|pair| (Reverse(common(pair)), pair.functions));
     pairs.dedup();
     pairs
 }
