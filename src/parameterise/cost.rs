@@ -108,6 +108,11 @@ pub(super) struct Effort {
     pub rounds: usize,
 }
 
+/// Whether fewer than one in `one_in` of so many was found; never with 0.
+pub(super) fn is_few(found: usize, of: usize, one_in: usize) -> bool {
+    one_in > 0 && found * one_in < of
+}
+
 /// With `Size`: what is left out would save less than 3% more.
 pub(super) const THOROUGH: Effort = Effort {
     near: 64,
@@ -123,7 +128,7 @@ pub(super) const THOROUGH: Effort = Effort {
 /// How many bodies must be made together at least in order to say how many pay.
 pub(super) const MIN_BATCH: usize = 32;
 
-/// With `Balanced`: a third of the bodies are made that `THOROUGH` makes, and 95% of what they save is found. Measured on the
+/// With `Balanced`: at most two thirds of the bodies are made that `THOROUGH` makes, and 95% of what they save is found. Measured on the
 /// units that the README names, on both targets.
 pub(super) const QUICK: Effort = Effort {
     near: 4,
@@ -137,7 +142,7 @@ pub(super) const QUICK: Effort = Effort {
 };
 
 /// What a body of aligned functions is estimated to save before it is made: of what the two functions have in common, in
-/// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, which stands for its frame, so many
+/// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, for its frame, so many
 /// 16ths; less so many bytes for each gap, across which values live. By least squares from the 28,331 pairs of these units
 /// that were tried when every pair was.
 pub(super) const ALIGNED_COMMON: i64 = 10;

@@ -201,7 +201,7 @@ fn access(func: &Function, flags: MemFlags) -> Access {
 /// Hashes what instructions of one function must have in common with others.
 pub(super) struct Hashes<'a> {
     func: &'a Function,
-    /// The symbol that stands in place of another one.
+    /// What each symbol is replaced by.
     symbol: &'a dyn Fn(&'a UserExternalName) -> &'a UserExternalName,
     callees: SecondaryMap<FuncRef, Option<u64>>,
     references: References,

@@ -241,9 +241,8 @@ impl Aligning<'_> {
             self.make(&mut now);
             let tried = now.len();
             let paying = self.judge(now);
-            let few = self.effort.paying > 0
-                && tried >= cost::MIN_BATCH
-                && paying.len() * self.effort.paying < tried;
+            let few =
+                tried >= cost::MIN_BATCH && cost::is_few(paying.len(), tried, self.effort.paying);
             for (functions, merge, outcomes, saved) in paying {
                 // A limit does not cut into a pair, and no later one takes its place.
                 let own =

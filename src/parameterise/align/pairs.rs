@@ -93,8 +93,7 @@ impl Pairing {
                 |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
             promising.extend(estimated.into_iter().flatten().filter(reached));
             // Those that come later have less in common.
-            let few = (promising.len() - before) * effort.promising < pairs.len();
-            if effort.promising > 0 && few {
+            if cost::is_few(promising.len() - before, pairs.len(), effort.promising) {
                 break;
             }
         }

@@ -47,12 +47,12 @@ pub(super) fn graph(func: &Function, key: u64) -> Option<u64> {
         graph.extend(size.to_le_bytes());
         graph.push(*align_shift);
     }
+    let blocks = reached(func)?;
     let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
-    let mut blocks = alloc::vec![func.layout.entry_block()?];
-    number[blocks[0]] = 1;
-    let mut at = 0;
-    while let Some(&block) = blocks.get(at) {
-        at += 1;
+    for (at, &block) in (1..).zip(&blocks) {
+        number[block] = at;
+    }
+    for block in blocks {
         graph.extend([0xff, u8::from(func.layout.is_cold(block))]);
         for &param in func.dfg.block_params(block) {
             graph.extend((func.dfg.value_type(param).index() as u16).to_le_bytes());
@@ -60,10 +60,6 @@ pub(super) fn graph(func: &Function, key: u64) -> Option<u64> {
         let last = func.layout.last_inst(block)?;
         put_branch(&mut graph, func, last);
         for block in successors(func, last) {
-            if number[block] == 0 {
-                blocks.push(block);
-                number[block] = blocks.len() as u32;
-            }
             graph.extend(number[block].to_le_bytes());
         }
     }
