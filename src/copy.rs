@@ -17,11 +17,12 @@ pub(crate) trait Entities {
     fn list(&mut self, values: &[Value]) -> ValueList;
     fn func_ref(&mut self, func_ref: FuncRef) -> FuncRef;
     fn sig_ref(&mut self, sig_ref: SigRef) -> SigRef;
-    fn flags(&mut self, flags: MemFlags) -> MemFlags;
     fn constant(&mut self, constant: Constant) -> Constant;
     fn immediate(&mut self, immediate: Immediate) -> Immediate;
 
     // `None` where the instruction cannot be copied.
+
+    fn flags(&mut self, flags: MemFlags) -> Option<MemFlags>;
 
     fn global_value(&mut self, global_value: GlobalValue) -> Option<GlobalValue>;
 
@@ -58,10 +59,10 @@ pub(crate) fn mapped(
     // cannot.
     Some(match *data {
         I::AtomicCas { opcode, args, flags } => {
-            I::AtomicCas { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags) }
+            I::AtomicCas { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)? }
         }
         I::AtomicRmw { opcode, args, flags, op } => {
-            I::AtomicRmw { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags), op }
+            I::AtomicRmw { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)?, op }
         }
         I::Binary { opcode, args } => I::Binary { opcode, args: args.map(|arg| to.value(arg)) },
         I::BinaryImm8 { opcode, arg, imm } => I::BinaryImm8 { opcode, arg: to.value(arg), imm },
@@ -103,10 +104,10 @@ pub(crate) fn mapped(
             I::Jump { opcode, destination: to.block_call(destination)? }
         }
         I::Load { opcode, arg, flags, offset } => {
-            I::Load { opcode, arg: to.value(arg), flags: to.flags(flags), offset }
+            I::Load { opcode, arg: to.value(arg), flags: to.flags(flags)?, offset }
         }
         I::LoadNoOffset { opcode, arg, flags } => {
-            I::LoadNoOffset { opcode, arg: to.value(arg), flags: to.flags(flags) }
+            I::LoadNoOffset { opcode, arg: to.value(arg), flags: to.flags(flags)? }
         }
         I::MultiAry { opcode, args } => I::MultiAry { opcode, args: to.list(args.as_slice(pool)) },
         I::NullAry { opcode } => I::NullAry { opcode },
@@ -116,10 +117,10 @@ pub(crate) fn mapped(
         // Instructions are copied only between functions that have the same slots.
         I::StackAddr { opcode, stack_slot, offset } => I::StackAddr { opcode, stack_slot, offset },
         I::Store { opcode, args, flags, offset } => {
-            I::Store { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags), offset }
+            I::Store { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)?, offset }
         }
         I::StoreNoOffset { opcode, args, flags } => {
-            I::StoreNoOffset { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags) }
+            I::StoreNoOffset { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)? }
         }
         I::Ternary { opcode, args } => I::Ternary { opcode, args: args.map(|arg| to.value(arg)) },
         I::TernaryImm8 { opcode, args, imm } => {

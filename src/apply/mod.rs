@@ -13,7 +13,7 @@ mod weaken;
 mod written;
 
 pub use thunk::{Thunk, call_thunk};
-pub(crate) use weaken::weaken;
+pub(crate) use weaken::{weaken, without_can_move};
 pub(crate) use written::Written;
 
 use crate::canonicalize::canonicalized;

@@ -78,6 +78,13 @@ fn set_accesses(func: &mut Function, accesses: &[Option<(u8, bool)>]) {
     }
 }
 
+/// `data` for an access that stays where it is.
+pub(crate) fn without_can_move(data: MemFlagsData) -> MemFlagsData {
+    let facts = [(data.aligned(), Fact::ALIGNED), (data.readonly(), Fact::READONLY)];
+    let flags = facts.into_iter().filter(|(stated, _)| *stated).map(|(_, fact)| fact).sum();
+    with_facts(data, flags, data.alias_region())
+}
+
 /// `data` with these facts and no others.
 fn with_facts(data: MemFlagsData, flags: u8, region: Option<AliasRegion>) -> MemFlagsData {
     let mut new = MemFlagsData::new().with_trap_code(data.trap_code()).with_alias_region(region);

@@ -8,18 +8,28 @@
 //!
 //! What is followed alone is what the code does. So a wrong guess of where the ways join refuses what could be
 //! proved, and proves nothing else.
+//!
+//! To the code generator, the body is one function: it may run an instruction of a way that the function does not take, and a
+//! processor may do so speculatively. So the ways that are not taken are read as well ([`Simulation::untaken`]). Nothing
+//! there may be moved to where the function runs it. And no branch on an extra argument may lead around a guard
+//! against speculation: a guard is on all ways, and no ways join with different values that come from guards.
 
 use super::Claim;
-use super::simulation::{Simulation, require};
+use super::constants::Known;
+use super::simulation::{Checked, Simulation, require};
 use super::terms::Term;
-use crate::plan::Mismatch;
-use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Inst, InstructionData};
+use crate::plan::{Mismatch, Place};
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{
+    Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value,
+};
+use cranelift_entity::EntitySet;
 
 /// Where the kept code is alone.
 #[derive(Default)]
 pub(super) struct Selected {
     /// How many branches were followed whose ways have not joined.
-    open: u32,
+    pub open: u32,
     /// Whether a branch was followed last: the next one selects among fewer ways, and joins with it.
     branched: bool,
 }
@@ -51,20 +61,26 @@ impl Simulation<'_> {
                     return Ok(None);
                 };
                 // A branch of the original on a constant for which an extra argument is passed. On a constant alone, it is
-                // a jump in the kept code, unless branches are compared as written.
+                // a jump in the kept code, unless branches are compared as written, or the constant is none that counts
+                // as known, such as the bits of a float.
                 let selects = self.terms[0].is_passed(a, arg) && self.folds_branches();
-                if let I::Brif { opcode: _, arg, blocks: _ } = b.dfg.insts[original]
-                    && let Some(Term::Bits(..)) = self.terms[1].get(b, arg)
-                    && !selects
+                if let I::Brif { opcode: _, arg: other, blocks: _ } = b.dfg.insts[original]
+                    && let Some(term @ Term::Bits(..)) = self.terms[1].get(b, other)
                 {
-                    return Ok(None);
+                    let stands = self.only_way(1, original).is_none()
+                        && self.terms[0].get(a, arg) == Some(term);
+                    if !selects || stands {
+                        return Ok(None);
+                    }
                 }
                 selected.open += u32::from(!selected.branched);
+                self.selecting.push(kept);
                 selected.branched = true;
                 self.enter_alone(if bits != 0 { then } else { otherwise }).map(Some)
             }
             I::Jump { opcode: _, destination } if selected.open > 0 => {
                 selected.open -= 1;
+                self.selecting.push(kept);
                 selected.branched = false;
                 self.enter_alone(destination).map(Some)
             }
@@ -91,4 +107,103 @@ impl Simulation<'_> {
         }
         Ok(block)
     }
+
+    /// Reads what the kept code has on the ways that were not taken, after all others. Linear in the size of the kept
+    /// function; with guards, times the depth of its loops.
+    pub(super) fn untaken(&mut self) -> Checked {
+        let Claim { kept: a, extra, .. } = *self.claim;
+        if extra.is_none_or(|extra| extra.is_empty()) {
+            return Ok(());
+        }
+        // Branches that always go one way, whatever is passed, are jumps to the code generator as well.
+        let mut known = Known::default();
+        let mut reached: EntitySet<Block> = EntitySet::new();
+        let mut blocks: Vec<Block> = a.layout.entry_block().into_iter().collect();
+        reached.extend(blocks.iter().copied());
+        let (mut at, mut guards) = (0, false);
+        while let Some(&block) = blocks.get(at) {
+            at += 1;
+            let taken = self.is_taken(block);
+            let place = Place { kept_block: Some(block), ..Place::default() };
+            for inst in a.layout.block_insts(block) {
+                known.learn(&a.dfg, inst);
+                let data = &a.dfg.insts[inst];
+                let guard = data.opcode() == Opcode::SelectSpectreGuard;
+                guards |= guard;
+                if taken {
+                    continue;
+                }
+                self.at = Place { kept_inst: Some(inst), ..place };
+                require(!guard, Mismatch::Guard)?;
+                let flags = data.memflags().filter(|&flags| a.dfg.mem_flags.is_valid(flags));
+                let can_move = flags.is_some_and(|flags| a.dfg.mem_flags[flags].can_move());
+                require(!can_move, Mismatch::Movable)?;
+            }
+            let Some(last) = a.layout.last_inst(block) else {
+                continue;
+            };
+            if !taken {
+                self.selecting.push(last);
+            }
+            let one = known.only_way(&a.dfg, last);
+            let ways = one.as_ref().map_or(ways(a, last), core::slice::from_ref);
+            let ways = ways.iter().map(|way| way.block(&a.dfg.value_lists));
+            blocks.extend(ways.filter(|&block| reached.insert(block)));
+        }
+        if !guards || self.selecting.is_empty() {
+            return Ok(());
+        }
+        let guarded = guarded(a, &blocks);
+        for &inst in &self.selecting {
+            let mut args = ways(a, inst).iter().flat_map(|way| way.args(&a.dfg.value_lists));
+            let passes = args.any(|arg| match arg {
+                BlockArg::Value(value) => guarded.contains(a.dfg.resolve_aliases(value)),
+                BlockArg::TryCallRet(_) | BlockArg::TryCallExn(_) => false,
+            });
+            self.at = Place { kept_inst: Some(inst), ..Place::default() };
+            require(!passes, Mismatch::Guard)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a branch leads.
+fn ways(func: &Function, branch: Inst) -> &[BlockCall] {
+    func.dfg.insts[branch].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)
+}
+
+/// The values that are computed from the result of a guard, without memory and calls.
+fn guarded(func: &Function, blocks: &[Block]) -> EntitySet<Value> {
+    let dfg = &func.dfg;
+    let mut guarded: EntitySet<Value> = EntitySet::new();
+    // What a loop passes on is found in the next round.
+    let mut changed = true;
+    while core::mem::take(&mut changed) {
+        let insts = blocks.iter().flat_map(|&block| func.layout.block_insts(block));
+        for inst in insts {
+            let opcode = dfg.insts[inst].opcode();
+            let is_guarded = |value: Value, guarded: &EntitySet<Value>| {
+                guarded.contains(dfg.resolve_aliases(value))
+            };
+            let passes = !opcode.can_load() && !opcode.is_call();
+            let of_guard = opcode == Opcode::SelectSpectreGuard
+                || passes && dfg.inst_args(inst).iter().any(|&arg| is_guarded(arg, &guarded));
+            if of_guard {
+                for &result in dfg.inst_results(inst) {
+                    changed |= guarded.insert(result);
+                }
+            }
+            for way in ways(func, inst) {
+                let params = dfg.block_params(way.block(&dfg.value_lists));
+                for (&param, arg) in params.iter().zip(way.args(&dfg.value_lists)) {
+                    if let BlockArg::Value(value) = arg
+                        && is_guarded(value, &guarded)
+                    {
+                        changed |= guarded.insert(param);
+                    }
+                }
+            }
+        }
+    }
+    guarded
 }

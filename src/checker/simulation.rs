@@ -83,7 +83,9 @@ pub(super) struct Simulation<'a> {
     addressed: Vec<(Block, Block)>,
     /// Whether no control flow reaches the blocks that are visited now.
     dead: bool,
-    at: Place,
+    pub at: Place,
+    /// Branches of the kept code on extra arguments that were followed, and where such ways join.
+    pub selecting: Vec<Inst>,
     /// Records what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
     /// The facts of the kept function at the accesses of the original.
@@ -114,6 +116,7 @@ impl<'a> Simulation<'a> {
             addressed: Vec::new(),
             dead: false,
             at: Place::default(),
+            selecting: Vec::new(),
             recorder: None,
             facts: Facts::default(),
         }
@@ -153,7 +156,13 @@ impl<'a> Simulation<'a> {
                 break;
             }
         }
-        self.value_labels()
+        self.value_labels()?;
+        self.untaken()
+    }
+
+    /// Whether the walk came to a block of the kept function.
+    pub fn is_taken(&self, kept: Block) -> bool {
+        self.blocks.original[kept].is_some() || self.alone.contains(kept)
     }
 
     /// Control flow reaches both blocks.
@@ -379,6 +388,9 @@ impl<'a> Simulation<'a> {
                             alone = true;
                         }
                         None => {
+                            let opcode = b.dfg.insts[original].opcode();
+                            let guard = opcode == Opcode::SelectSpectreGuard;
+                            require(!guard || selected.open == 0, Mismatch::Guard)?;
                             self.step(kept, original)?;
                             selected.stepped();
                             alone = false;
@@ -427,13 +439,17 @@ impl<'a> Simulation<'a> {
                 self.known[0].learn(&a.dfg, kept);
                 self.known[1].learn(&b.dfg, original);
             }
+            // A constant that was passed counts as known however the original computes it.
+            (Some(_), None) if is_brif(a, kept) && is_brif(b, original) => {
+                self.same_operation(kept, original)?;
+            }
             (Some(_), None) | (None, Some(_)) => return Err(Mismatch::Opcode),
         }
         self.metadata(kept, original)
     }
 
     /// The target of an instruction that always goes one way: a jump, or a branch that amounts to one.
-    fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
+    pub(super) fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
             InstructionData::Jump { opcode: _, destination } => Some(*destination),
@@ -537,6 +553,10 @@ fn constants(func: &Function) -> EntitySet<Constant> {
         constants.insert(constant);
     }
     constants
+}
+
+fn is_brif(func: &Function, inst: Inst) -> bool {
+    func.dfg.insts[inst].opcode() == Opcode::Brif
 }
 
 /// The instructions of a block that are not no-ops.

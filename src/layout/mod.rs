@@ -221,8 +221,8 @@ impl Entities for Layout<'_> {
         self.tables.sig_ref(sig_ref)
     }
 
-    fn flags(&mut self, flags: MemFlags) -> MemFlags {
-        self.tables.flags(flags)
+    fn flags(&mut self, flags: MemFlags) -> Option<MemFlags> {
+        Some(self.tables.flags(flags))
     }
 
     fn constant(&mut self, constant: Constant) -> Constant {

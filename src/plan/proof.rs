@@ -98,6 +98,10 @@ pub enum Mismatch {
     Undefined,
     /// The kept code declares a callee as colocated, and the original does not.
     Colocated,
+    /// The kept code has an access that may be moved, where it branches by an extra argument to what only other functions do.
+    Movable,
+    /// The kept code branches by an extra argument around a guard against speculation (`select_spectre_guard`).
+    Guard,
 
     /// An eliminated symbol is still referred to.
     Dangling,
@@ -126,7 +130,7 @@ pub enum Mismatch {
 
 impl Mismatch {
     /// Every mismatch, those of bodies first.
-    pub const ALL: [Mismatch; 35] = [
+    pub const ALL: [Mismatch; 37] = [
         Mismatch::Signature,
         Mismatch::StackSlots,
         Mismatch::DynamicSlots,
@@ -151,6 +155,8 @@ impl Mismatch {
         Mismatch::Metadata,
         Mismatch::Undefined,
         Mismatch::Colocated,
+        Mismatch::Movable,
+        Mismatch::Guard,
         Mismatch::Dangling,
         Mismatch::LostSymbol,
         Mismatch::LostAddress,
@@ -197,6 +203,10 @@ impl Mismatch {
             Mismatch::Metadata => "metadata that the policy compares differs",
             Mismatch::Undefined => "a value is used that is not defined",
             Mismatch::Colocated => "a callee became colocated",
+            Mismatch::Movable => {
+                "the code generator may run an access that only another function of the body makes"
+            }
+            Mismatch::Guard => "a branch on an extra argument leads around a guard against speculation",
             Mismatch::Dangling => "an eliminated symbol is still referred to",
             Mismatch::LostSymbol => "a symbol that is externally visible is eliminated",
             Mismatch::LostAddress => "an address that can be observed is another function's now",

@@ -13,7 +13,9 @@
 use super::super::body::{add_parameter, as_integer, as_passed, put};
 use super::blocks::{Aligned, Alignment, Differing};
 use super::entities::Copying;
+use super::guards::{guarded, is_guard};
 use super::outline::Outline;
+use crate::apply::without_can_move;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use alloc::sync::Arc;
@@ -33,7 +35,8 @@ pub(super) struct Merged {
     pub arguments: [Arc<[ExtraArgument]>; 2],
 }
 
-/// Makes the body of two aligned functions. `None` if it would have to choose between values that cannot be chosen from.
+/// Makes the body of two aligned functions. `None` if it would have to choose between values that cannot be chosen from, or
+/// to branch around a guard against speculation.
 /// Linear in their sizes.
 pub(super) fn merged(
     two: [&Function; 2],
@@ -85,6 +88,8 @@ struct Builder<'a> {
     options: &'a Options<'a>,
     body: Function,
     homes: [SecondaryMap<Value, Option<Home>>; 2],
+    /// The values of the functions that come from guards against speculation.
+    guarded: [EntitySet<Value>; 2],
     gaps: Vec<Gap>,
     /// Values chosen in a block, by what they are chosen from.
     chosen: HashMap<(u32, Value, Value), Value, FxBuildHasher>,
@@ -112,6 +117,7 @@ impl<'a> Builder<'a> {
             options,
             body: two[0].clone(),
             homes: Default::default(),
+            guarded: [0, 1].map(|side| guarded(two[side], outlines[side])),
             gaps: Vec::new(),
             chosen: HashMap::default(),
             constants: Vec::new(),
@@ -245,6 +251,10 @@ impl<'a> Builder<'a> {
     /// Instructions that only one of the functions has. They come before `next`, behind which the block is divided.
     fn gap(&mut self, block: Block, insts: [&[Inst]; 2], next: Inst) -> Option<Block> {
         let [f, g] = self.two;
+        let mut guards = (0..2).flat_map(|side| insts[side].iter().map(move |&it| (side, it)));
+        if guards.any(|(side, inst)| is_guard(self.two[side], inst)) {
+            return None;
+        }
         let (selector, nonzero) = self.selector();
         let gap = self.gaps.len() as u32;
         let order = self.next_order();
@@ -274,6 +284,7 @@ impl<'a> Builder<'a> {
             let values: Option<Vec<Value>> =
                 values.into_iter().map(|value| self.in_arm(0, gap, value)).collect();
             self.body.dfg.overwrite_inst_values(inst, values?.into_iter());
+            hold(&mut self.body, inst)?;
             for &result in f.dfg.inst_results(inst) {
                 self.homes[0][result] = Some(Home::Arm { gap, value: result });
             }
@@ -285,6 +296,7 @@ impl<'a> Builder<'a> {
             }
             let mut copying = Copying { from: g, into: &mut self.body };
             let copy = copying.copy(inst, &mut |value| operands[&value])?;
+            hold(&mut self.body, copy)?;
             self.body.layout.insert_inst(copy, jumps[1]);
             self.body.set_srcloc(copy, g.srcloc(inst));
             let results = g.dfg.inst_results(inst).iter().zip(self.body.dfg.inst_results(copy));
@@ -310,6 +322,9 @@ impl<'a> Builder<'a> {
         let Some(Home::Arm { value: own, .. }) = self.homes[side][value] else {
             return None;
         };
+        if self.guarded[side].contains(value) {
+            return None;
+        }
         let ty = self.body.dfg.value_type(own);
         let other = 1 - side;
         let Gap { params, join, .. } = &mut self.gaps[gap as usize];
@@ -378,6 +393,9 @@ impl<'a> Builder<'a> {
             return Some(known.param);
         }
         let [a, b] = values;
+        if self.guarded[0].contains(a) || self.guarded[1].contains(b) {
+            return None;
+        }
         let from = [self.in_arm(0, gap, a)?, self.in_arm(1, gap, b)?];
         let ty = self.body.dfg.value_type(from[0]);
         let Gap { params, join, .. } = &mut self.gaps[gap as usize];
@@ -425,6 +443,19 @@ impl<'a> Builder<'a> {
         });
         Merged { body, arguments }
     }
+}
+
+/// Holds an access in its arm. `can_move` says that the access may run wherever its operands are known, which the one function
+/// states and not the other: Cranelift moves such a load out of a loop, in front of the branch on the selector. `None` if
+/// the table of memory flags is full.
+fn hold(body: &mut Function, inst: Inst) -> Option<()> {
+    let Some(flags) = body.dfg.insts[inst].memflags() else {
+        return Some(());
+    };
+    let held = without_can_move(body.dfg.mem_flags[flags]);
+    let held = body.dfg.mem_flags.insert(held).ok()?;
+    *body.dfg.insts[inst].memflags_mut().expect("has flags") = held;
+    Some(())
 }
 
 /// Whether `select` can have this type on every target, and a constant of it exists, for arms that have no value.

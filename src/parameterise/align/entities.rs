@@ -56,9 +56,9 @@ impl Entities for References {
         SigRef::from_u32(0)
     }
 
-    fn flags(&mut self, flags: MemFlags) -> MemFlags {
+    fn flags(&mut self, flags: MemFlags) -> Option<MemFlags> {
         self.found.push(Reference::Flags(flags));
-        MemFlags::from_u32(0)
+        Some(MemFlags::from_u32(0))
     }
 
     fn constant(&mut self, constant: Constant) -> Constant {
@@ -362,13 +362,13 @@ impl Entities for Imported<'_, '_> {
         }
     }
 
-    fn flags(&mut self, flags: MemFlags) -> MemFlags {
+    fn flags(&mut self, flags: MemFlags) -> Option<MemFlags> {
         let Copying { from, into } = &mut *self.copying;
         let flags = from.dfg.mem_flags[flags];
         let region = flags
             .alias_region()
             .map(|region| into.dfg.alias_regions.insert(from.dfg.alias_regions[region].clone()));
-        into.dfg.mem_flags.insert_unchecked(flags.with_alias_region(region))
+        into.dfg.mem_flags.insert(flags.with_alias_region(region)).ok()
     }
 
     fn constant(&mut self, constant: Constant) -> Constant {

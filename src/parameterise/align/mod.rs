@@ -22,6 +22,7 @@ mod blocks;
 mod body;
 mod diff;
 mod entities;
+mod guards;
 mod outline;
 mod pairs;
 mod sketch;

@@ -9,7 +9,7 @@ use crate::canon::only_destination;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
-use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Type, UserExternalName};
+use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Type, UserExternalName};
 use cranelift_entity::EntitySet;
 
 /// An outline. 12 bytes for each instruction, and 24 for each constant that can be passed.
@@ -124,9 +124,13 @@ pub(super) fn reached(func: &Function) -> Option<Vec<Block>> {
 
 /// The blocks to which a branch goes, in its order.
 pub(super) fn successors(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
+    branches(func, inst).iter().map(|call| call.block(&func.dfg.value_lists))
+}
+
+/// Where a branch goes, and what it passes.
+pub(super) fn branches(func: &Function, inst: Inst) -> &[BlockCall] {
     let data = &func.dfg.insts[inst];
     let one = only_destination(&func.dfg, data, |_| true);
     let all = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
-    let calls = one.map_or(all, core::slice::from_ref);
-    calls.iter().map(|call| call.block(&func.dfg.value_lists))
+    one.map_or(all, core::slice::from_ref)
 }
