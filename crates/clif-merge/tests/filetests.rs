@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let mut files = Vec::new();
     find(&root, &mut files);
     assert!(!files.is_empty(), "no filetests");
+    let printing = files.clone();
     let mut trials: Vec<Trial> = files
         .into_iter()
         .map(|file| {
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     );
     trials
         .push(Trial::test("runner: blessing changes nothing else", blessing_changes_nothing_else));
+    trials.push(Trial::test("no filetest prints results instead of saying them", move || {
+        results_are_said(&printing)
+    }));
     trials.push(Trial::test("runner: directories are searched", directories_are_searched));
     trials.push(Trial::test("runner: a crash fails one file", a_crash_fails_one_file));
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -57,6 +61,20 @@ fn passes(file: &Path) -> Result<(), Failed> {
         true => Ok(()),
         false => Err(format!("{}\n{}", output.status, everything(&output)).into()),
     }
+}
+
+/// `print` compares what happens before and after merging only, so a result that is wrong both times goes unnoticed.
+fn results_are_said(files: &[PathBuf]) -> Result<(), Failed> {
+    for file in files {
+        let text = std::fs::read_to_string(file)?;
+        let prints = |line: &&str| line.trim_start_matches([';', ' ']).starts_with("print:");
+        // The header of the readme describes the command.
+        let mut below = text.lines().skip_while(|line| !line.starts_with("function"));
+        if let Some(line) = below.find(prints) {
+            return Err(format!("{}: {line}", file.display()).into());
+        }
+    }
+    Ok(())
 }
 
 /// A file, and what the runner says of it.
@@ -141,7 +159,53 @@ const CASES: &[Case] = &[
                v2 = icmp eq v0, v1\n    return v2\n}\n; run: %same() == 0\n",
         options: &[],
         code: 1,
-        says: &["after merging: ", "case.clif:24: run: %same() == 0: got 1", "1 failed"],
+        says: &[
+            "case.clif:24: run: %same() == 0: got 0 before merging, and 1 after merging",
+            "1 failed",
+        ],
+    },
+    Case {
+        // The results of `print` were printed and dropped, so that most filetests of similar functions
+        // compared nothing when they ran.
+        name: "another result of print after merging fails",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %g(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %same() -> i8 {\n    \
+               fn0 = colocated %f(i32) -> i32\n    fn1 = colocated %g(i32) -> i32\n\
+               block0:\n    v0 = func_addr.i64 fn0\n    v1 = func_addr.i64 fn1\n    \
+               v2 = icmp eq v0, v1\n    return v2\n}\n; print: %same()\n",
+        options: &[],
+        code: 1,
+        says: &[
+            "case.clif:24: print: %same(): got 0 before merging, and 1 after merging",
+            "1 failed",
+        ],
+    },
+    Case {
+        // Both results are another one than 7, so that the expectation alone sees no difference.
+        name: "another result after merging that the command allows fails",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %g(i32) -> i32 {\n\
+               block0(v0: i32):\n    return v0\n}\n\nfunction %same() -> i8 {\n    \
+               fn0 = colocated %f(i32) -> i32\n    fn1 = colocated %g(i32) -> i32\n\
+               block0:\n    v0 = func_addr.i64 fn0\n    v1 = func_addr.i64 fn1\n    \
+               v2 = icmp eq v0, v1\n    return v2\n}\n; run: %same() != 7\n",
+        options: &[],
+        code: 1,
+        says: &[
+            "case.clif:24: run: %same() != 7: got 0 before merging, and 1 after merging",
+            "1 failed",
+        ],
+    },
+    Case {
+        // Two NaNs are equal if their bits are.
+        name: "results are compared bit for bit",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f() -> f32, f64 {\n\
+               block0:\n    v0 = f32const +NaN:0x1\n    v1 = f64const -0.0\n    return v0, v1\n}\n\
+               ; print: %f()\n",
+        options: &["-v"],
+        code: 0,
+        says: &["1 passed", "%f() -> [+NaN:0x1, -0.0]", "1 run commands"],
     },
     Case {
         // A thunk that does more than pass on its parameters would lose the rest.

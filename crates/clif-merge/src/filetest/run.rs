@@ -1,9 +1,10 @@
-//! `test run`: every run command has the same outcome before and after merging, on this machine.
+//! `test run`: every command returns the same results before and after merging, on this machine.
 //!
 //! The unit is compiled twice: as it is, and merged. A command calls the function under which it stands
 //! before merging, and the function that the plan replaces it with after merging, so that it is really the
-//! representative that runs. Faults that both sides have in common go unnoticed here: whether Cranelift
-//! compiles a function correctly is for Cranelift's own tests.
+//! representative that runs. Whatever a command expects, its results after merging are compared with those
+//! before, bit for bit. Faults that both sides have in common are noticed only if the command says
+//! the result: whether Cranelift compiles a function correctly is for Cranelift's own tests.
 
 use super::lines::Lines;
 use super::merge::{self, MergeOptions, references};
@@ -106,8 +107,9 @@ pub fn run(
     };
     let own = |command: &Command| unit.given[command.function].symbol.clone();
     let jit = compile(before, &unit.data).map_err(before_merging)?;
-    call_all(unit, commands, &jit, own).map_err(Stop::Fail).map_err(before_merging)?;
+    let expected = call_all(unit, commands, &jit, own);
     drop(jit);
+    check_expectations(unit, commands, &expected).map_err(Stop::Fail).map_err(before_merging)?;
 
     let merged = merge::merge(unit, &own_target, Some(&**isa))?;
     let after = merged.plan.entries().zip(&merged.emit);
@@ -128,9 +130,21 @@ pub fn run(
         Stop::Skip(reason) | Stop::Fail(reason) => Stop::Fail(format!("after merging: {reason}")),
     })?;
     let target = |command: &Command| target(&merged, command.function);
-    let printed = call_all(unit, commands, &jit, target)
-        .map_err(|reason| Stop::Fail(format!("after merging: {reason}")))?;
-    Ok(Outcome { merged: merge::merged_away(unit, &merged), printed })
+    let results = call_all(unit, commands, &jit, target);
+    for ((command, before), after) in commands.iter().zip(&expected).zip(&results) {
+        if !before.iter().zip(after).all(|(before, after)| before.bitwise_eq(after)) {
+            let Command { place, command, .. } = command;
+            let (before, after) = (DisplayDataValues(before), DisplayDataValues(after));
+            return Err(Stop::Fail(format!(
+                "{place}: {command}: got {before} before merging, and {after} after merging"
+            )));
+        }
+    }
+    let printed = commands.iter().zip(&results).filter_map(|(command, results)| {
+        let RunCommand::Print(call) = &command.command else { return None };
+        Some(format!("{call} -> {}", DisplayDataValues(results)))
+    });
+    Ok(Outcome { merged: merge::merged_away(unit, &merged), printed: printed.collect() })
 }
 
 /// The function that a caller of `function` reaches after merging.
@@ -216,39 +230,46 @@ fn thunk(
     }
 }
 
-/// Performs the commands, and returns the output of the `print:` commands.
+/// Performs the commands, and returns the results of each.
 fn call_all(
     unit: &Unit,
     commands: &[Command],
     jit: &Jit,
     target: impl Fn(&Command) -> UserExternalName,
-) -> Result<Vec<String>, String> {
-    let mut printed = Vec::new();
-    for command in commands {
+) -> Vec<Vec<DataValue>> {
+    let call = |command: &Command| {
+        let (RunCommand::Run(call, ..) | RunCommand::Print(call)) = &command.command;
+        jit.call(&target(command), &unit.functions[command.function].signature, &call.args)
+    };
+    commands.iter().map(call).collect()
+}
+
+/// Compares the results of commands with those that the commands expect.
+fn check_expectations(
+    unit: &Unit,
+    commands: &[Command],
+    results: &[Vec<DataValue>],
+) -> Result<(), String> {
+    for (command, results) in commands.iter().zip(results) {
         let Command { place, text, function, command: run } = command;
-        let signature = &unit.functions[*function].signature;
-        let call = |arguments: &[DataValue]| jit.call(&target(command), signature, arguments);
         match run {
-            RunCommand::Print(invocation) => {
-                let results = call(&invocation.args);
-                printed.push(format!("{invocation} -> {}", DisplayDataValues(&results)));
-            }
+            // The file says nothing about the results.
+            RunCommand::Print(_) => {}
             // A bare `run` asks for anything but zero. The reader says so with a zero of a type
             // that no result has.
-            RunCommand::Run(invocation, ..) if !text.contains(':') => {
-                let results = call(&invocation.args);
-                let zero = DataValue::from_integer(0, signature.returns[0].value_type);
-                if zero.is_ok_and(|zero| results == [zero]) {
+            RunCommand::Run(..) if !text.contains(':') => {
+                let ty = unit.functions[*function].signature.returns[0].value_type;
+                let zero = DataValue::from_integer(0, ty);
+                if zero.is_ok_and(|zero| *results == [zero]) {
                     return Err(format!("{place}: run: returned 0"));
                 }
             }
-            RunCommand::Run(invocation, ..) => {
-                let results = call(&invocation.args);
+            RunCommand::Run(..) => {
                 if run.run(|_, _| Ok(results.clone())).is_err() {
-                    return Err(format!("{place}: {run}: got {}", DisplayDataValues(&results)));
+                    return Err(format!("{place}: {run}: got {}", DisplayDataValues(results)));
                 }
             }
         }
     }
-    Ok(printed)
+    Ok(())
 }
