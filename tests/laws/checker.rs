@@ -41,6 +41,8 @@ fn the_checker_refuses_every_mutant() {
         Mismatch::Metadata,
         Mismatch::Undefined,
         Mismatch::Colocated,
+        Mismatch::Movable,
+        Mismatch::Guard,
     ];
     assert_eq!(missing, elsewhere.iter().collect::<Vec<_>>());
 }

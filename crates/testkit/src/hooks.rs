@@ -425,6 +425,22 @@ let from = if nothing { &[None; 2] } else { from };"#,
         ),
     },
     Hook {
+        file: "src/parameterise/align/body.rs",
+        at: &["let held = without_can_move(body.dfg.mem_flags[flags]);"],
+        put: Put::After(
+            r#"let moves = crate::fault_injection::is(crate::fault_injection::Fault::ArmMovable);
+let held = if moves { body.dfg.mem_flags[flags] } else { held };"#,
+        ),
+    },
+    Hook {
+        file: "src/parameterise/align/guards.rs",
+        at: &["func.dfg.insts[inst].opcode() == Opcode::SelectSpectreGuard"],
+        put: Put::Instead(
+            r#"func.dfg.insts[inst].opcode() == Opcode::SelectSpectreGuard
+&& !crate::fault_injection::is(crate::fault_injection::Fault::GuardInArm)"#,
+        ),
+    },
+    Hook {
         file: "src/parameterise/dispatch.rs",
         at: &["let first_above = cursor.ins().iconst(ty, bound as i64);"],
         put: Put::Before(r#"let bound = crate::fault_injection::bound(bound);"#),

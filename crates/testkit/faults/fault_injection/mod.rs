@@ -234,6 +234,10 @@ faults! {
     SelectExchanged = "select-exchanged",
     /// Where the instructions that differ join, zero is passed in place of what they compute.
     JoinWithoutValue = "join-without-value",
+    /// What only one of two functions reads may be moved.
+    ArmMovable = "arm-movable",
+    /// A selector leads around guards against speculation.
+    GuardInArm = "guard-in-arm",
     /// Calls that are compared as they are written go to the callee of another function.
     WrittenElsewhere = "written-elsewhere",
     /// A function whose address is passed has no code, if only its calls passed its extra arguments before.

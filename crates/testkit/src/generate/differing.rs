@@ -9,15 +9,17 @@
 //! be undone by another one, or exchange equal things.
 
 use crate::generate::changes::{self, Change, Kind};
-use crate::generate::conventions::{memory_symbol, out_of_fuel};
+use crate::generate::conventions::{READONLY_OFFSET, memory_symbol, out_of_fuel};
 use crate::generate::draw::Draw;
-use crate::generate::function::{self, Builder, Callees, Known, Profile, Seed};
+use crate::generate::function::{self, Access, Builder, Callees, Known, Profile, Seed};
 use crate::generate::near_miss::is_compiled;
 use arbitrary::Unstructured;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{
-    Block, ExternalName, Function, GlobalValueData, Inst, InstructionData, Opcode, Value,
+    Block, ExternalName, Function, GlobalValueData, Inst, InstBuilder, InstructionData, MemFlagsData,
+    Opcode, Value, types,
 };
 use std::collections::BTreeSet;
 
@@ -129,6 +131,42 @@ pub(super) fn variant(draw: &mut Draw<'_, '_>, group: Group<'_>, seed: &Seed) ->
     }
     variant
 }
+
+/// Two variants of a function with a pointer that only for the second one points into the memory. It alone reads through the
+/// pointer, in a loop, and states that the load may be moved to anywhere. `None` if there is no memory or no loop.
+pub(super) fn with_pointer(draw: &mut Draw<'_, '_>, seed: &Seed) -> Option<[Variant; 2]> {
+    let entry = seed.func.layout.entry_block()?;
+    let last = seed.func.layout.last_inst(entry)?;
+    let memory = memory(&seed.func, entry, last)?;
+    let made = seed.func.dfg.value_def(memory).inst()?;
+    let [mut without, mut with] = [seed.clone(), seed.clone()];
+    let inside = i64::from(READONLY_OFFSET) + 8 * draw.below(8) as i64;
+    let [_, pointer] = [(&mut without, OUTSIDE), (&mut with, inside)].map(|(seed, offset)| {
+        let mut cursor = FuncCursor::new(&mut seed.func).after_inst(made);
+        let offset = cursor.ins().iconst(types::I64, offset);
+        let pointer = cursor.ins().iadd(memory, offset);
+        seed.addresses.extend([offset, pointer]);
+        pointer
+    });
+    let loops = Sites::of(&with.func);
+    let mut sites = loops.at(Where::Loop);
+    sites.retain(|&(block, _)| loops.loops.contains(&block) && block != entry);
+    let (block, inst) = (!sites.is_empty()).then(|| draw.choose(&sites))?;
+    let flags = MemFlagsData::new().with_notrap().with_aligned().with_readonly().with_can_move();
+    let mut cursor = FuncCursor::new(&mut with.func).at_inst(inst);
+    let value = cursor.ins().load(types::I64, flags, pointer, 0);
+    let load = with.func.dfg.value_def(value).unwrap_inst();
+    with.accesses.push(Access { inst: load, bytes: 8, slot: None, null: false });
+    for _ in 0..2 {
+        let read = Known { value, ty: types::I64, constant: false };
+        use_behind(draw, &mut with, block, inst, read);
+    }
+    let variant = |seed, what: &str| Variant { what: vec![what.into()], seed };
+    Some([variant(without, "a pointer to nowhere"), variant(with, "a load that may be moved")])
+}
+
+/// How far behind the memory there is nothing.
+const OUTSIDE: i64 = 1 << 40;
 
 /// Makes one edit at an instruction, if any is possible there.
 fn edit(

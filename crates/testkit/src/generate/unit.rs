@@ -292,10 +292,14 @@ fn variants(
     members: &mut Vec<Chosen>,
 ) {
     let mut seeds = vec![seed.clone()];
-    for _ in 0..1 + draw.below(3) {
-        // Bodies for two of them are bodies for more in a later round.
-        let of = if draw.one_in(3) { draw.below(seeds.len()) } else { 0 };
-        let Variant { what, seed } = differing::variant(draw, group, &seeds[of]);
+    let pointers = draw.one_in(2).then(|| differing::with_pointer(draw, seed)).flatten();
+    let mut given: Vec<Variant> = pointers.into_iter().flatten().collect();
+    for _ in 0..given.len() + 1 + draw.below(3) {
+        let Variant { what, seed } = given.pop().unwrap_or_else(|| {
+            // Bodies for two of them are bodies for more in a later round.
+            let of = if draw.one_in(3) { draw.below(seeds.len()) } else { 0 };
+            differing::variant(draw, group, &seeds[of])
+        });
         let other = OtherBody {
             // Near misses have lower numbers.
             number: 100 + seeds.len() as u32,

@@ -99,6 +99,8 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (ArmsExchanged, &[Checker, Differential, Incremental, Linked]),
     (SelectExchanged, &[Checker, Differential, Incremental, Linked]),
     (JoinWithoutValue, &[Checker, Differential, Incremental, Linked]),
+    (ArmMovable, &[Checker, Differential]),
+    (GuardInArm, &[Checker]),
     (WrittenElsewhere, &[Checker, Differential, Linked]),
     (CalleeWithoutThunk, &[Checker, Differential, Linked]),
     (SelfCallForgotten, &[Checker]),
