@@ -78,13 +78,17 @@ impl Search<'_> {
         name(&mut body, &self.callee, &symbol);
         let to = add_body(self.plan, symbol, key, self.next_class, body, token);
         self.next_class += 1;
+        // What is passed keeps code. Of all rows before it is decided what becomes of any: they may pass the addresses of each
+        // other, also by the symbols of functions that were merged into them.
+        for symbol in arguments.iter().flat_map(|own| own.iter()).filter_map(ExtraArgument::symbol)
+        {
+            self.keep_thunk(symbol);
+            self.uses.add_address(self.plan, symbol);
+        }
         for ((&row, arguments), thunk) in rows.iter().zip(arguments).zip(thunks) {
             let function = table.function(row);
-            for symbol in arguments.iter().filter_map(ExtraArgument::symbol) {
-                self.keep_thunk(symbol);
-                self.uses.add_address(self.plan, symbol);
-            }
             let reason = self.uses.must_keep_symbol(self.plan, function);
+            let thunk = thunk || reason.is_some();
             self.plan.set_extra_arguments(function, arguments);
             self.plan.set_body_facts(function, common_facts.clone());
             let (disposition, reason) = outcome(to, thunk, reason);

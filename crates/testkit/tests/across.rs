@@ -12,6 +12,8 @@ use cranelift_mergefunc::{
 };
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
 use testkit::across::{Linked, linked_with, map, pieces, random_sets, run, summaries};
 use testkit::differential::{Comparison, Tally};
 use testkit::generate::function::Profile;
@@ -163,79 +165,117 @@ fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
     }
 }
 
-/// Which functions of a shape share bodies.
-type Decide<'a> = dyn Fn(&Group<'_>, &mut Rng) -> Vec<SetDecision> + 'a;
+/// The map of each unit of a program, whose symbols have a prefix, for a target: its bytes, if the unit has one.
+type Maps<'a> = dyn Fn(&incremental::Program, &str, &str, &mut Rng) -> Vec<Option<Vec<u8>>> + 'a;
+
+/// One map for all units, made from the units as they are.
+fn one_map(
+    program: &incremental::Program,
+    prefix: &str,
+    triple: &str,
+    decide: &mut dyn FnMut(&Group<'_>) -> Vec<SetDecision>,
+) -> Vec<Option<Vec<u8>>> {
+    vec![Some(Units::map(program, prefix, triple, decide)); program.flushes.len()]
+}
+
+/// Programs whose flushes are units: each with the prefix of its symbols, and its objects.
+type Compiled<'a> = Vec<(String, Units<'a>)>;
+
+/// Compiles programs. Also returns how many bodies are in two objects, or more.
+fn compiled<'a>(
+    programs: &'a [incremental::Program],
+    triple: &str,
+    maps: &Maps<'_>,
+    rng: &mut Rng,
+) -> (Compiled<'a>, usize) {
+    let units: Compiled<'_> = programs
+        .iter()
+        .enumerate()
+        .map(|(at, program)| {
+            let prefix = format!("p{at}_");
+            let maps = maps(program, &prefix, triple, rng);
+            let compile = AssertUnwindSafe(|| Units::new(program, &prefix, triple, &maps));
+            let units = catch_unwind(compile).unwrap_or_else(|panic| {
+                eprintln!("{}", incremental::print(program));
+                resume_unwind(panic)
+            });
+            (prefix, units)
+        })
+        .collect();
+    let (mut seen, mut shared) = (HashSet::new(), 0);
+    for object in units.iter().flat_map(|(_, units)| &units.merged) {
+        let file = object::File::parse(&**object).expect("an object");
+        for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+            let name = symbol.name().expect("a name");
+            if name.starts_with("content.") && !seen.insert(name.to_owned()) {
+                shared += 1;
+            }
+        }
+    }
+    (units, shared)
+}
+
+/// Links programs with these flags, runs them, and compares them with what plain objects do.
+fn check_linking(linker: &Linker, units: &Compiled<'_>, kind: Kind, flags: &[&str]) {
+    let references: Vec<(String, &Units<'_>)> =
+        units.iter().map(|(prefix, units)| (prefix.clone(), units)).collect();
+    if let Err(first) = linker.check_units(&references, kind, flags) {
+        for one in &references {
+            let one = std::slice::from_ref(one);
+            if let Err(error) = linker.check_units(one, kind, flags) {
+                let text = incremental::print(one[0].1.program);
+                panic!("{kind:?} {flags:?}: {error}\n{text}");
+            }
+        }
+        panic!("{kind:?} {flags:?}, all together: {first}");
+    }
+}
+
+/// The flags that select a linker.
+fn linkers() -> [Vec<String>; 2] {
+    let directory = format!("-B{}", need("ld.lld").display());
+    [vec!["-fuse-ld=bfd".to_owned()], vec!["-fuse-ld=lld".to_owned(), directory]]
+}
 
 /// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which the program
-/// interposes some functions: the same as plain objects do. `decide` is for maps.
-fn check_linked(
-    tools: Toolchain,
-    seeds: std::ops::Range<u64>,
-    decide: Option<&Decide<'_>>,
-) -> usize {
+/// interposes some functions: the same as plain objects do.
+fn check_linked(tools: Toolchain, seeds: std::ops::Range<u64>, maps: &Maps<'_>) -> usize {
     let mut programs: Vec<incremental::Program> = Vec::new();
     let mut rng = Rng::new(seeds.start);
     for seed in seeds {
         let bytes = Rng::new(seed).bytes(4000);
         let program = incremental::program(&mut Unstructured::new(&bytes)).expect("enough bytes");
         if program.flushes.len() > 1 {
-            let own = incremental::apart(&program, &mut rng);
+            let exported = rng.choose(&[2, 4]);
+            let own = incremental::apart(&program, exported, &mut rng);
             // Contracts are those of the program as it was drawn.
             programs.push(own);
         }
     }
     let linker = Linker::new(tools, "units");
-    let mut shared = 0;
+    let mut all = 0;
     for programs in programs.chunks(20) {
-        let units: Vec<(String, Units<'_>)> = programs
-            .iter()
-            .enumerate()
-            .map(|(at, program)| {
-                let prefix = format!("p{at}_");
-                let map = decide.map(|decide| {
-                    Units::map(program, &prefix, tools.triple, &mut |group| decide(group, &mut rng))
-                });
-                let units = Units::new(program, &prefix, tools.triple, map.as_deref());
-                (prefix, units)
-            })
-            .collect();
-        let mut seen = HashSet::new();
-        for object in units.iter().flat_map(|(_, units)| &units.merged) {
-            let file = object::File::parse(&**object).expect("an object");
-            for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
-                let name = symbol.name().expect("a name");
-                if name.starts_with("content.") && !seen.insert(name.to_owned()) {
-                    shared += 1;
-                }
-            }
-        }
-        let directory = format!("-B{}", need("ld.lld").display());
-        let references: Vec<(String, &Units<'_>)> =
-            units.iter().map(|(prefix, units)| (prefix.clone(), units)).collect();
+        let (units, shared) = compiled(programs, tools.triple, maps, &mut rng);
+        all += shared;
         for kind in [Kind::Pie, Kind::Shared] {
-            for flags in [&["-fuse-ld=bfd"][..], &["-fuse-ld=lld", &directory]] {
-                if let Err(first) = linker.check_units(&references, kind, flags) {
-                    for one in &references {
-                        let one = std::slice::from_ref(one);
-                        if let Err(error) = linker.check_units(one, kind, flags) {
-                            let text = incremental::print(one[0].1.program);
-                            panic!("{kind:?} {flags:?}: {error}\n{text}");
-                        }
-                    }
-                    panic!("{kind:?} {flags:?}, all together: {first}");
-                }
+            for flags in linkers() {
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+                check_linking(&linker, &units, kind, &flags);
             }
         }
     }
-    eprintln!("{}: {} programs, {shared} copies", tools.triple, programs.len());
-    shared
+    eprintln!("{}: {} programs, {all} copies", tools.triple, programs.len());
+    all
 }
 
 /// A copy of a body that another object has must do the same there, also where symbols are interposed.
 #[test]
 fn linked_units_without_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
-        let shared = check_linked(tools, 0..runs(usual), None);
+        let no_maps = |program: &incremental::Program, _: &str, _: &str, _: &mut Rng| {
+            vec![None; program.flushes.len()]
+        };
+        let shared = check_linked(tools, 0..runs(usual), &no_maps);
         assert!(shared > 10, "{shared}");
     }
 }
@@ -243,8 +283,10 @@ fn linked_units_without_a_map_do_what_plain_objects_do() {
 #[test]
 fn linked_units_with_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
-        let policy = |group: &Group<'_>, _: &mut Rng| decide_sharing(group, Policy::Size);
-        let shared = check_linked(tools, 500..500 + runs(usual), Some(&policy));
+        let maps = |program: &incremental::Program, prefix: &str, triple: &str, _: &mut Rng| {
+            one_map(program, prefix, triple, &mut |group| decide_sharing(group, Policy::Size))
+        };
+        let shared = check_linked(tools, 500..500 + runs(usual), &maps);
         assert!(shared > 10, "{shared}");
     }
 }
@@ -252,7 +294,81 @@ fn linked_units_with_a_map_do_what_plain_objects_do() {
 #[test]
 fn linked_units_with_maps_that_say_anything_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
-        let shared = check_linked(tools, 900..900 + runs(usual), Some(&random_sets));
+        let maps = |program: &incremental::Program, prefix: &str, triple: &str, rng: &mut Rng| {
+            one_map(program, prefix, triple, &mut |group| random_sets(group, rng))
+        };
+        let shared = check_linked(tools, 900..900 + runs(usual), &maps);
         assert!(shared > 4, "{shared}");
     }
+}
+
+/// Maps for a program: right ones, those that were right before some functions changed, ones that say anything, or one for each
+/// unit, or none.
+fn any_maps(
+    program: &incremental::Program,
+    prefix: &str,
+    triple: &str,
+    rng: &mut Rng,
+) -> Vec<Option<Vec<u8>>> {
+    let policy = rng.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]);
+    let one = |rng: &mut Rng| match rng.below(8) {
+        0 => None,
+        1 => Some(Units::map(program, prefix, triple, &mut |group| random_sets(group, rng))),
+        2 | 3 => {
+            let before = incremental::before_changes(program, rng);
+            let mut decide = |group: &Group<'_>| decide_sharing(group, policy);
+            Some(Units::map(&before, prefix, triple, &mut decide))
+        }
+        _ => Some(Units::map(program, prefix, triple, &mut |group| decide_sharing(group, policy))),
+    };
+    match rng.one_in(6) {
+        true => program.flushes.iter().map(|_| one(rng)).collect(),
+        false => vec![one(rng); program.flushes.len()],
+    }
+}
+
+/// A function that shares a body passes its callee, which may share the body as well, or equal a function that does: it must keep
+/// code whatever the order in which that is decided. `CLIF_MERGE_SECONDS` is for how long programs are drawn, in place of a number
+/// of them.
+#[test]
+fn linked_units_of_functions_that_call_each_other_do_what_plain_objects_do() {
+    /// How many are linked together.
+    const TOGETHER: u64 = 40;
+    let seconds = std::env::var("CLIF_MERGE_SECONDS");
+    let seconds = seconds.ok().map(|seconds| seconds.parse().expect("a number"));
+    let start = Instant::now();
+    let tools = [Toolchain::x86_64(), Toolchain::aarch64()];
+    let linker = tools.map(|tools| Linker::new(tools, "rows"));
+    let ways: Vec<(Kind, Vec<String>)> = [Kind::Static, Kind::Shared, Kind::Pie]
+        .into_iter()
+        .flat_map(|kind| linkers().map(|flags| (kind, flags)))
+        .collect();
+    let chunks = runs(240).div_ceil(TOGETHER);
+    let mut rng = Rng::new(5000);
+    let (mut programs, mut shared) = (0, 0);
+    for chunk in 0.. {
+        let is_over = match seconds {
+            Some(seconds) => start.elapsed() >= Duration::from_secs(seconds),
+            None => chunk >= chunks,
+        };
+        if is_over {
+            break;
+        }
+        let drawn: Vec<incremental::Program> = (0..TOGETHER)
+            .map(|at| {
+                let bytes = Rng::new(5000 + chunk * TOGETHER + at).bytes(6000);
+                let program = incremental::program_of_units(&mut Unstructured::new(&bytes));
+                let exported = rng.choose(&[4, 16, 64]);
+                incremental::apart(&program.expect("enough bytes"), exported, &mut rng)
+            })
+            .collect();
+        let target = (chunk % 2) as usize;
+        let (units, own) = compiled(&drawn, tools[target].triple, &any_maps, &mut rng);
+        let (kind, flags) = &ways[(chunk / 2) as usize % ways.len()];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        check_linking(&linker[target], &units, *kind, &flags);
+        (programs, shared) = (programs + drawn.len(), shared + own);
+    }
+    eprintln!("{programs} programs, {shared} copies, {:?}", start.elapsed());
+    assert!(shared > programs / 3, "{shared} copies in {programs} programs");
 }

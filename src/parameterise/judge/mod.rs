@@ -40,7 +40,7 @@ use rustc_hash::FxBuildHasher;
 pub(super) struct Outcomes {
     /// The extra arguments of each function.
     pub arguments: Vec<Arc<[ExtraArgument]>>,
-    /// Whether each function becomes a thunk.
+    /// Whether each function becomes a thunk, whatever is known of its uses when it is written into the plan.
     pub thunks: Vec<bool>,
     /// Bytes of thunks, and of passing extra arguments at calls.
     cost: i64,
@@ -114,8 +114,9 @@ struct PartInHand {
 }
 
 impl Outcomes {
-    /// Of functions that share a body whatever it costs.
-    pub fn new(arguments: Vec<Arc<[ExtraArgument]>>, thunks: Vec<bool>) -> Outcomes {
+    /// Of functions that share a body whatever it costs: they become thunks only where their symbols are needed.
+    pub fn new(arguments: Vec<Arc<[ExtraArgument]>>) -> Outcomes {
+        let thunks = alloc::vec![false; arguments.len()];
         Outcomes { arguments, thunks, cost: 0 }
     }
 }

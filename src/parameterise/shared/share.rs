@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::stats::Stats;
 use crate::unit::{Bodies, FunctionIndex, Observed};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::isa::CallConv;
@@ -256,15 +256,6 @@ impl Search<'_> {
             }
             arguments.push(extra.into());
         }
-        // They may pass the addresses of each other.
-        let passed = arguments.iter().flat_map(|arguments| arguments.iter());
-        let passed = passed.filter_map(|argument| self.plan.function(argument.symbol()?));
-        let passed: BTreeSet<FunctionIndex> = passed.collect();
-        let thunks = rows.iter().map(|&row| {
-            let function = table.function(row);
-            passed.contains(&function) || self.uses.must_keep_symbol(self.plan, function).is_some()
-        });
-        let thunks = thunks.collect();
         let Memory { mut scratch, mut encoding, sizes: _ } = Memory::default();
         let (body, _) = body_of_rows(
             (self.plan, self.options, &self.callee),
@@ -273,7 +264,7 @@ impl Search<'_> {
             &original,
             (&mut scratch, &mut encoding),
         );
-        let outcomes = Outcomes::new(arguments, thunks);
+        let outcomes = Outcomes::new(arguments);
         Some(Candidate { body, outcomes, saved: 0, token: None })
     }
 }

@@ -314,6 +314,86 @@ fn any_grouping_and_order_of_summaries_gives_the_same_map() {
     assert!(map == other && map == third);
 }
 
+/// A function of one shape, in which only the callee differs.
+fn calls(header: &str, name: &str, callee: &str) -> String {
+    format!(
+        ";@ {header}
+function %{name}(i64, i64) -> i64 system_v {{
+    fn0 = %{callee}(i64, i64) -> i64 system_v
+block0(v0: i64, v1: i64):
+    v2 = imul v0, v0
+    v3 = iadd v2, v1
+    v4 = bxor v3, v0
+    v5 = imul v4, v3
+    v6 = iadd v5, v4
+    v7 = imul v6, v5
+    v8 = bxor v7, v6
+    v9 = call fn0(v8, v1)
+    v10 = imul v9, v0
+    v11 = iadd v10, v8
+    v12 = imul v11, v10
+    v13 = bxor v12, v11
+    v14 = iadd v13, v12
+    v15 = imul v14, v13
+    v16 = bxor v15, v7
+    v17 = iadd v16, v6
+    v18 = imul v17, v5
+    return v18
+}}
+"
+    )
+}
+
+/// A function that C calls, and that calls another one.
+fn enters(name: &str, callee: &str) -> String {
+    format!(
+        ";@ linkage=export no-merge
+function %{name}(i64, i64) -> i64 system_v {{
+    fn0 = %{callee}(i64, i64) -> i64 system_v
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+    return v2
+}}
+"
+    )
+}
+
+/// A function shares a body and passes its callee, which was merged into another function that shares the body. That one lost its
+/// code, and the symbol of the callee led to nothing.
+#[test]
+fn a_callee_that_is_passed_keeps_code_if_it_was_merged_into_a_function_that_shares_the_body() {
+    const LOCAL: &str = "linkage=local addresses=insignificant";
+    const MAIN: &str = "#include <stdio.h>
+long enter0(long, long), enter1(long, long), enter2(long, long);
+long first(long a, long b) { return a - b; }
+long second(long a, long b) { return a + b; }
+int main(void) {
+    for (long i = 0; i < 3; i++)
+        printf(\"%ld %ld %ld\\n\", enter0(i + 5, i + 9), enter1(i + 5, i + 9), enter2(i + 5, i + 9));
+}
+";
+    for (tools, target) in [(Toolchain::x86_64(), "x86_64"), (Toolchain::aarch64(), "aarch64")] {
+        let mut units = Units::with_host(tools, target, 2, MAIN);
+        let first = [
+            calls(LOCAL, "outer", "leaf2"),
+            calls(LOCAL, "leaf1", "first"),
+            calls(LOCAL, "leaf2", "first"),
+            enters("enter0", "outer"),
+            enters("enter1", "leaf1"),
+        ];
+        units.workshop.write("u0.clif", first.concat());
+        let second = [calls(LOCAL, "leaf", "second"), enters("enter2", "leaf")];
+        units.workshop.write("u1.clif", second.concat());
+        units.before = units.program("none", "u", |_| vec!["--no-merge".into()], &[]).0;
+        let summaries = units.summaries("u");
+        for policy in ["balanced", "size"] {
+            let parts = units.maps(policy, &summaries);
+            let (_, shared) = units.check(policy, |at| format!("{parts}/u{at}.map"));
+            assert_eq!(shared, 3, "{target}, {policy}");
+        }
+    }
+}
+
 /// A map is not trusted: whatever it says, the program stays the same.
 #[test]
 fn maps_of_any_contents_change_nothing_but_sizes() {

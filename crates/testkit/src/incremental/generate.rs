@@ -27,23 +27,7 @@ use cranelift_module::Linkage;
 /// If `u` has too few bytes to draw from.
 pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     let style = Style::draw(u)?;
-    let mut drawn = Drawn {
-        program: Program {
-            options: options(u)?,
-            speed: u.ratio(7, 8)?,
-            colocated: u.ratio(3, 4)?,
-            functions: Vec::new(),
-            data: vec![frozen()],
-            flushes: vec![Flush::default(); style.flushes],
-            calls: Vec::new(),
-            interposed: Vec::new(),
-            any_back_end: u.ratio(1, 8)?,
-        },
-        style,
-        families: Vec::new(),
-        data_families: vec![vec![0]],
-    };
-    drawn.program.flushes[0].defined.push(Part::Data(0));
+    let mut drawn = Drawn::new(style, options(u)?, u)?;
     if drawn.style.data {
         drawn.program.options.data = Addresses::Insignificant;
         drawn.data_family(u)?;
@@ -58,29 +42,44 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     if drawn.style.flushes > 1 && u.ratio(3, 4)? {
         drawn.echo(u)?;
     }
-    let Drawn { mut program, style, .. } = drawn;
-    let contracts = settle(&mut program);
-    order(&mut program, u)?;
-    for (function, contract) in contracts.iter().enumerate() {
-        if !program.functions[function].shape.tail {
-            for _ in 0..u.int_in_range(2..=4)? {
-                let call = call(&program, function, contract, u)?;
-                program.calls.push(call);
-            }
-        }
+    drawn.finish(u)
+}
+
+/// Draws a program of two units or more, with families of functions that call each other. Its flushes are units only after
+/// [`apart`](super::apart): a flush refers to any other one.
+///
+/// # Errors
+///
+/// If `u` has too few bytes to draw from.
+pub fn program_of_units(u: &mut Unstructured<'_>) -> Result<Program> {
+    let style = Style {
+        flushes: u.int_in_range(2..=5)?,
+        attributes: u.ratio(1, 4)?,
+        forward: true,
+        bytes: u.ratio(1, 8)?,
+        data: u.ratio(1, 8)?,
+        linkage: *u.choose(&[Linkages::Local, Linkages::Any, Linkages::Any])?,
+        facts: FactsAcrossUnits::Same,
+    };
+    let mut options = options(u)?;
+    options.similar.policy = *u.choose(&[Policy::Balanced, Policy::Size])?;
+    options.functions =
+        *u.choose(&[Addresses::Insignificant, Addresses::Insignificant, Addresses::Significant])?;
+    let mut drawn = Drawn::new(style, options, u)?;
+    if u.ratio(1, 4)? {
+        drawn.family(u)?;
     }
-    let functions = (0..program.functions.len()).map(Part::Function);
-    for part in functions.chain((0..program.data.len()).map(Part::Data)) {
-        let is_drawn = match part {
-            Part::Function(_) if style.data => u.ratio(1, 16)?,
-            Part::Data(_) if style.data => u.ratio(1, 2)?,
-            Part::Function(_) | Part::Data(_) => u.ratio(1, 4)?,
-        };
-        if is_drawn && can_be_interposed(&program, part) {
-            program.interposed.push(part);
-        }
+    for _ in 0..u.int_in_range(1..=3)? {
+        drawn.rows(u)?;
     }
-    Ok(program)
+    for _ in 0..u.int_in_range(0..=2)? {
+        drawn.data_family(u)?;
+    }
+    if u.ratio(1, 2)? {
+        drawn.family(u)?;
+    }
+    drawn.reach_all(u)?;
+    drawn.finish(u)
 }
 
 /// Whether a program in C can define something that replaces the part. C has no functions for tail calls.
@@ -231,9 +230,58 @@ pub(super) struct Drawn {
 }
 
 /// Another constant for each number. Some need more bytes than others.
-const STEPS: [i64; 8] = [0, 1, 2, -1, 0x101, 1 << 33, -77, 0x7fff_ffff];
+pub(super) const STEPS: [i64; 8] = [0, 1, 2, -1, 0x101, 1 << 33, -77, 0x7fff_ffff];
 
 impl Drawn {
+    /// Nothing yet but the data object that is never written to.
+    fn new(style: Style, options: ModuleOptions, u: &mut Unstructured<'_>) -> Result<Drawn> {
+        let mut drawn = Drawn {
+            program: Program {
+                options,
+                speed: u.ratio(7, 8)?,
+                colocated: u.ratio(3, 4)?,
+                functions: Vec::new(),
+                data: vec![frozen()],
+                flushes: vec![Flush::default(); style.flushes],
+                calls: Vec::new(),
+                interposed: Vec::new(),
+                any_back_end: u.ratio(1, 8)?,
+            },
+            style,
+            families: Vec::new(),
+            data_families: vec![vec![0]],
+        };
+        drawn.program.flushes[0].defined.push(Part::Data(0));
+        Ok(drawn)
+    }
+
+    /// The program: with facts that are true, calls from outside, and what other images interpose.
+    fn finish(self, u: &mut Unstructured<'_>) -> Result<Program> {
+        let Drawn { mut program, style, .. } = self;
+        let contracts = settle(&mut program);
+        order(&mut program, u)?;
+        for (function, contract) in contracts.iter().enumerate() {
+            if !program.functions[function].shape.tail {
+                for _ in 0..u.int_in_range(2..=4)? {
+                    let call = call(&program, function, contract, u)?;
+                    program.calls.push(call);
+                }
+            }
+        }
+        let functions = (0..program.functions.len()).map(Part::Function);
+        for part in functions.chain((0..program.data.len()).map(Part::Data)) {
+            let is_drawn = match part {
+                Part::Function(_) if style.data => u.ratio(1, 16)?,
+                Part::Data(_) if style.data => u.ratio(1, 2)?,
+                Part::Function(_) | Part::Data(_) => u.ratio(1, 4)?,
+            };
+            if is_drawn && can_be_interposed(&program, part) {
+                program.interposed.push(part);
+            }
+        }
+        Ok(program)
+    }
+
     pub(super) fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
         let ModuleOptions { functions, data: objects, .. } = &self.program.options;
         let addresses = if data { *objects } else { *functions };
@@ -254,7 +302,7 @@ impl Drawn {
         Ok(attributes)
     }
 
-    fn draw_linkage(&self, u: &mut Unstructured<'_>) -> Result<Linkage> {
+    pub(super) fn draw_linkage(&self, u: &mut Unstructured<'_>) -> Result<Linkage> {
         Ok(match self.style.linkage {
             Linkages::Local => Linkage::Local,
             Linkages::Only(linkage) => linkage,

@@ -7,7 +7,7 @@
 //!
 //! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `differing`, `echo` and `calls`; the functions themselves are drawn and built by
+//!   with `statements`, `differing`, `rows`, `echo` and `calls`; the functions themselves are drawn and built by
 //!   [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
@@ -26,6 +26,7 @@ mod library;
 mod object;
 mod program;
 mod reduce;
+mod rows;
 mod statements;
 mod statistics;
 mod units;
@@ -33,7 +34,7 @@ mod units;
 use crate::isa;
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::OwnedTargetIsa;
-pub use generate::program;
+pub use generate::{program, program_of_units};
 pub use jit::{check as check_jit, check_facts};
 pub use library::check as check_library;
 pub use object::{Image, compare, main_of, objects};
@@ -42,7 +43,7 @@ pub use program::Program;
 pub use reduce::reduce;
 pub use statistics::Statistics;
 use std::fmt::{self, Write};
-pub use units::{Units, apart};
+pub use units::{Units, apart, before_changes};
 
 /// Nothing, or the finding that a part of a program is not at a multiple of its alignment.
 fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<(), Finding> {

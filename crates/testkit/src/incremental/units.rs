@@ -1,7 +1,7 @@
 //! Programs whose flushes are units: each is compiled to an object of its own, with content addressing.
 
 use super::define::{Definer, function_attributes, functions, name, say};
-use super::program::{Part, Program};
+use super::program::{Hole, Part, Program};
 use super::{print, settings};
 use crate::across::map;
 use crate::isa;
@@ -16,15 +16,14 @@ use cranelift_mergefunc::{
 use cranelift_module::Linkage;
 use std::sync::Arc;
 
-/// The program with units in place of flushes: what one unit refers to in another one is visible to it, and much of what is
-/// called from outside is exported.
-pub fn apart(program: &Program, rng: &mut Rng) -> Program {
+/// The program with units in place of flushes: what one unit refers to in another one is visible to it, and one of
+/// `exported` functions that are called from outside is exported.
+pub fn apart(program: &Program, exported: usize, rng: &mut Rng) -> Program {
     let mut units = program.clone();
     let is_called =
         |part: Part| program.calls.iter().any(|call| Part::Function(call.function) == part);
     let all: Vec<Part> =
         program.flushes.iter().flat_map(|flush| flush.defined.iter().copied()).collect();
-    let exported = rng.choose(&[2, 4]);
     for &part in &all {
         let unit = program.flush_of(part);
         let is_seen = all.iter().any(|&from| {
@@ -52,11 +51,44 @@ pub fn apart(program: &Program, rng: &mut Rng) -> Program {
         back_end: BackEnd::Object,
         optimize: false,
         content_addressed: true,
-        // An error names the program.
-        prove: Prove::Always,
+        // A plan that is refused merges nothing, and the program would do what it did: so it is a panic, or the code shows it.
+        prove: rng.choose(&[Prove::Debug, Prove::Never]),
         ..units.options
     };
     units
+}
+
+/// The program as it may have been when a map was made: some functions were others, and some were not there.
+pub fn before_changes(program: &Program, rng: &mut Rng) -> Program {
+    let mut before = program.clone();
+    let often = rng.choose(&[3, 8, 20]);
+    for flush in &mut before.flushes {
+        flush.defined.retain(|_| rng.but_one_in(often));
+    }
+    for number in 0..before.functions.len() {
+        if rng.but_one_in(often) {
+            continue;
+        }
+        let shape = program.functions[number].shape.clone();
+        let callees: Vec<usize> = (0..program.functions.len())
+            .filter(|&other| program.functions[other].shape == shape)
+            .collect();
+        for hole in before.functions[number].holes() {
+            match hole {
+                Hole::Constant(value) if rng.one_in(2) => *value ^= 4,
+                Hole::Function(callee) if program.functions[*callee].shape == shape => {
+                    *callee = rng.choose(&callees);
+                }
+                Hole::Constant(_)
+                | Hole::Float(_)
+                | Hole::Offset(..)
+                | Hole::Function(_)
+                | Hole::Data(_)
+                | Hole::Item(..) => {}
+            }
+        }
+    }
+    before
 }
 
 /// The objects of a program of [`apart`].
@@ -73,26 +105,25 @@ fn isa_of(program: &Program, triple: &str) -> cranelift_codegen::isa::OwnedTarge
 }
 
 impl<'a> Units<'a> {
-    /// Compiles a program, whose symbols begin with `prefix`, with the bytes of a map or without.
+    /// Compiles a program, whose symbols begin with `prefix`, each unit with the bytes of its map or without.
     ///
     /// # Panics
     ///
     /// If something is refused.
-    pub fn new(program: &'a Program, prefix: &str, triple: &str, map: Option<&[u8]>) -> Self {
+    pub fn new(program: &'a Program, prefix: &str, triple: &str, maps: &[Option<Vec<u8>>]) -> Self {
         let bodies = functions(program);
         let isa = || isa_of(program, triple);
         let mut plain =
             Definer::plain(modules::object_with(isa(), |_| {}), program, &bodies, prefix);
-        let map = map.map(|bytes| Arc::new(SharingMap::open(bytes.to_vec()).expect("a map")));
         let mut merged = Vec::new();
-        for unit in 0..program.flushes.len() {
+        for (unit, map) in maps.iter().enumerate() {
             plain.define(unit, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
             let module = modules::object_with(isa(), |builder| {
                 builder.per_function_section(true);
             });
             let mut module = MergingModule::with_options(module, program.options);
-            if let Some(map) = &map {
-                module.set_sharing_map(Arc::clone(map));
+            if let Some(map) = map.clone() {
+                module.set_sharing_map(Arc::new(SharingMap::open(map).expect("a map")));
             }
             let mut merging = Definer::new(module, program, &bodies, prefix).of_unit(unit);
             let defined =
