@@ -1,11 +1,11 @@
 //! What a flush leaves behind restricts later flushes: facts of functions that are kept, functions that were
-//! eliminated, and addresses that are passed as arguments.
+//! eliminated, and addresses that are passed as arguments. That holds without a merge cache as well.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
 use crate::linked::{interposed, linked, prints, same, same_output};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions};
+use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Similar};
 use cranelift_module::Linkage;
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use testkit::modules::*;
@@ -177,6 +177,104 @@ fn a_later_function_does_not_merge_into_an_eliminated_one() {
             define_all(module, &calls("export", "e", "c"));
             module.flush().unwrap();
             assert_ne!(module.body_of(id(module, "c")), id(module, "a"));
+        });
+    }
+}
+
+/// Options of objects whose later functions are not merged into earlier ones.
+fn forgetful(options: ModuleOptions) -> ModuleOptions {
+    ModuleOptions { back_end: BackEnd::Object, remember: false, ..options }
+}
+
+/// Without a merge cache, the last flush once took an earlier flush that had remembered nothing for one that had
+/// eliminated nothing: callers called symbols without code, and a program that was linked of them crashed.
+#[test]
+fn callers_in_the_last_flush_pass_the_extra_arguments_of_eliminated_functions() {
+    let options = forgetful(for_size(BackEnd::Object));
+    same_output("calls", options, linked, &prints(&["d", "e"]), |module, merges| {
+        define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
+        module.flush().unwrap();
+        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
+        define_all(module, &(calls("export", "d", "a") + &calls("export", "e", "b")));
+    });
+}
+
+/// The same for addresses: two functions with significant addresses were found equal by code of the last flush.
+#[test]
+fn addresses_that_the_last_flush_compares_stay_apart() {
+    let compares = "export function %d(i64) -> i64 system_v {
+    fn0 = %a(i64) -> i64 system_v
+    fn1 = %b(i64) -> i64 system_v
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = func_addr.i64 fn1
+    v3 = icmp eq v1, v2
+    v4 = uextend.i64 v3
+    return v4
+}
+";
+    for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
+        let similar = Similar { policy, ..Similar::default() };
+        let options = forgetful(ModuleOptions { similar, ..ModuleOptions::default() });
+        let printed = same_output(format_args!("{policy:?}"), options, linked, &prints(&["d"]), |module, merges| {
+            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
+            module.flush().unwrap();
+            assert_eq!(module.stats().redirects, usize::from(merges));
+            define_all(module, compares);
+        });
+        assert_eq!(printed, "0\n");
+    }
+}
+
+/// The same for pointers in data: a table of the last flush pointed to what had no code.
+#[test]
+fn tables_of_the_last_flush_point_to_code() {
+    for k in [1, 2] {
+        let options = forgetful(for_size(BackEnd::Object));
+        let main = prints(&["d"]).replace("d(7)", "d(0) + d(1)");
+        same_output(k, options, linked, &main, |module, merges| {
+            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", k)));
+            module.flush().unwrap();
+            assert_eq!(module.stats().redirects > 0, merges);
+            table(module, "t", &["a", "b"]);
+            define_all(module, &through("export", "d", "t"));
+        });
+    }
+}
+
+/// Equal functions of two flushes have no body in common, since bodies that take extra arguments are not merged
+/// into. Their callers are equal, and the checker once refused to merge these: it did not know that the code that
+/// one of them calls does the same as the function that the other one calls.
+#[test]
+fn callers_merge_of_equal_functions_that_went_into_bodies_of_different_flushes() {
+    let pair = |a: &str, b: &str| mixes("local", a, 1) + &mixes("local", b, 2);
+    for (first, second, third) in [
+        // Both are eliminated before their callers come.
+        (pair("a", "b"), pair("x", "y"), calls("export", "d", "a") + &calls("export", "e", "x")),
+        // One of them comes with its callers.
+        (pair("a", "b"), pair("x", "y") + &calls("export", "d", "a"), calls("export", "e", "x")),
+        (
+            pair("a", "b"),
+            String::new(),
+            pair("x", "y") + &calls("export", "d", "a") + &calls("export", "e", "x"),
+        ),
+        (
+            pair("a", "b"),
+            String::new(),
+            pair("x", "y") + &calls("export", "e", "a") + &calls("export", "d", "x"),
+        ),
+    ] {
+        let options = for_size(BackEnd::Object);
+        let main = prints(&["d", "e"]);
+        same_output("callers", options, linked, &main, |module, merges| {
+            for program in [&first, &second] {
+                define_all(module, program);
+                module.flush().unwrap();
+            }
+            define_all(module, &third);
+            module.flush_last().unwrap();
+            assert_eq!(module.body_of(id(module, "e")) == module.body_of(id(module, "d")), merges);
+            assert_eq!(module.stats().refuted, 0);
         });
     }
 }
