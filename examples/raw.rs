@@ -18,7 +18,7 @@ use cranelift_codegen::{Context, FinalizedRelocTarget, settings};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Emit, Linkage, MergeCache, MergeMap, Merger, Options,
-    Output, Target, Thunk, ThunkReloc,
+    Output, Plan, Target, Thunk, ThunkReloc,
 };
 use std::collections::HashMap;
 use std::error::Error;
@@ -194,6 +194,9 @@ impl Image<'_> {
                         // What was compiled before the plan was made can be emitted.
                         false => before.clone(),
                     };
+                    for call in &after.calls {
+                        self.check_leads(&plan, symbol, &call.callee)?;
+                    }
                     after.alignment = after.alignment.max(alignment);
                     let start = self.place(symbol, after.alignment, &after.code);
                     for (call, before) in after.calls.into_iter().zip(before.calls) {
@@ -207,13 +210,19 @@ impl Image<'_> {
                     let Some(Thunk::Code(thunk)) = thunk else {
                         return Err(format!("{symbol} has no thunk in raw bytes").into());
                     };
+                    for relocation in &thunk.relocations {
+                        self.check_leads(&plan, symbol, &relocation.symbol)?;
+                    }
                     let start = self.place(symbol, before.alignment, &thunk.bytes);
                     for ThunkReloc { offset, kind, symbol: callee, addend } in thunk.relocations {
                         let call = Call { at: start + offset as usize, kind, addend, callee };
                         calls.push((call, symbol.clone()));
                     }
                 }
-                Emit::Alias { to } => aliases.push((symbol, to)),
+                Emit::Alias { to } => {
+                    self.check_leads(&plan, symbol, to)?;
+                    aliases.push((symbol, to));
+                }
                 // Nothing refers to it any more.
                 Emit::Nothing => {}
             }
@@ -231,6 +240,20 @@ impl Image<'_> {
         // The cache is extended only now, because no function may be merged into one that could not be compiled.
         self.cache.extend(&increment);
         Ok(bytes_before)
+    }
+
+    /// Refuses a reference to a function that was merged away and has no code, before the code is placed that has it:
+    /// a wrong plan.
+    fn check_leads(
+        &self,
+        plan: &Plan,
+        of: &UserExternalName,
+        symbol: &UserExternalName,
+    ) -> Result<(), Box<dyn Error>> {
+        match self.cache.without_code(plan, symbol) {
+            None => Ok(()),
+            Some(why) => Err(format!("{} refers to {why}", name_of(of)).into()),
+        }
     }
 
     /// Appends code to the image, and returns its offset.
@@ -305,7 +328,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let Image { map, cache, calls_checked, .. } = &image;
         println!("  {calls_checked} calls and jumps lead where they should");
-        println!("  {} bytes to remember {} functions by", cache.size(), cache.len());
+        println!("  {} bytes to remember {} functions by", cache.size(), cache.remembered());
         println!("  start size (hexadecimal) functions");
         for line in map.perf_map().to_string().lines() {
             println!("  {line}");

@@ -157,7 +157,7 @@ pub use parameterise::decide_sharing;
 pub use pass::Merger;
 pub use plan::{
     DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,
-    Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
+    NoCode, Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
 };
 pub use prove::{prove, prove_after};
 pub use size::SizeModel;

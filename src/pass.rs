@@ -194,16 +194,18 @@ impl<'a> Merger<'a> {
     ///
     /// In builds with debug assertions, and only with [`Prove::Debug`](crate::Prove::Debug), if the plan cannot be proved.
     pub fn plan(self, bodies: &mut dyn Bodies) -> Plan {
-        self.plan_increment(bodies).0
+        self.plan_phases(bodies, false, &mut |_| {}).0
     }
 
-    /// The same, and what later units must know of this one: for [`MergeCache::extend`], once the unit is emitted.
+    /// The same, and what later units must know of this one: for [`MergeCache::extend`], once the unit is emitted. Also of
+    /// the first unit, of a merger that is not [`after`](Merger::after) others: then later functions are not merged into
+    /// its functions, but it is known which functions it eliminated.
     ///
     /// # Panics
     ///
     /// See [`Merger::plan`].
     pub fn plan_increment(self, bodies: &mut dyn Bodies) -> (Plan, Increment) {
-        self.plan_phases(bodies, &mut |_| {})
+        self.plan_phases(bodies, true, &mut |_| {})
     }
 
     /// What other units must know of the functions of this one in order to share bodies with them: to be combined with the
@@ -222,10 +224,11 @@ impl<'a> Merger<'a> {
         Some(summary(&plan, observed, compiled, bodies, &options, &content, unit))
     }
 
-    /// The same. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
+    /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
     pub(crate) fn plan_phases(
         self,
         bodies: &mut dyn Bodies,
+        later: bool,
         end: &mut dyn FnMut(&'static str),
     ) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
@@ -251,19 +254,19 @@ impl<'a> Merger<'a> {
             record.retain_kept(&plan);
         }
         let remember = match (cache, before) {
+            _ if !later => Remember::Nothing,
             (Some(_), _) => Remember::All,
-            (None, Some(_)) => Remember::Eliminated,
-            (None, None) => Remember::Nothing,
+            (None, _) => Remember::Eliminated,
         };
         let (mut plan, learned) = proved(plan, before, bodies, &options, remember);
-        let mut eliminated = NewlyEliminated::default();
-        if let Some(before) = before {
-            if matches!(plan.proof(), Some(Err(_))) {
-                record = None;
-                add_eliminated(&mut plan, &before.eliminated, &referred_to);
-            }
-            eliminated = NewlyEliminated::of(&plan, bodies);
+        if let Some(before) = before.filter(|_| matches!(plan.proof(), Some(Err(_)))) {
+            record = None;
+            add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
+        let eliminated = match later {
+            true => NewlyEliminated::of(&plan, bodies),
+            false => NewlyEliminated::default(),
+        };
         (plan, Increment { eliminated, learned, record })
     }
 }

@@ -13,7 +13,7 @@ use super::terms::ExtraTerm;
 use super::trace::{Fact, Feed, Trace, facts_allow};
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
 use super::{Symbols, Use};
-use crate::plan::{Disposition, Mismatch, Plan, Refutation};
+use crate::plan::{Mismatch, Plan, Refutation};
 use crate::unit::{
     Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
 };
@@ -57,19 +57,18 @@ impl Face {
     }
 
     fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
-        let entry = plan.entry(function);
-        let Attributes { linkage, no_merge, addresses, alignment, .. } = *entry.attributes();
-        let place = match entry.disposition() {
-            Disposition::Redirect { to } | Disposition::Alias { to } => plan.entry(to),
-            Disposition::Keep | Disposition::Thunk { to: _ } => entry,
-        };
+        let Attributes { linkage, no_merge, addresses, alignment, .. } =
+            *plan.entry(function).attributes();
+        let reached = plan.reached(function);
+        // An eliminated function has the code that its calls reach.
+        let place = plan.entry(reached.symbol.unwrap_or(reached.call));
         Face {
             is_data: false,
             by_symbol: linkage == Linkage::Preemptible || no_merge,
             insignificant: addresses == Addresses::Insignificant,
             needs: alignment.into(),
             alignment: place.alignment().into(),
-            is_there: !matches!(entry.disposition(), Disposition::Redirect { to: _ }),
+            is_there: reached.symbol.is_some(),
         }
     }
 
@@ -77,10 +76,8 @@ impl Face {
         let entry = plan.data_entry(data);
         let DataAttributes { linkage, addresses, writable, tls, alignment, .. } =
             *entry.attributes();
-        let place = match entry.disposition() {
-            Disposition::Redirect { to } | Disposition::Alias { to } => plan.data_entry(to),
-            Disposition::Keep | Disposition::Thunk { to: _ } => entry,
-        };
+        let reached = plan.data_reached(data);
+        let place = plan.data_entry(reached.symbol.unwrap_or(reached.call));
         let comparable = addresses == Addresses::Insignificant && !writable && !tls;
         Face {
             is_data: true,
@@ -88,7 +85,7 @@ impl Face {
             insignificant: comparable,
             needs: alignment,
             alignment: place.alignment(),
-            is_there: !matches!(entry.disposition(), Disposition::Redirect { to: _ }),
+            is_there: reached.symbol.is_some(),
         }
     }
 
@@ -302,8 +299,9 @@ impl Prover<'_> {
             return Err(wrong(Mismatch::Fact));
         }
         let (a, b) = (&*a.references, &*b.references);
+        let earlier = !self.is_here(kept);
         let replace = |((usage, a), (other, b)): (&(Use, UserExternalName), &(Use, _))| {
-            usage == other && self.reference_across_units(*usage, a, b)
+            usage == other && self.reference_across_units(earlier, *usage, a, b)
         };
         match a.len() == b.len() && a.iter().zip(b).all(replace) {
             true => Ok(()),
@@ -311,21 +309,27 @@ impl Prover<'_> {
         }
     }
 
-    /// Whether the symbol to which the kept function's own code refers may replace the symbol to which the original
-    /// refers: a further claim.
+    /// Whether the unit has a function or data object of this symbol.
+    fn is_here(&self, symbol: &UserExternalName) -> bool {
+        here(self.plan, symbol).is_some() || data_here(self.plan, symbol).is_some()
+    }
+
+    /// Whether the symbol to which the kept function refers, as it was written, may replace the symbol to which the
+    /// original refers: a further claim. The kept function is of an `earlier` unit, or of this one, whose code is proved
+    /// to refer to what may replace what was written.
     fn reference_across_units(
         &mut self,
+        earlier: bool,
         usage: Use,
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool {
-        let plan = self.plan;
-        let here = |symbol| here(plan, symbol).is_some() || data_here(plan, symbol).is_some();
-        if here(kept) && is_eliminated(plan, kept) {
+        let is_here = self.is_here(kept);
+        if is_here && is_eliminated(self.plan, kept) && earlier {
             // It is defined later than code that refers to it by its symbol.
             return false;
         }
-        if here(kept) && (kept == original || here(original)) {
+        if is_here && earlier && (kept == original || self.is_here(original)) {
             return self.in_unit().may_replace(usage, kept, original);
         }
         kept == original || self.in_unit().incremental(usage, kept, original)
@@ -368,9 +372,7 @@ impl Prover<'_> {
             return learned;
         }
         for (function, entry) in plan.entries().take(plan.added()) {
-            if let Disposition::Redirect { to: _ } | Disposition::Alias { to: _ } =
-                entry.disposition()
-            {
+            if !plan.reached(function).has_own_address(function) {
                 let (to, extra) = target(plan, function);
                 let to = to.clone();
                 let signature = Arc::new(self.code.original(function).signature.clone());
@@ -379,9 +381,10 @@ impl Prover<'_> {
                     .push((entry.symbol().clone(), EliminatedFunction { to, extra, signature }));
             }
         }
-        for (_, entry) in plan.data_entries().take(plan.added_data()) {
-            if let Disposition::Redirect { to } = entry.disposition() {
-                let to = plan.data_entry(to).symbol().clone();
+        for (data, entry) in plan.data_entries().take(plan.added_data()) {
+            let reached = plan.data_reached(data);
+            if reached.symbol.is_none() {
+                let to = plan.data_entry(reached.call).symbol().clone();
                 learned.eliminated_data.push((entry.symbol().clone(), to));
             }
         }

@@ -33,7 +33,7 @@ pub(crate) fn prove_and_learn(
     let mut prover = Prover {
         plan,
         signatures: signatures(plan, code),
-        emitted: EmittedBodies::of(plan),
+        emitted: EmittedBodies::of(plan, memory),
         memory,
         options,
         code,
@@ -83,23 +83,38 @@ impl Pending {
     }
 }
 
-/// The entries that a plan has for functions and data that earlier units emitted, by symbol.
+/// The entries that a plan has for functions and data that earlier units emitted, by symbol, and functions by the code
+/// that their calls reach.
 pub(super) struct EmittedBodies {
     functions: BTreeMap<(u32, u32), FunctionIndex>,
     data: BTreeMap<(u32, u32), DataIndex>,
+    /// For each body and extra arguments, a function that it replaces with them and of which something is known. Nothing
+    /// is remembered of a body that takes extra arguments; a claim on it is one on this function.
+    replaced: BTreeMap<(FunctionIndex, Vec<ExtraTerm>), FunctionIndex>,
 }
 
 impl EmittedBodies {
-    fn of(plan: &Plan) -> EmittedBodies {
+    fn of(plan: &Plan, memory: &Memory) -> EmittedBodies {
         let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
         let functions = plan.entries().filter(|&(function, _)| {
             plan.is_cached(function) && plan.eliminated_signature(function).is_none()
         });
         let data = plan.data_entries().skip(plan.added_data());
         let data = data.filter(|(data, _)| !plan.eliminated_data().contains(data));
+        let is_known = |function: FunctionIndex, symbol| {
+            function.index() < plan.added() || memory.functions.contains_key(symbol)
+        };
+        let mut replaced = BTreeMap::new();
+        for (function, entry) in plan.entries() {
+            let (body, extra) = code(plan, function);
+            if body != function && is_known(function, entry.symbol()) {
+                replaced.entry((body, extra)).or_insert(function);
+            }
+        }
         EmittedBodies {
             functions: functions.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
             data: data.map(|(at, entry)| (key(entry.symbol()), at)).collect(),
+            replaced,
         }
     }
 }
@@ -502,32 +517,18 @@ pub(super) fn sorted(relocations: &[DataReloc]) -> impl Iterator<Item = &DataRel
 }
 
 /// The code that runs when a function is called, and the extra arguments that it receives.
-pub(super) fn code(plan: &Plan, mut function: FunctionIndex) -> (FunctionIndex, Vec<ExtraTerm>) {
-    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised body.
-    for _ in 0..2 {
-        let entry = plan.entry(function);
-        let Some(to) = entry.disposition().representative() else {
-            break;
-        };
-        function = to;
-        if !entry.extra_arguments().is_empty() {
-            let extra = |argument: &ExtraArgument| {
-                let redirected =
-                    argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
-                ExtraTerm::from(&redirected)
-            };
-            return (function, entry.extra_arguments().iter().map(extra).collect());
-        }
-    }
-    (function, Vec::new())
+pub(super) fn code(plan: &Plan, function: FunctionIndex) -> (FunctionIndex, Vec<ExtraTerm>) {
+    let reached = plan.reached(function);
+    let extra = |argument: &ExtraArgument| {
+        let redirected = argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
+        ExtraTerm::from(&redirected)
+    };
+    (reached.body, reached.extra.iter().map(extra).collect())
 }
 
 /// Whether a symbol is eliminated: nothing is emitted under it any more.
 pub(super) fn is_eliminated(plan: &Plan, symbol: &UserExternalName) -> bool {
-    let function = plan.function(symbol).map(|at| plan.entry(at).disposition());
-    let data = plan.data(symbol).map(|at| plan.data_entry(at).disposition());
-    matches!(function, Some(Disposition::Redirect { to: _ }))
-        || matches!(data, Some(Disposition::Redirect { to: _ }))
+    plan.without_code(symbol).is_some()
 }
 
 /// Whether a symbol has the address of another function, although its own address is significant.
@@ -629,7 +630,7 @@ impl Symbols for InUnit<'_> {
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         });
         // A thunk or an alias that passes nothing itself leads to the code.
-        let is_there = !matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { .. });
+        let is_there = self.plan.reached(kept).symbol.is_some();
         let (code, passed) = code(self.plan, kept);
         let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
         let takes = is_there && is_kept && passed.is_empty();
@@ -688,7 +689,7 @@ impl InUnit<'_> {
                 }
             }
         }
-        if matches!(self.plan.entry(kept).disposition(), Disposition::Redirect { to: _ }) {
+        if self.plan.reached(kept).symbol.is_none() {
             return false;
         }
         let (code, extra) = code(self.plan, kept);
@@ -708,11 +709,16 @@ impl InUnit<'_> {
         }
         // The code of one of them cannot be had any more.
         if self.plan.is_cached(kept) || self.plan.is_cached(original) {
-            let [kept, original] = [kept, original].map(|at| self.plan.entry(at).symbol());
-            if extra.is_empty() {
-                self.pending.add_across_units(kept, original);
-            }
-            return extra.is_empty();
+            let known = match extra.is_empty() && self.plan.new_body(kept).is_none() {
+                true => kept,
+                false => match self.emitted.replaced.get(&(kept, extra)) {
+                    Some(known) => *known,
+                    None => return false,
+                },
+            };
+            let [known, original] = [known, original].map(|at| self.plan.entry(at).symbol());
+            self.pending.add_across_units(known, original);
+            return true;
         }
         if self.pending.known_functions.insert((kept, extra.clone(), original)) {
             self.pending.functions.entry(kept).or_default().insert((extra, original));
@@ -735,7 +741,7 @@ impl InUnit<'_> {
         if !comparable(b.attributes()) || place.alignment() < b.attributes().alignment {
             return false;
         }
-        if matches!(a.disposition(), Disposition::Redirect { to: _ }) {
+        if self.plan.data_reached(kept).symbol.is_none() {
             return false;
         }
         let code = (

@@ -8,7 +8,7 @@
 
 use crate::extra_argument::ExtraArgument;
 use crate::ir::{address_uses, user_symbol};
-use crate::plan::{Added, AddedData, DataEntry, Disposition, Plan, Reason};
+use crate::plan::{Added, AddedData, DataEntry, Disposition, NoCode, Plan, Reason};
 use crate::unit::{Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Item};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -68,6 +68,22 @@ impl Eliminated {
 
     pub fn data(&self, symbol: &UserExternalName) -> Option<&EliminatedData> {
         self.data.get(symbol)
+    }
+
+    /// Why there is no code or data under a symbol, if there is none because a unit eliminated it.
+    pub fn without_code(&self, symbol: &UserExternalName) -> Option<NoCode> {
+        let (to, extra_arguments, reason) = match (self.function(symbol), self.data(symbol)) {
+            (Some(function), _) => {
+                if function.alias || self.late_thunks.contains(symbol) {
+                    return None;
+                }
+                (&function.to, function.arguments.len(), None)
+            }
+            (None, Some(object)) => (&object.to, 0, Some(object.entry.reason())),
+            (None, None) => return None,
+        };
+        let (symbol, to) = (symbol.clone(), to.clone());
+        Some(NoCode { symbol, to, extra_arguments, reason, earlier: true })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -131,11 +147,11 @@ impl NewlyEliminated {
     pub fn of(plan: &Plan, bodies: &mut dyn Bodies) -> NewlyEliminated {
         let mut new = NewlyEliminated::default();
         for (function, entry) in plan.entries().take(plan.added()) {
-            let alias = match entry.disposition() {
-                Disposition::Redirect { to: _ } => false,
-                Disposition::Alias { to: _ } => true,
-                Disposition::Keep | Disposition::Thunk { to: _ } => continue,
-            };
+            let reached = plan.reached(function);
+            if reached.has_own_address(function) {
+                continue;
+            }
+            let alias = reached.symbol.is_some();
             let (symbol, attributes) = (entry.symbol(), entry.attributes());
             let to = entry.disposition().representative().expect("it was eliminated");
             new.functions.push((
@@ -149,9 +165,10 @@ impl NewlyEliminated {
                 }),
             ));
         }
-        for (_, entry) in plan.data_entries().take(plan.added_data()) {
-            if let Disposition::Redirect { to } = entry.disposition() {
-                let to = plan.data_entry(to).symbol().clone();
+        for (data, entry) in plan.data_entries().take(plan.added_data()) {
+            let reached = plan.data_reached(data);
+            if reached.symbol.is_none() {
+                let to = plan.data_entry(reached.call).symbol().clone();
                 let entry = entry.clone();
                 new.data.push((entry.symbol().clone(), EliminatedData { to, entry }));
             }

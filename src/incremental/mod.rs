@@ -26,7 +26,7 @@ use crate::canon::{Digest, Fact, facts_allow};
 use crate::checker::{Learned, Memory};
 use crate::congruence::{Bucketed, FactsIndex, Partition, components};
 use crate::lists::Lists;
-use crate::plan::{Disposition, Plan};
+use crate::plan::{Disposition, NoCode, Plan};
 use crate::unit::{Alignment, Node, Numbering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -283,14 +283,19 @@ impl MergeCache {
         MergeCache::default()
     }
 
-    /// The number of functions and data objects that are known.
-    pub fn len(&self) -> usize {
+    /// The number of functions and data objects that are remembered, so that later ones can be compared with them. What
+    /// was eliminated is known in any case.
+    pub fn remembered(&self) -> usize {
         self.symbols.len()
     }
 
-    /// Whether no function or data object is known.
-    pub fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
+    /// Why there is no code or data under a symbol, if there is none because `plan`, which was made after the units of
+    /// this cache, or one of these units merged it away: see [`Plan::without_code`]. Constant time.
+    pub fn without_code(&self, plan: &Plan, symbol: &UserExternalName) -> Option<NoCode> {
+        match plan.function(symbol).is_some() || plan.data(symbol).is_some() {
+            true => plan.without_code(symbol),
+            false => self.eliminated.without_code(symbol),
+        }
     }
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.

@@ -47,5 +47,5 @@ pub fn phases<'a>(
         merger.add(symbol, func, attributes)?;
     }
     end("add");
-    Ok(merger.plan_phases(bodies, end).0)
+    Ok(merger.plan_phases(bodies, false, end).0)
 }

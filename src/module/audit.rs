@@ -1,5 +1,5 @@
-//! The audit of code that is about to be emitted: every reference leads to code or data that exists, under a symbol
-//! that refers to what the front end referred to.
+//! The audit of code that is about to be emitted: every reference goes to a symbol that refers to what the front end
+//! referred to. That there is anything under that symbol is checked by `nowhere`, always.
 //!
 //! The checker proves a plan. The wrapper carries it out afterwards: symbols of earlier flushes, names that cannot
 //! be interposed, late thunks. This module does not know how references are redirected. It asks, of code as it will
@@ -57,48 +57,21 @@ impl<'a> View<'a> {
     }
 
     /// The code that runs when `function` is called, and the extra arguments that it receives.
-    fn reached(&self, function: FuncId) -> (FuncId, &'a [ExtraArgument]) {
-        let mut at = self.named.get(&function).copied().unwrap_or(function);
-        let mut passed: &'a [ExtraArgument] = &[];
-        while let FunctionState { body, extra, .. } = &self.functions[at]
-            && let Some(body) = body.expand()
-        {
-            if !extra.is_empty() {
-                passed = extra;
-            }
-            at = body;
-        }
-        (at, passed)
+    fn code_of(&self, function: FuncId) -> (FuncId, &'a [ExtraArgument]) {
+        let reached = self.reached(self.named.get(&function).copied().unwrap_or(function));
+        (reached.body, reached.extra)
     }
 
     /// The extra arguments of the code that runs when a symbol is called.
     pub(super) fn passed_to(&self, symbol: &UserExternalName) -> &'a [ExtraArgument] {
         match symbol.namespace {
-            0 => self.reached(FuncId::from_u32(symbol.index)).1,
+            0 => self.code_of(FuncId::from_u32(symbol.index)).1,
             _ => &[],
         }
     }
 
-    fn data_reached(&self, data: DataId) -> DataId {
-        let mut at = self.named_data.get(&data).copied().unwrap_or(data);
-        while let Some(body) = self.data[at].body.expand() {
-            at = body;
-        }
-        at
-    }
-
-    /// Whether there is code or data under a symbol, now or when the wrapped module is finished.
-    fn is_there(&self, symbol: &UserExternalName) -> bool {
-        match symbol.namespace {
-            0 => {
-                let FunctionState { became, eliminated, extra, .. } =
-                    &self.functions[FuncId::from_u32(symbol.index)];
-                // A symbol that is placed at the address of another one passes no extra arguments.
-                !(became.has_no_code() && (*eliminated || !extra.is_empty()))
-            }
-            1 => !self.data[DataId::from_u32(symbol.index)].eliminated,
-            _ => false,
-        }
+    fn contents_of(&self, data: DataId) -> DataId {
+        self.data_reached(self.named_data.get(&data).copied().unwrap_or(data)).body
     }
 
     /// Checks one reference. `extra` is the number of arguments that calls pass behind the present ones; `None` if
@@ -109,9 +82,6 @@ impl<'a> View<'a> {
         after: &UserExternalName,
         extra: Option<usize>,
     ) -> Result<(), String> {
-        if !self.is_there(after) {
-            return Err(format!("{after}, in place of {before}, leads nowhere"));
-        }
         if before == after && extra.unwrap_or(0) == 0 {
             return Ok(());
         }
@@ -119,7 +89,7 @@ impl<'a> View<'a> {
             (0, 0) => {
                 let [before, after] = [before, after].map(|name| FuncId::from_u32(name.index));
                 let ((wanted, passed), (found, thunk)) =
-                    (self.reached(before), self.reached(after));
+                    (self.code_of(before), self.code_of(after));
                 let passes = match extra.unwrap_or(0) {
                     0 => thunk == passed,
                     extra => thunk.is_empty() && extra == passed.len(),
@@ -128,7 +98,7 @@ impl<'a> View<'a> {
             }
             (1, 1) => {
                 let [before, after] = [before, after].map(|name| DataId::from_u32(name.index));
-                self.data_reached(before) == self.data_reached(after)
+                self.contents_of(before) == self.contents_of(after)
             }
             // The plan itself named a function that it added.
             (namespace, 0) => namespace == super::flush::ADDED,
@@ -154,7 +124,8 @@ impl<'a> View<'a> {
                     self.check_reference(before, after, Some(now.saturating_sub(*params)))?;
                 }
                 Some(None) => return Err(format!("{after} was no reference")),
-                None => self.check_symbol(after)?,
+                // An extra argument, which is new.
+                None => {}
             }
         }
         for (gv, data) in func.global_values.iter() {
@@ -167,7 +138,7 @@ impl<'a> View<'a> {
             match globals.get(gv.index()) {
                 Some(Some(before)) => self.check_reference(before, after, None)?,
                 Some(None) => return Err(format!("{after} was no reference")),
-                None => self.check_symbol(after)?,
+                None => {}
             }
         }
         Ok(())
@@ -178,7 +149,7 @@ impl<'a> View<'a> {
     /// own symbol is not what `func` referred to: it is passed by its local name, unless `func` itself, or a
     /// function that it calls, names it.
     pub(super) fn check_passed(&self, function: FuncId, func: &Function) -> Result<(), String> {
-        let passed = self.passed(self.reached(function).1);
+        let passed = self.passed(self.code_of(function).1);
         let interposed = passed.iter().filter_map(ExtraArgument::symbol).filter(|symbol| {
             let id = (symbol.namespace == 0).then(|| FuncId::from_u32(symbol.index));
             id.is_some_and(|id| self.local_names.contains_key(&id))
@@ -229,9 +200,10 @@ impl<'a> View<'a> {
         let interposed = match symbol.namespace {
             0 => {
                 let function = FuncId::from_u32(symbol.index);
-                let FunctionState { defined, body, extra, preemptible, .. } =
+                let FunctionState { defined, disposition, extra, preemptible, .. } =
                     &self.functions[function];
-                let place = body.expand().filter(|_| extra.is_empty()).unwrap_or(function);
+                let body = disposition.representative().filter(|_| extra.is_empty());
+                let place = body.unwrap_or(function);
                 let insignificant =
                     self.attributes_of(function).addresses == Addresses::Insignificant;
                 *defined
@@ -242,8 +214,8 @@ impl<'a> View<'a> {
             }
             1 => {
                 let data = DataId::from_u32(symbol.index);
-                let DataState { defined, body, replaces_others, .. } = self.data[data];
-                let place = body.expand().unwrap_or(data);
+                let DataState { defined, disposition, replaces_others, .. } = self.data[data];
+                let place = disposition.representative().unwrap_or(data);
                 defined
                     && self.data_can_be_interposed(data, flush)
                     && (remembered && replaces_others || self.local_data_names.contains_key(&place))
@@ -253,14 +225,6 @@ impl<'a> View<'a> {
         match interposed {
             true => Err(format!("{symbol}, to which several functions refer, can be interposed")),
             false => Ok(()),
-        }
-    }
-
-    /// Checks a reference that is new.
-    pub(super) fn check_symbol(&self, after: &UserExternalName) -> Result<(), String> {
-        match self.is_there(after) {
-            true => Ok(()),
-            false => Err(format!("{after} leads nowhere")),
         }
     }
 

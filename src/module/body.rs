@@ -164,15 +164,20 @@ impl View<'_> {
                 self.audited(&symbol(function), self.check_shared(func, flush, remembered))?;
             }
         }
-        Ok(self.observe(func))
+        self.observe(&symbol(function), func)
     }
 
     /// The references of `func` to functions and data that are not defined yet: these must keep their symbols.
-    fn observe(&self, func: &Function) -> Observed {
+    ///
+    /// Refuses references that lead nowhere.
+    fn observe(&self, of: &UserExternalName, func: &Function) -> ModuleResult<Observed> {
         let mut observed = Observed::default();
         for callee in func.dfg.ext_funcs.values() {
-            if let Some(UserExternalName { namespace: 0, index }) = user_symbol(func, &callee.name)
-            {
+            let Some(symbol) = user_symbol(func, &callee.name) else {
+                continue;
+            };
+            self.check_leads(of, symbol)?;
+            if let UserExternalName { namespace: 0, index } = symbol {
                 let function = FuncId::from_u32(*index);
                 if !self.functions[function].defined {
                     observed.called.push(function);
@@ -199,11 +204,14 @@ impl View<'_> {
             }
         }
         for gv in func.global_values.values() {
-            if let GlobalValueData::Symbol { name, .. } = gv {
-                pointer(user_symbol(func, name));
+            if let GlobalValueData::Symbol { name, .. } = gv
+                && let Some(symbol) = user_symbol(func, name)
+            {
+                self.check_leads(of, symbol)?;
+                pointer(Some(symbol));
             }
         }
-        observed
+        Ok(observed)
     }
 }
 

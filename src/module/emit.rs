@@ -192,8 +192,8 @@ impl<M: Module> MergingModule<M> {
         }
         // Sizes of bodies are known by now.
         for (function, _) in &unit.functions {
-            let FunctionState { body, size, .. } = self.functions[*function];
-            if let Some(body) = body.expand() {
+            let FunctionState { disposition, size, .. } = self.functions[*function];
+            if let Some(body) = disposition.representative() {
                 let body = self.functions[body].size;
                 self.stats.saved_code_bytes += i64::from(body) - i64::from(size);
             }
@@ -335,11 +335,8 @@ impl<M: Module> MergingModule<M> {
     fn thunk(&self, function: FuncId, signature: &Signature, to: FuncId) -> ModuleResult<Thunk> {
         let extra = self.view().extra(&symbol(function));
         let (own, to) = (symbol(function), symbol(to));
-        if self.view().audits() {
-            let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
-            let found = named.try_for_each(|name| self.view().check_symbol(name));
-            self.view().audited(&own, found)?;
-        }
+        let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
+        named.try_for_each(|name| self.view().check_leads(&own, name))?;
         let call_thunks = CallThunks::of(self.inner.isa());
         // As the plan of this flush, which counted its bytes.
         let optimize = self.options.similar.policy.optimize_for();
@@ -372,6 +369,7 @@ impl<M: Module> MergingModule<M> {
             self.view().audited(&symbol(function), found)?;
         }
         for reloc in &relocs {
+            self.view().check_pointer_leads(&symbol(function), &reloc.name)?;
             if let ModuleRelocTarget::User { namespace, index } = reloc.name {
                 self.observe_pointer(namespace, index);
             }
@@ -397,7 +395,7 @@ impl<M: Module> MergingModule<M> {
         for (id, mut description) in data {
             let index = unit.by_id[&id];
             let entry = plan.data_entry(index);
-            if let Some(to) = self.data[id].body.expand() {
+            if let Some(to) = self.data[id].disposition.representative() {
                 if flush.back_end == BackEnd::Object {
                     self.aliases.data.push((id, to));
                     let mut empty = DataDescription::new();
@@ -432,6 +430,7 @@ impl<M: Module> MergingModule<M> {
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());
             for target in decls {
+                self.view().check_pointer_leads(&data_symbol(id), target)?;
                 if let ModuleRelocTarget::User { namespace, index } = target {
                     self.observe_pointer(*namespace, *index);
                 }
@@ -456,7 +455,7 @@ impl View<'_> {
                 return None;
             }
             // Other units do not have its thunk, if it is one, but they have its target.
-            let body = self.functions[function].body.expand();
+            let body = self.functions[function].disposition.representative();
             return body.map(|body| {
                 let symbol = symbol(self.local_name(body));
                 CallTarget { symbol, arguments: self.extra(name).into() }

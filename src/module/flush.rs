@@ -7,8 +7,7 @@
 
 use super::deferred::{Candidates, Deferred, DeferredBodies};
 use super::{
-    BackEnd, Became, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage,
-    symbol,
+    BackEnd, Definition, FunctionState, MergingModule, Mode, Pending, data_symbol, linkage, symbol,
 };
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::Increment;
@@ -43,6 +42,10 @@ pub(super) struct Flush {
     pub back_end: BackEnd,
     /// Whether nothing is declared or defined afterwards.
     pub last: bool,
+    /// Whether nothing was flushed before, so that nothing is eliminated yet.
+    pub first: bool,
+    /// Whether functions may be merged into what earlier flushes emitted.
+    pub into_earlier: bool,
     /// Whether later functions may be merged into what is flushed.
     pub remember: bool,
 }
@@ -60,7 +63,7 @@ pub(super) struct Unit {
 impl<M: Module> MergingModule<M> {
     /// Merges and defines the deferred functions and data.
     pub(super) fn flush_to(&mut self, back_end: BackEnd, last: bool) -> ModuleResult<()> {
-        self.flush_with(Flush { back_end, last, remember: self.options.remember && !last }, None)
+        self.flush_with(back_end, last, None)
     }
 
     /// Defines one function at once, with the context of the embedder, which keeps the compiled code.
@@ -72,9 +75,9 @@ impl<M: Module> MergingModule<M> {
     ) -> ModuleResult<()> {
         let func = core::mem::replace(&mut ctx.func, Function::new());
         self.defer(function, Definition::body(func, ctx, control_plane));
-        let flush = Flush { back_end: self.options.back_end, last: false, remember: true };
-        let defined = self.flush_with(flush, Some(ctx));
-        if self.failed == Some(function) && self.functions[function].body.is_none() {
+        let defined = self.flush_with(self.options.back_end, false, Some(ctx));
+        let is_kept = self.functions[function].disposition == Disposition::Keep;
+        if self.failed == Some(function) && is_kept {
             // It was the only deferred definition, and nothing refers to it: reset it as if it had not been
             // defined.
             let FunctionState { called, address_held, .. } = self.functions[function];
@@ -86,13 +89,22 @@ impl<M: Module> MergingModule<M> {
         defined
     }
 
-    fn flush_with(&mut self, flush: Flush, context: Option<&mut Context>) -> ModuleResult<()> {
+    fn flush_with(
+        &mut self,
+        back_end: BackEnd,
+        last: bool,
+        context: Option<&mut Context>,
+    ) -> ModuleResult<()> {
         self.check_usable()?;
         let pending = core::mem::take(&mut self.pending);
         if pending.functions.is_empty() && pending.data.is_empty() {
             return Ok(());
         }
+        let first = self.stats.flushes == 0;
         self.stats.flushes += 1;
+        let remembers = self.options.remember || self.options.mode == Mode::Eager;
+        let (into_earlier, remember) = (remembers && !first, remembers && !last);
+        let flush = Flush { back_end, last, first, into_earlier, remember };
         let done = self.flush_all(pending, flush, context);
         self.broken = done.is_err();
         done
@@ -116,7 +128,9 @@ impl<M: Module> MergingModule<M> {
         }
         self.emit_functions(&plan, candidates, &mut pending, &unit, flush, context)?;
         self.emit_data(&plan, pending.data, &mut unit, flush)?;
-        self.emitted.extend(&increment);
+        if let Some(increment) = &increment {
+            self.emitted.extend(increment);
+        }
         self.pass_stats = *plan.stats();
         if let Some(Err(refutation)) = plan.proof() {
             self.stats.refuted += 1;
@@ -232,8 +246,8 @@ impl<M: Module> MergingModule<M> {
         pending: &Pending,
         unit: &Unit,
         flush: Flush,
-    ) -> ModuleResult<(Plan, Increment, Candidates)> {
-        let Flush { back_end: _, last, remember } = flush;
+    ) -> ModuleResult<(Plan, Option<Increment>, Candidates)> {
+        let Flush { back_end: _, last, first, into_earlier, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
@@ -242,12 +256,12 @@ impl<M: Module> MergingModule<M> {
             sharing_map: self.sharing_map.as_deref(),
             ..self.pass_options(isa, flush)
         };
-        // An incremental run must walk every function, which does not pay if there are no other units.
-        let mut merger = match remember || !self.emitted.is_empty() {
-            true => Merger::after(&self.emitted, options),
-            // Nothing comes before it, and nothing after.
-            false if last => Merger::new(options),
-            false => Merger::after_without_merging(&self.emitted, options),
+        // An incremental run must walk every function, which does not pay if functions are not merged over flushes. What
+        // earlier flushes eliminated is known in any case.
+        let mut merger = match (into_earlier || remember, first) {
+            (true, _) => Merger::after(&self.emitted, options),
+            (false, false) => Merger::after_without_merging(&self.emitted, options),
+            (false, true) => Merger::new(options),
         };
         merger.reserve(unit.functions.len());
         let fresh = self.shared.len() as u32;
@@ -276,7 +290,13 @@ impl<M: Module> MergingModule<M> {
                 }
             }
         }
-        let (plan, increment) = merger.plan_increment(&mut bodies);
+        let (plan, increment) = match last {
+            true => (merger.plan(&mut bodies), None),
+            false => {
+                let (plan, increment) = merger.plan_increment(&mut bodies);
+                (plan, Some(increment))
+            }
+        };
         Ok((plan, increment, bodies.candidates))
     }
 
@@ -314,8 +334,8 @@ impl<M: Module> MergingModule<M> {
 
     /// Only where all that later code could be merged into is known, and symbols can be defined in other units.
     fn content_addressing(&self, isa: &dyn TargetIsa, flush: Flush) -> Option<ContentAddressing> {
-        let Flush { back_end, last, .. } = flush;
-        let possible = back_end == BackEnd::Object && last && self.emitted.is_empty();
+        let Flush { back_end, last, first, .. } = flush;
+        let possible = back_end == BackEnd::Object && last && first;
         (self.options.content_addressed && possible).then(|| ContentAddressing::of(isa))
     }
 
@@ -388,22 +408,24 @@ impl<M: Module> MergingModule<M> {
             {
                 self.observe_pointer(*namespace, *index);
             }
+            let flushes = self.stats.flushes as u32;
             let state = &mut self.functions[*function];
-            state.body = body.into();
+            state.disposition = disposition.map(|_| body);
+            state.flush = flushes;
             state.preemptible = plan.call_target(index) == index && extra.is_empty();
             state.extra = extra;
             debug_assert!(
                 !state.preemptible || attributes.linkage == crate::unit::Linkage::Preemptible
             );
-            (state.became, state.eliminated) = match (disposition, back_end) {
-                (Disposition::Keep, _) => (Became::Kept, false),
-                (Disposition::Thunk { .. }, _) => (Became::Thunk, false),
-                (Disposition::Alias { .. }, _) => (Became::Alias, back_end == BackEnd::Jit),
-                (Disposition::Redirect { .. }, BackEnd::Any) => {
-                    unreachable!("every function is externally called")
+            state.eliminated = match disposition {
+                Disposition::Keep | Disposition::Thunk { to: _ } => false,
+                Disposition::Alias { to: _ } | Disposition::Redirect { to: _ } => {
+                    back_end == BackEnd::Jit
                 }
-                (Disposition::Redirect { .. }, _) => (Became::Redirected, back_end == BackEnd::Jit),
             };
+            self.view()
+                .check_eliminated(*function, attributes)
+                .inspect_err(|_| self.failed = Some(*function))?;
         }
         for (index, (function, _)) in unit.functions.iter().enumerate() {
             match back_end {
@@ -439,19 +461,25 @@ impl<M: Module> MergingModule<M> {
     /// Turns a function without code into a thunk.
     fn place_late_thunk(&mut self, function: FuncId) {
         let state = &mut self.functions[function];
-        match state.became {
-            Became::Alias => self.stats.aliases -= 1,
-            Became::Redirected => self.stats.redirects -= 1,
-            Became::Kept | Became::Thunk => unreachable!("it has code"),
-        }
-        (state.became, state.eliminated) = (Became::Thunk, false);
+        let to = match state.disposition {
+            Disposition::Alias { to } => {
+                self.stats.aliases -= 1;
+                to
+            }
+            Disposition::Redirect { to } => {
+                self.stats.redirects -= 1;
+                to
+            }
+            Disposition::Keep | Disposition::Thunk { to: _ } => unreachable!("it has code"),
+        };
+        (state.disposition, state.eliminated) = (Disposition::Thunk { to }, false);
         state.reason = Some(Reason::AddressTaken);
     }
 
     /// Defines a function that [`MergingModule::place_late_thunk`] made a thunk.
     pub(super) fn emit_late_thunk(&mut self, function: FuncId) -> ModuleResult<()> {
-        let body =
-            self.functions[function].body.expand().expect("an eliminated function has a body");
+        let body = self.functions[function].disposition.representative();
+        let body = body.expect("an eliminated function has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
         let alignment = self.view().attributes_of(function).alignment;
@@ -468,8 +496,9 @@ impl<M: Module> MergingModule<M> {
         if back_end != BackEnd::Object {
             return Ok(());
         }
-        let without_code = |(function, state): (FuncId, &FunctionState)| {
-            Some((function, state.body.expand().filter(|_| state.became.has_no_code())?))
+        let without_code = |(function, state): (FuncId, &FunctionState)| match state.disposition {
+            Disposition::Alias { to } | Disposition::Redirect { to } => Some((function, to)),
+            Disposition::Keep | Disposition::Thunk { to: _ } => None,
         };
         let without_code: Vec<(FuncId, FuncId)> =
             self.functions.iter().filter_map(without_code).collect();
@@ -492,7 +521,7 @@ impl<M: Module> MergingModule<M> {
                 self.inner.define_function_bytes(function, 1, &[], &[])?;
             }
         }
-        Ok(())
+        self.view().check_aliases(&self.aliases)
     }
 
     fn place_data(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {
@@ -508,12 +537,12 @@ impl<M: Module> MergingModule<M> {
                 self.give_local_data_name(to, flush)?;
             }
             self.data[to].replaces_others = true;
+            let flushes = self.stats.flushes as u32;
             let state = &mut self.data[*data];
-            state.body = to.into();
-            (state.became, state.eliminated) = match entry.disposition() {
-                Disposition::Alias { .. } => (Became::Alias, back_end == BackEnd::Jit),
-                _ => (Became::Redirected, back_end == BackEnd::Jit),
-            };
+            state.disposition = entry.disposition().map(|_| to);
+            state.flush = flushes;
+            state.eliminated = back_end == BackEnd::Jit;
+            self.view().check_eliminated_data(*data, entry.attributes())?;
             self.stats.merged_data_objects += 1;
             self.stats.saved_data_bytes += object.contents.size();
         }

@@ -10,7 +10,8 @@
 //! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what they compile;
 //! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
-//! * `audit` checks what is about to be emitted;
+//! * `nowhere` refuses references that lead nowhere, always, and `audit` checks the rest of what is about to be emitted,
+//!   where plans are proved;
 //! * `options` holds the decisions of the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
@@ -27,6 +28,7 @@ mod flush;
 #[cfg(feature = "jit")]
 mod jit;
 mod names;
+mod nowhere;
 #[cfg(feature = "object")]
 mod object;
 mod options;
@@ -61,11 +63,10 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, Function, UserExternalName};
 use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
-use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Module, ModuleDeclarations, ModuleError,
-    ModuleReloc, ModuleResult,
+    ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -120,44 +121,20 @@ struct FunctionState {
     address_held: bool,
     /// Another definition may take its symbol, so it is always called by its symbol.
     preemptible: bool,
-    /// The wrapped module has no definition of it.
+    /// It was merged away in a module that has no symbol for it (a JIT).
     eliminated: bool,
     /// Other functions have its body, or later ones may.
     replaces_others: bool,
-    became: Became,
-    /// The function whose body it has, if not its own.
-    body: PackedOption<FuncId>,
-    /// The extra arguments that the body receives.
+    /// What became of it; [`View::reached`] says what references to it lead to.
+    disposition: Disposition<FuncId>,
+    /// In which flush, counted from 1.
+    flush: u32,
+    /// The extra arguments that the function that replaces it takes.
     extra: Vec<ExtraArgument>,
     /// The reason for its disposition, once it was flushed.
     reason: Option<Reason>,
     /// Bytes of its own code, if it was emitted.
     size: u32,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Became {
-    #[default]
-    Kept,
-    Redirected,
-    Alias,
-    Thunk,
-}
-
-impl Became {
-    /// Whether its symbol, if it has one, is at the address of another function.
-    fn has_no_code(self) -> bool {
-        matches!(self, Became::Redirected | Became::Alias)
-    }
-
-    fn disposition<I>(self, body: Option<I>) -> Disposition<I> {
-        match (self, body) {
-            (Became::Redirected, Some(to)) => Disposition::Redirect { to },
-            (Became::Alias, Some(to)) => Disposition::Alias { to },
-            (Became::Thunk, Some(to)) => Disposition::Thunk { to },
-            (Became::Kept, _) | (_, None) => Disposition::Keep,
-        }
-    }
 }
 
 /// What is known of a data object.
@@ -166,13 +143,14 @@ struct DataState {
     defined: bool,
     /// Code or data that was emitted before its definition refers to it.
     used: bool,
-    /// The wrapped module has no definition of it.
+    /// It was merged away in a module that has no symbol for it (a JIT).
     eliminated: bool,
     /// Other objects have its contents, or later ones may.
     replaces_others: bool,
-    became: Became,
-    /// The object whose contents replace its own, if it was merged.
-    body: PackedOption<DataId>,
+    /// What became of it; [`View::data_reached`] says what references to it lead to.
+    disposition: Disposition<DataId>,
+    /// In which flush, counted from 1.
+    flush: u32,
     reason: Option<Reason>,
 }
 
@@ -363,14 +341,14 @@ impl<M: Module> MergingModule<M> {
     /// The disposition of a function, with its reason. `None` before it is flushed, and for functions that were
     /// defined by bytes.
     pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
-        let FunctionState { became, body, reason, .. } = &self.functions[function];
-        Some((became.disposition(body.expand()), (*reason)?))
+        let FunctionState { disposition, reason, .. } = &self.functions[function];
+        Some((*disposition, (*reason)?))
     }
 
     /// The same for a data object. `None` also for objects that were never deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
-        let DataState { became, body, reason, .. } = &self.data[data];
-        Some((became.disposition(body.expand()), (*reason)?))
+        let DataState { disposition, reason, .. } = &self.data[data];
+        Some((*disposition, (*reason)?))
     }
 
     /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
@@ -426,11 +404,21 @@ impl<M: Module> MergingModule<M> {
 
     /// The function whose body runs when `function` is called. Itself, unless it was merged.
     pub fn body_of(&self, function: FuncId) -> FuncId {
-        // A function can be merged into a thunk that passes extra arguments to another body.
-        let next = |function: FuncId| self.functions[function].body.expand();
-        core::iter::successors(Some(function), |&function| next(function))
-            .last()
-            .unwrap_or(function)
+        self.view().reached(function).body
+    }
+
+    /// Why there is no code, or are no contents, under the symbol of a function or data object, with its name, if it was
+    /// merged away. Whoever resolves references without asking [`address_of`](MergingModule::address_of) must not
+    /// resolve one to such a symbol.
+    pub fn without_code(&self, target: &ModuleRelocTarget) -> Option<String> {
+        match *target {
+            ModuleRelocTarget::User { namespace, index } => {
+                self.view().nowhere(&UserExternalName::new(namespace, index))
+            }
+            ModuleRelocTarget::LibCall(_)
+            | ModuleRelocTarget::KnownSymbol(_)
+            | ModuleRelocTarget::FunctionOffset(..) => None,
+        }
     }
 
     /// The name of the symbol by which other objects know the code of a function: that of its declaration, or for a
@@ -448,7 +436,7 @@ impl<M: Module> MergingModule<M> {
         let mut map = MergeMap::new();
         for (function, declaration) in self.inner.declarations().get_functions() {
             let state = &self.functions[function];
-            let disposition = state.became.disposition(state.body.expand()).map(symbol);
+            let disposition = state.disposition.map(symbol);
             if disposition == Disposition::Keep && state.size == 0 {
                 // Imports, and functions that are not flushed yet.
                 continue;
@@ -631,9 +619,10 @@ impl<M: Module> Module for MergingModule<M> {
         if linkage == cranelift_module::Linkage::Preemptible
             && let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name)
         {
-            let FunctionState { body, replaces_others, .. } = &self.functions[function];
-            let is_shared =
-                body.is_some() || *replaces_others || self.local_names.contains_key(&function);
+            let FunctionState { disposition, replaces_others, .. } = &self.functions[function];
+            let is_shared = *disposition != Disposition::Keep
+                || *replaces_others
+                || self.local_names.contains_key(&function);
             let before = self.inner.declarations().get_function_decl(function).linkage;
             check_preemptible(name, is_shared, before)?;
         }
@@ -654,9 +643,10 @@ impl<M: Module> Module for MergingModule<M> {
         if linkage == cranelift_module::Linkage::Preemptible
             && let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name)
         {
-            let DataState { body, replaces_others, .. } = &self.data[data];
-            let is_shared =
-                body.is_some() || *replaces_others || self.local_data_names.contains_key(&data);
+            let DataState { disposition, replaces_others, .. } = &self.data[data];
+            let is_shared = *disposition != Disposition::Keep
+                || *replaces_others
+                || self.local_data_names.contains_key(&data);
             let before = self.inner.declarations().get_data_decl(data).linkage;
             check_preemptible(name, is_shared, before)?;
         }

@@ -42,9 +42,9 @@ impl<M: Module> MergingModule<M> {
             let is_own = matches!(linkage, Some(Local | Hidden));
             let names_another = !self.view().is_named(&symbol, func);
             let function = FuncId::from_u32(symbol.index);
-            let FunctionState { defined, became, .. } = self.functions[function];
+            let defined = self.functions[function].defined;
             let needs_name = is_own && argument.is_near() || names_another;
-            if needs_name && defined && !became.has_no_code() {
+            if needs_name && defined && self.view().reached(function).has_own_address(function) {
                 self.give_local_name(function, flush)?;
             }
             let Some(name) = self.local_names.get(&function).map(|&name| super::symbol(name))
@@ -113,24 +113,28 @@ impl<M: Module> MergingModule<M> {
             match symbol.namespace {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
-                    let FunctionState { defined, became, .. } = self.functions[function];
+                    let defined = self.functions[function].defined;
+                    let has_own_code = self.view().reached(function).has_own_address(function);
                     let has_equals = match plan.function(&symbol) {
                         Some(function) if !plan.is_cached(function) => {
                             plan.entry(function).has_equals()
                         }
                         // A function that an earlier flush emitted may have an equal one.
-                        _ => !self.emitted.is_empty(),
+                        _ => flush.into_earlier,
                     };
                     // A function that is not defined yet may become an alias itself. A thunk has code of its own.
-                    if defined && !became.has_no_code() && (flush.remember || has_equals) {
+                    if defined && has_own_code && (flush.remember || has_equals) {
                         self.give_local_name(function, flush)?;
                     }
                 }
                 1 => {
                     let data = DataId::from_u32(symbol.index);
-                    let DataState { defined, body, .. } = self.data[data];
+                    let DataState { defined, disposition, .. } = self.data[data];
                     // A pinned object replaces no other one, but references to its equals may go to it.
-                    if defined && body.is_none() && self.is_compared_by_class(data) {
+                    if defined
+                        && disposition == Disposition::Keep
+                        && self.is_compared_by_class(data)
+                    {
                         self.give_local_data_name(data, flush)?;
                     }
                 }
@@ -194,13 +198,13 @@ impl View<'_> {
     /// can take. Where addresses are significant, all of them name this function.
     pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
         self.address_target(function).or_else(|| {
-            let FunctionState { body, extra, preemptible, .. } = &self.functions[function];
+            let FunctionState { disposition, extra, preemptible, .. } = &self.functions[function];
             if *preemptible {
                 return None;
             }
             // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol
             // leads.
-            let place = match body.expand().filter(|_| extra.is_empty()) {
+            let place = match disposition.representative().filter(|_| extra.is_empty()) {
                 Some(body) => Some(self.local_name(body)),
                 None => self.local_names.get(&function).copied(),
             };
@@ -214,7 +218,7 @@ impl View<'_> {
         self.data_target(data).or_else(|| {
             let name = |data: DataId| self.local_data_names.get(&data).copied();
             // The address of an alias is that of its target.
-            match self.data[data].body.expand() {
+            match self.data[data].disposition.representative() {
                 Some(body) => Some(name(body).unwrap_or(body)),
                 None => name(data),
             }

@@ -1,11 +1,12 @@
 //! What is known of functions and data, without the wrapped module: a view that threads can share.
 //!
 //! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect and to
-//! audit the functions that it emits. The questions of one job are with that job (`emit`, `names`, `audit`). Nothing
+//! audit the functions that it emits. The questions of one job are with that job (`emit`, `names`, `nowhere`, `audit`). Nothing
 //! is changed here.
 
 use super::flush::ADDED;
-use super::{Became, DataState, FunctionState, ModuleOptions, linkage};
+use super::{DataState, FunctionState, ModuleOptions, linkage};
+use crate::plan::{Disposition, Reached, reached};
 use crate::unit::Attributes;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -31,7 +32,7 @@ pub(super) struct View<'a> {
     pub isa: &'a dyn TargetIsa,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The function of a symbol of the pass.
     pub(super) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
         match symbol.namespace {
@@ -53,29 +54,48 @@ impl View<'_> {
         }
     }
 
+    /// What references to a function lead to, by what this flush and earlier ones decided.
+    pub(super) fn reached(&self, function: FuncId) -> Reached<'a, FuncId> {
+        let functions = self.functions;
+        reached(function, |function| {
+            let FunctionState { disposition, eliminated, extra, .. } = &functions[function];
+            (placed(*disposition, *eliminated), extra)
+        })
+    }
+
+    /// What references to a data object lead to.
+    pub(super) fn data_reached(&self, data: DataId) -> Reached<'a, DataId> {
+        reached(data, |data| {
+            let DataState { disposition, eliminated, .. } = self.data[data];
+            (placed(disposition, eliminated), &[])
+        })
+    }
+
     /// The function to which calls of `function` should go, if another one.
     pub(super) fn call_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { preemptible, eliminated, became, body, extra, .. } =
-            &self.functions[function];
-        if *became == Became::Thunk && !extra.is_empty() {
-            // The thunk exists anyway, and passes the extra arguments.
-            return None;
-        }
-        // Where its symbol is eliminated, no definition can take it either.
-        body.expand().filter(|_| !preemptible || *eliminated).map(|body| self.local_name(body))
+        let reached = self.reached(function);
+        // Where it has no symbol, no definition can take it either.
+        let is_taken = self.functions[function].preemptible && reached.symbol.is_some();
+        (reached.call != function && !is_taken).then(|| self.local_name(reached.call))
     }
 
     /// The function whose address should be used in place of that of `function`, if another one.
     pub(super) fn address_target(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { became, eliminated, body, extra, .. } = &self.functions[function];
-        let moved = (*eliminated || *became == Became::Redirected) && extra.is_empty();
-        body.expand().filter(|_| moved).map(|body| self.local_name(body))
+        let address = self.reached(function).address.filter(|&address| address != function);
+        address.map(|address| self.local_name(address))
     }
 
     /// The data object that references to `data` should name, if another one.
     pub(super) fn data_target(&self, data: DataId) -> Option<DataId> {
-        let DataState { became, eliminated, body, .. } = &self.data[data];
-        let moved = body.expand().filter(|_| *eliminated || *became == Became::Redirected);
-        moved.map(|body| self.local_data_names.get(&body).copied().unwrap_or(body))
+        let address = self.data_reached(data).address.filter(|&address| address != data);
+        address.map(|address| self.local_data_names.get(&address).copied().unwrap_or(address))
+    }
+}
+
+/// A disposition as the wrapped module carried it out: an alias of what has no symbol is nothing.
+fn placed<I>(disposition: Disposition<I>, eliminated: bool) -> Disposition<I> {
+    match disposition {
+        Disposition::Alias { to } if eliminated => Disposition::Redirect { to },
+        disposition => disposition,
     }
 }

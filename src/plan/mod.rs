@@ -24,7 +24,9 @@ mod reason;
 mod symbols;
 
 pub(crate) use change::{Added, AddedData};
-pub use outputs::{DataEmit, DataOutput, Emit, Output};
+pub use outputs::{DataEmit, DataOutput, Emit, NoCode, Output};
+#[cfg(feature = "module")]
+pub(crate) use outputs::{Reached, reached};
 pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
@@ -47,10 +49,11 @@ use rustc_hash::FxBuildHasher;
 
 /// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies the item that
 /// it is merged into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition<I = FunctionIndex> {
     /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
     /// [`Plan::address_symbol`] returns.
+    #[default]
     Keep,
     /// No reference to it is left; there is nothing to emit.
     Redirect {
@@ -470,19 +473,10 @@ impl Plan {
 
     /// The function that a direct call to `function` reaches at best.
     pub fn call_target(&self, function: FunctionIndex) -> FunctionIndex {
-        let entry = self.entry(function);
-        match entry.attributes().linkage {
+        match self.entry(function).attributes().linkage {
             // The definition that takes the symbol must get the calls.
             Linkage::Preemptible => function,
-            // The thunk exists anyway, and passes the extra arguments.
-            _ if matches!(entry.disposition(), Disposition::Thunk { to: _ })
-                && !entry.extra_arguments().is_empty() =>
-            {
-                function
-            }
-            Linkage::Export | Linkage::Hidden | Linkage::Local => {
-                entry.disposition().representative().unwrap_or(function)
-            }
+            Linkage::Export | Linkage::Hidden | Linkage::Local => self.reached(function).call,
         }
     }
 
@@ -490,13 +484,7 @@ impl Plan {
     /// the IR does not show, must use it. `None` if nothing refers to the address and there is no code for it any more:
     /// the function was replaced by a body that takes extra arguments, and only calls pass these.
     pub fn address_target(&self, function: FunctionIndex) -> Option<FunctionIndex> {
-        let entry = self.entry(function);
-        match entry.disposition() {
-            Disposition::Redirect { to } => entry.extra_arguments().is_empty().then_some(to),
-            Disposition::Keep | Disposition::Alias { to: _ } | Disposition::Thunk { to: _ } => {
-                Some(function)
-            }
-        }
+        self.reached(function).address
     }
 
     /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
@@ -509,10 +497,10 @@ impl Plan {
                 let to = self.address_target(function).unwrap_or(function);
                 &self.functions[to].symbol
             }
-            Some(Item::Data(data)) => match self.data[data].disposition {
-                Disposition::Redirect { to } => &self.data[to].symbol,
-                Disposition::Keep | Disposition::Alias { .. } | Disposition::Thunk { .. } => symbol,
-            },
+            Some(Item::Data(data)) => {
+                let to = self.data_reached(data).address.unwrap_or(data);
+                &self.data[to].symbol
+            }
         }
     }
 

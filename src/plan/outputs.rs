@@ -2,11 +2,16 @@
 //!
 //! Every back end carries a plan out by these functions. They decide nothing: an output is the disposition of an
 //! entry together with all that it takes to emit it.
+//!
+//! [`reached`] is the one answer to what a symbol leads to once that is done: whether there is code under it, whose code
+//! runs when it is called, with which extra arguments, and whether its address is its own. Plans, the merge cache, the
+//! checker, merge maps and the flushes of a module ask it, each of the dispositions that it knows.
 
-use super::{Disposition, LateThunk, NewBody, Plan};
+use super::{Disposition, LateThunk, NewBody, Plan, Reason};
 use crate::extra_argument::ExtraArgument;
-use crate::unit::{DataIndex, FunctionIndex};
+use crate::unit::{DataIndex, FunctionIndex, Item};
 use alloc::vec::Vec;
+use core::fmt;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 
@@ -76,7 +81,137 @@ pub enum DataEmit<'a> {
     Nothing,
 }
 
+/// What references to a function or data object lead to once it was planned, and carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached<'a, I> {
+    /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference may name it.
+    pub symbol: Option<I>,
+    /// Which symbol references to its address name. `None` if it has no address, because only calls pass what its code
+    /// takes.
+    pub address: Option<I>,
+    /// Which symbol direct calls name, with the extra arguments if it is another one, unless another definition may take
+    /// the symbol of the function.
+    pub call: I,
+    /// Whose body or contents it has in the end.
+    pub body: I,
+    /// What that body takes behind the arguments of the function.
+    pub extra: &'a [ExtraArgument],
+}
+
+impl<I: Copy + PartialEq> Reached<'_, I> {
+    /// Whether its symbol has an address that no other symbol has, so that it may be compared.
+    pub fn has_own_address(&self, item: I) -> bool {
+        self.symbol == Some(item)
+    }
+}
+
+/// What references to an item lead to. `of` returns the disposition of an item, and the extra arguments that its
+/// representative takes in its place.
+pub(crate) fn reached<'a, I: Copy>(
+    item: I,
+    of: impl Fn(I) -> (Disposition<I>, &'a [ExtraArgument]),
+) -> Reached<'a, I> {
+    let (disposition, extra) = of(item);
+    let (symbol, address, call) = match disposition {
+        Disposition::Keep => (Some(item), Some(item), item),
+        // The thunk exists anyway, and passes the extra arguments.
+        Disposition::Thunk { to } => {
+            (Some(item), Some(item), if extra.is_empty() { to } else { item })
+        }
+        Disposition::Alias { to } => (Some(to), Some(item), to),
+        Disposition::Redirect { to } => (None, extra.is_empty().then_some(to), to),
+    };
+    let (mut body, mut extra): (I, &[ExtraArgument]) = (item, &[]);
+    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised body.
+    for _ in 0..2 {
+        let (disposition, passed) = of(body);
+        let Some(to) = disposition.representative().filter(|_| extra.is_empty()) else {
+            break;
+        };
+        (body, extra) = (to, passed);
+    }
+    Reached { symbol, address, call, body, extra }
+}
+
+/// Why there is no code, and are no contents, under a symbol: see [`Plan::without_code`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoCode {
+    /// The symbol.
+    pub symbol: UserExternalName,
+    /// The function or data object that replaced it.
+    pub to: UserExternalName,
+    /// How many extra arguments its calls pass.
+    pub extra_arguments: usize,
+    /// Why it was merged, if that is known of an earlier unit.
+    pub reason: Option<Reason>,
+    /// Whether an earlier unit eliminated it.
+    pub earlier: bool,
+}
+
+impl fmt::Display for NoCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NoCode { symbol, to, extra_arguments, reason, earlier } = self;
+        let unit = if *earlier { "an earlier unit" } else { "this unit" };
+        write!(f, "{symbol} has no code: {unit} merged it into {to}")?;
+        match extra_arguments {
+            0 => {}
+            1 => f.write_str(", which takes an extra argument")?,
+            extra => write!(f, ", which takes {extra} extra arguments")?,
+        }
+        match reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for NoCode {}
+
 impl Plan {
+    /// What references to a function lead to.
+    pub(crate) fn reached(&self, function: FunctionIndex) -> Reached<'_, FunctionIndex> {
+        reached(function, |function| {
+            let entry = self.entry(function);
+            (entry.disposition(), entry.extra_arguments())
+        })
+    }
+
+    /// What references to a data object lead to.
+    pub(crate) fn data_reached(&self, data: DataIndex) -> Reached<'_, DataIndex> {
+        reached(data, |data| (self.data[data].disposition(), &[]))
+    }
+
+    /// Why there is no code or data under a symbol, if there is none because this plan, or an earlier unit that this
+    /// plan knows of, merged it away.
+    ///
+    /// No reference that is emitted may name such a symbol. A back end that checks that, of each relocation, each
+    /// pointer in data, and each target and extra argument of a thunk, before it writes any of them, writes no code
+    /// that leads nowhere, whatever is wrong with a plan. Constant time. For the plan of an incremental run, use
+    /// [`MergeCache::without_code`](crate::MergeCache::without_code).
+    pub fn without_code(&self, symbol: &UserExternalName) -> Option<NoCode> {
+        let (to, reason, extra, earlier) = match self.item_of(symbol)? {
+            Item::Function(function) if self.reached(function).symbol.is_none() => {
+                let entry = self.entry(function);
+                let to = self.entry(entry.disposition().representative()?).symbol();
+                let extra = entry.extra_arguments().len();
+                (to, entry.reason(), extra, self.eliminated_signature(function).is_some())
+            }
+            Item::Data(data) if self.data_reached(data).symbol.is_none() => {
+                let entry = &self.data[data];
+                let to = &self.data[entry.disposition().representative()?].symbol;
+                (to, entry.reason(), 0, data.index() >= self.added_data())
+            }
+            Item::Function(_) | Item::Data(_) => return None,
+        };
+        Some(NoCode {
+            symbol: symbol.clone(),
+            to: to.clone(),
+            extra_arguments: extra,
+            reason: Some(reason),
+            earlier,
+        })
+    }
+
     /// What is to be emitted with this unit: for the functions that were added, in their order, for functions that
     /// earlier units eliminated and that need code now, and for new bodies.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {

@@ -216,12 +216,18 @@ block0(v0: i64):
     for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
         let similar = Similar { policy, ..Similar::default() };
         let options = forgetful(ModuleOptions { similar, ..ModuleOptions::default() });
-        let printed = same_output(format_args!("{policy:?}"), options, linked, &prints(&["d"]), |module, merges| {
-            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
-            module.flush().unwrap();
-            assert_eq!(module.stats().redirects, usize::from(merges));
-            define_all(module, compares);
-        });
+        let printed = same_output(
+            format_args!("{policy:?}"),
+            options,
+            linked,
+            &prints(&["d"]),
+            |module, merges| {
+                define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
+                module.flush().unwrap();
+                assert_eq!(module.stats().redirects, usize::from(merges));
+                define_all(module, compares);
+            },
+        );
         assert_eq!(printed, "0\n");
     }
 }

@@ -189,6 +189,7 @@ fn merged(
     })?;
     let rows = lists_dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
     let (stats, pass) = (*module.stats(), *module.pass_stats());
+    check_aliases(unit, &module, &ids)?;
     let finished = contain(|| match lists_functions {
         true => module.finish_with_map().map(|(product, map)| (product, Some(map))),
         false => module.finish().map(|product| (product, None)),
@@ -673,6 +674,23 @@ fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
         let alias = symbol_id(product, &ids[alias]);
         place_alias(product, alias, place, linkage);
     }
+}
+
+/// Refuses an alias of the text whose target was merged away: it would get an address where there is no code.
+fn check_aliases(unit: &Unit, module: &MergingModule<ObjectModule>, ids: &Ids) -> Result<()> {
+    let functions = unit.given.iter().filter_map(|given| match &given.became {
+        Some((Became::Alias, target)) => Some((&given.symbol, target)),
+        Some((Became::Thunk, _)) | None => None,
+    });
+    let data = unit.data.iter();
+    let data = data.filter_map(|given| Some((&given.symbol, given.alias.as_ref()?)));
+    for (alias, target) in functions.chain(data) {
+        if let Some(why) = module.without_code(&ids[target]) {
+            let alias = unit.names.display(alias);
+            return Err(anyhow!("{alias} is an alias of {why}: a bug of this program"));
+        }
+    }
+    Ok(())
 }
 
 /// The symbol of a function or data object.

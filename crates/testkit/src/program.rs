@@ -99,7 +99,7 @@ impl Parts<'_> {
     /// If two parts have one symbol, or a function has no body.
     pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
         // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
-        self.plan_by(Merger::after(cache, *self.options), cache.len() as u32)
+        self.plan_by(Merger::after(cache, *self.options), cache.remembered() as u32)
     }
 
     fn plan_by(&self, merger: Merger<'_>, added: u32) -> (Plan, Increment) {

@@ -223,7 +223,7 @@ impl<'a> Held<'a> {
     /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
     /// it knows symbols in all.
     pub fn after(self, cache: &MergeCache) -> Self {
-        Held { fresh: cache.len() as u32, ..self }
+        Held { fresh: cache.remembered() as u32, ..self }
     }
 }
 
