@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use testkit::checked::checked;
 use testkit::incremental::{
-    self, Finding, Program, Statistics, check_facts, check_jit, check_library, print,
+    self, Finding, Program, Statistics, check_facts, check_jit, check_library, check_streaming,
+    print,
 };
 use testkit::link::Linker;
 use testkit::support::Rng;
@@ -107,7 +108,7 @@ fn here(seeds: Range<u64>, check: Check) -> Statistics {
 
 /// What programs must consist of, and their required outcomes, by every path: without one of these the generator
 /// misses what it is for.
-const OCCURS: [&str; 32] = [
+const OCCURS: [&str; 35] = [
     "functions with two alias regions",
     "functions for tail calls",
     "functions with parameters on the stack",
@@ -140,6 +141,9 @@ const OCCURS: [&str; 32] = [
     "flushes",
     "thunks to an earlier flush",
     "bodies of functions that differ in few instructions",
+    "several flushes without a merge cache",
+    "last flushes at the end",
+    "references to functions of earlier flushes",
 ];
 
 /// The facts of a function hold wherever it is called, so that a finding is not an error of the front end.
@@ -156,6 +160,14 @@ fn jit() {
 #[test]
 fn library() {
     finish(&here(100..220, check_library), &OCCURS);
+}
+
+/// Merged as one unit, whose functions arrive in the order of the flushes.
+#[test]
+fn streaming() {
+    let occurs =
+        ["redirected", "thunks", "merged with extra arguments", "comparisons of addresses"];
+    finish(&here(100..180, check_streaming), &occurs);
 }
 
 fn linked(linker: &Linker, seeds: Range<u64>, kinds: &[Kind]) -> Statistics {

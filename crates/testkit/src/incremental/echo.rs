@@ -8,10 +8,14 @@ use arbitrary::{Result, Unstructured};
 impl Drawn {
     /// Defines much of what one flush defines a second time in a later flush, where it refers to the copies there.
     /// A front end does that when it makes the same instances again and has more or fewer facts about them.
-    pub(super) fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+    ///
+    /// Returns the functions of which there is a copy, with the copy.
+    pub(super) fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<Vec<(usize, usize)>> {
         let flush = u.int_in_range(1..=self.style.flushes - 1)?;
         let source = if u.ratio(2, 3)? { 0 } else { u.int_in_range(0..=flush - 1)? };
-        let dense = *u.choose(&[2, 2, 4, 8])?;
+        // Equal to what was eliminated, and eliminated as that was.
+        let exact = self.style.eliminates && u.ratio(3, 4)?;
+        let dense = if exact { 16 } else { *u.choose(&[2, 2, 4, 8])? };
         let mut copies: Vec<(Part, Part)> = Vec::new();
         let parts = self.program.flushes[source].defined.clone();
         for part in parts.into_iter().filter(|part| *part != Part::Data(FROZEN)) {
@@ -44,8 +48,10 @@ impl Drawn {
             Part::Data(data) => data,
             Part::Function(_) => unreachable!("a data object has another one as its copy"),
         };
-        let (changes, facts) = (u.ratio(1, 3)?, u.int_in_range(0..=3)?);
-        let aligns = u.ratio(1, 4)?;
+        let (changes, facts, aligns) = match exact {
+            true => (false, 3, false),
+            false => (u.ratio(1, 3)?, u.int_in_range(0..=3)?, u.ratio(1, 4)?),
+        };
         for &(_, copy) in &copies {
             match copy {
                 Part::Function(number) => {
@@ -91,6 +97,10 @@ impl Drawn {
             }
             self.program.flushes[flush].defined.push(copy);
         }
-        Ok(())
+        let functions = copies.into_iter().filter_map(|pair| match pair {
+            (Part::Function(function), Part::Function(copy)) => Some((function, copy)),
+            _ => None,
+        });
+        Ok(functions.collect())
     }
 }

@@ -28,6 +28,11 @@ use cranelift_module::Linkage;
 pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     let style = Style::draw(u)?;
     let mut drawn = Drawn::new(style, options(u)?, u)?;
+    if drawn.style.eliminates {
+        let options = &mut drawn.program.options;
+        options.mode = Mode::Deferred;
+        options.similar = Similar { policy: Policy::Size, ..Similar::default() };
+    }
     if drawn.style.data {
         drawn.program.options.data = Addresses::Insignificant;
         drawn.data_family(u)?;
@@ -39,8 +44,15 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
         drawn.family(u)?;
     }
     drawn.reach_all(u)?;
-    if drawn.style.flushes > 1 && u.ratio(3, 4)? {
-        drawn.echo(u)?;
+    if drawn.style.flushes > 1 {
+        let copies = match drawn.style.eliminates || u.ratio(3, 4)? {
+            true => drawn.echo(u)?,
+            false => Vec::new(),
+        };
+        let most = if drawn.style.eliminates { 3 } else { 1 };
+        for _ in 0..u.int_in_range(most / 2..=most)? {
+            drawn.call_later(&copies, u)?;
+        }
     }
     drawn.finish(u)
 }
@@ -58,6 +70,7 @@ pub fn program_of_units(u: &mut Unstructured<'_>) -> Result<Program> {
         forward: true,
         bytes: u.ratio(1, 8)?,
         data: u.ratio(1, 8)?,
+        eliminates: false,
         linkage: *u.choose(&[Linkages::Local, Linkages::Any, Linkages::Any])?,
         facts: FactsAcrossUnits::Same,
     };
@@ -106,6 +119,9 @@ pub(super) struct Style {
     bytes: bool,
     /// Whether the program is mostly about equal data objects that other images see.
     pub(super) data: bool,
+    /// Whether it is mostly about functions that early flushes eliminate: large local ones, of which nothing is known that
+    /// keeps them, and to which later flushes refer.
+    pub(super) eliminates: bool,
     linkage: Linkages,
     facts: FactsAcrossUnits,
 }
@@ -130,12 +146,15 @@ enum FactsAcrossUnits {
 
 impl Style {
     fn draw(u: &mut Unstructured<'_>) -> Result<Style> {
-        Ok(Style {
-            flushes: *u.choose(&[1, 2, 2, 2, 3, 3, 4, 5])?,
+        let flushes = *u.choose(&[1, 2, 2, 2, 3, 3, 4, 5])?;
+        let eliminates = flushes > 1 && u.ratio(1, 3)?;
+        let style = Style {
+            flushes,
             attributes: u.ratio(1, 3)?,
             forward: u.ratio(1, 4)?,
             bytes: u.ratio(1, 4)?,
             data: u.ratio(1, 4)?,
+            eliminates,
             linkage: *u.choose(&[
                 Linkages::Local,
                 Linkages::Local,
@@ -153,6 +172,17 @@ impl Style {
                 FactsAcrossUnits::Same,
                 FactsAcrossUnits::Any,
             ])?,
+        };
+        Ok(match eliminates {
+            true => Style {
+                attributes: false,
+                forward: false,
+                bytes: false,
+                linkage: Linkages::Local,
+                facts: FactsAcrossUnits::Same,
+                ..style
+            },
+            false => style,
         })
     }
 }
@@ -174,7 +204,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
         functions: *u.choose(&Addresses::ALL)?,
         data: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 4)?,
-        remember: !u.ratio(1, 8)?,
+        remember: u.arbitrary()?,
         optimize: u.ratio(1, 8)?,
         similar,
         ..ModuleOptions::default()
@@ -246,6 +276,8 @@ impl Drawn {
                 calls: Vec::new(),
                 interposed: Vec::new(),
                 any_back_end: u.ratio(1, 8)?,
+                finishes: u.arbitrary()?,
+                later: 0,
             },
             style,
             families: Vec::new(),
@@ -383,6 +415,8 @@ impl Drawn {
         let differs = u.ratio(1, 4)?;
         if differs {
             self.program.options.similar.policy = Policy::Size;
+        }
+        if differs || self.style.eliminates {
             differing::enlarge(&mut first);
         }
         let copies = *u.choose(&[1, 2, 2, 3, 3, 4, 4, 6, 8])?;
@@ -528,7 +562,10 @@ impl Drawn {
         u: &mut Unstructured<'_>,
     ) -> Result<Vec<usize>> {
         let last = self.style.flushes - 1;
-        let policy = u.int_in_range(0..=4)?;
+        let policy = match self.style.eliminates {
+            true => *u.choose(&[2, 2, 3])?,
+            false => u.int_in_range(0..=4)?,
+        };
         let mut flushes: Vec<usize> = Vec::new();
         for copy in 0..copies {
             flushes.push(match policy {
@@ -645,8 +682,12 @@ impl Drawn {
             let call = Statement::Call { call, passes, in_loop: false, entries: 0 };
             let number = self.program.functions.len();
             let earliest = self.program.flush_of(Part::Function(function));
+            let last = self.style.flushes - 1;
             let flush = match u.ratio(1, 3)? {
-                true => u.int_in_range(earliest..=self.style.flushes - 1)?,
+                true => u.int_in_range(earliest..=last)?,
+                false if self.style.eliminates => {
+                    u.int_in_range((earliest + 1).min(last)..=last)?
+                }
                 false => earliest,
             };
             self.program.flushes[flush].defined.push(Part::Function(number));

@@ -136,12 +136,17 @@ impl Merged for Definer<'_, MergingModule<JITModule>> {
     fn define(&mut self, flush: usize) -> Result<(), Finding> {
         let program = self.program;
         let mut say = |module: &mut _, part, ids: &_| say(module, program, part, ids);
-        let defined = self.define(flush, &mut say).and_then(|()| self.module.flush());
+        let last = program.finishes && flush + 1 == program.flushes.len();
+        let defined = self.define(flush, &mut say).and_then(|()| match last {
+            true => self.module.flush_last(),
+            false => self.module.flush(),
+        });
         defined.map_err(|error| Finding::new(format!("flush {flush} is refused: {error}")))
     }
 
     fn finalize(&mut self, flush: usize) -> Result<(), Finding> {
-        let finalized = match self.program.any_back_end {
+        let last = self.program.finishes && flush + 1 == self.program.flushes.len();
+        let finalized = match self.program.any_back_end || last {
             true => self.module.inner_mut().finalize_definitions(),
             false => self.module.finalize_definitions(),
         };

@@ -16,7 +16,7 @@ use crate::aligned;
 use crate::jit;
 use crate::modules::Item;
 use crate::program::{
-    ADDED, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
+    ADDED, DataDefinition, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
 };
 use crate::unit::Member;
 use cranelift_codegen::control::ControlPlane;
@@ -45,6 +45,29 @@ use std::collections::BTreeMap;
 ///
 /// If the program is wrong, or the pass panics.
 pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
+    check_by(program, None, statistics)
+}
+
+/// The same for functions that arrive one at a time, in the order of the flushes, and whose IR is not kept, or only so
+/// much of it: all are emitted after the last flush.
+///
+/// # Errors
+///
+/// What differs.
+///
+/// # Panics
+///
+/// If the program is wrong, or the pass panics.
+pub fn check_streaming(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
+    let most_bytes = [0, 8 << 10, 1 << 20][program.calls.len() % 3];
+    check_by(program, Some(most_bytes), statistics)
+}
+
+fn check_by(
+    program: &Program,
+    streams: Option<usize>,
+    statistics: &mut Statistics,
+) -> Result<(), Finding> {
     let bodies = functions(program);
     let isa = jit_isa(program.speed);
     let module = || jit::module(isa.clone(), |_| {});
@@ -60,6 +83,7 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
         defined: Vec::new(),
         units: Vec::new(),
         added: 0,
+        streams,
         statistics,
     };
     embedder.statistics.add_program(program);
@@ -85,6 +109,8 @@ struct Embedder<'a> {
     /// The units that were planned.
     units: Vec<usize>,
     added: u32,
+    /// How many bytes of IR are held, if functions arrive one at a time.
+    streams: Option<usize>,
     statistics: &'a mut Statistics,
 }
 
@@ -147,6 +173,12 @@ impl Merged for Embedder<'_> {
     /// Plans a unit and emits it.
     fn define(&mut self, flush: usize) -> Result<(), Finding> {
         let program = self.program;
+        if let Some(most_bytes) = self.streams {
+            return match flush + 1 == program.flushes.len() {
+                true => self.stream(most_bytes),
+                false => Ok(()),
+            };
+        }
         let options = Options {
             target: Target::of(&**self.isa),
             aliases: program.options.aliases,
@@ -196,7 +228,7 @@ impl Merged for Embedder<'_> {
         let (isa, context, added) = (&**self.isa, Context::new(), &mut self.added);
         let (plan, increment) = merger.plan_increment(&mut Held { unit, isa, context, added });
         self.units.push(flush);
-        self.emit(&unit, &plan)?;
+        self.emit(&unit, &plan, Emitted::merged(&unit, &plan))?;
         self.emitted.extend(&increment);
         Ok(())
     }
@@ -236,9 +268,39 @@ impl Embedder<'_> {
         self.statistics.add(ALIGNED, aligned::bodies(unit, plan).len());
     }
 
-    fn emit(&mut self, unit: &Parts<'_>, plan: &Plan) -> Result<(), Finding> {
+    /// Plans all flushes as one unit whose functions arrive one at a time, and emits it.
+    fn stream(&mut self, most_bytes: usize) -> Result<(), Finding> {
+        let program = self.program;
+        let options = Options {
+            target: Target::of(&**self.isa),
+            aliases: program.options.aliases,
+            similar: program.options.similar,
+            ..Options::default()
+        };
+        let (mut functions, mut data) = (Vec::new(), Vec::new());
+        for &part in program.flushes.iter().flat_map(|flush| &flush.defined) {
+            match part {
+                Part::Function(function) => {
+                    let attributes = function_attributes(program, function);
+                    functions.push(Member { attributes, body: self.bodies[function].clone() });
+                }
+                Part::Data(number) => {
+                    let (symbol, object) = (symbol(part), object(&program.data[number]));
+                    let attributes = data_attributes(program, number);
+                    data.push(DataMember { symbol, attributes, object });
+                }
+            }
+        }
+        // No size is asked of the embedder, which compiles no candidates.
+        let unit =
+            Parts { functions: &functions, data: &data, options: &options, code_size: Some(60) };
+        let (emitted, streamed) = Emitted::streamed(&unit, most_bytes);
+        self.units.extend(0..program.flushes.len());
+        self.emit(&unit, &streamed.plan, emitted)
+    }
+
+    fn emit(&mut self, unit: &Parts<'_>, plan: &Plan, mut emitted: Emitted) -> Result<(), Finding> {
         self.count(unit, plan);
-        let mut emitted = Emitted::merged(unit, plan);
         // Wrappers are for callers from outside that know no extra arguments. Here there are none.
         emitted.functions.retain(|(symbol, _)| symbol.namespace != WRAPPERS);
         // Names first: definitions that replace another one, and only then the functions that refer to them.
@@ -278,8 +340,20 @@ impl Embedder<'_> {
                 self.functions.insert(own, to);
             }
         }
-        for (index, member) in unit.data.iter().enumerate() {
-            self.emit_data(plan, DataIndex::new(index), member)?;
+        match self.streams {
+            Some(_) => {
+                for (own, definition) in core::mem::take(&mut emitted.data) {
+                    let DataDefinition::Object(object, alignment) = definition else {
+                        unreachable!("data objects that arrive are not merged")
+                    };
+                    self.define_data(&own, &object, alignment)?;
+                }
+            }
+            None => {
+                for (index, member) in unit.data.iter().enumerate() {
+                    self.emit_data(plan, DataIndex::new(index), member)?;
+                }
+            }
         }
         let alignments: Vec<_> =
             plan.entries().map(|(_, entry)| (entry.symbol(), entry.alignment())).collect();
@@ -413,16 +487,29 @@ impl Embedder<'_> {
             }
             // Emitted code uses its symbol, which the module cannot move, and no code compares it.
         }
+        let mut object = object.clone();
+        for reloc in &mut object.relocations {
+            reloc.target = plan.address_symbol(&reloc.target).clone();
+        }
+        self.define_data(own, &object, entry.alignment().max(attributes.alignment))
+    }
+
+    fn define_data(
+        &mut self,
+        own: &UserExternalName,
+        object: &DataObject,
+        alignment: u64,
+    ) -> Result<(), Finding> {
         let id = self.data(own);
         let Contents::Bytes(bytes) = &object.contents else { unreachable!("they have bytes") };
         let mut description = DataDescription::new();
         description.define(bytes.clone().into());
         for reloc in &object.relocations {
-            let target = self.reference(plan.address_symbol(&reloc.target))?;
+            let target = self.reference(&reloc.target)?;
             let target = description.import_global_value(target);
             description.write_data_addr(reloc.offset, target, reloc.addend);
         }
-        description.set_align(entry.alignment().max(attributes.alignment));
+        description.set_align(alignment);
         self.module.define_data(id, &description).expect("is defined once");
         self.defined.push(own.clone());
         Ok(())

@@ -7,7 +7,7 @@
 //!
 //! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `differing`, `rows`, `echo` and `calls`; the functions themselves are drawn and built by
+//!   with `statements`, `differing`, `rows`, `echo`, `later` and `calls`; the functions themselves are drawn and built by
 //!   [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
@@ -22,6 +22,7 @@ mod differing;
 mod echo;
 mod generate;
 mod jit;
+mod later;
 mod library;
 mod object;
 mod program;
@@ -36,7 +37,7 @@ use arbitrary::Unstructured;
 use cranelift_codegen::isa::OwnedTargetIsa;
 pub use generate::{program, program_of_units};
 pub use jit::{check as check_jit, check_facts};
-pub use library::check as check_library;
+pub use library::{check as check_library, check_streaming};
 pub use object::{Image, compare, main_of, objects};
 use program::Part;
 pub use program::Program;
@@ -87,18 +88,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library alone.
+/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library alone, unit by unit or
+/// with functions that arrive one at a time.
 ///
 /// # Errors
 ///
 /// If `u` has too few bytes to draw from.
 pub fn check(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
-    let is_jit = u.arbitrary()?;
+    let path = u.int_in_range(0..=4)?;
     let program = program(u)?;
     let mut statistics = Statistics::default();
-    let result = match is_jit {
-        true => check_jit(&program, &mut statistics),
-        false => check_library(&program, &mut statistics),
+    let result = match path {
+        0 | 1 => check_jit(&program, &mut statistics),
+        2 | 3 => check_library(&program, &mut statistics),
+        _ => check_streaming(&program, &mut statistics),
     };
     if let Err(finding) = result {
         panic!("{finding}\n{}", print(&program));
@@ -119,8 +122,13 @@ pub fn print(program: &Program) -> String {
         calls,
         interposed,
         any_back_end,
+        finishes,
+        later: _,
     } = program;
     writeln!(text, "; {options:?}\n; speed: {speed}, colocated: {colocated}").unwrap();
+    if *finishes {
+        writeln!(text, "; the last flush is that of the end").unwrap();
+    }
     if *any_back_end {
         writeln!(text, "; nothing is known of the module that is wrapped").unwrap();
     }

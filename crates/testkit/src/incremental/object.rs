@@ -53,13 +53,11 @@ pub fn objects(
         plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
         let defined =
             merging.define(flush, &mut |module, part, ids| say(module, program, part, ids));
-        // The last one is that of `finish`, at times.
-        let flushed = defined.and_then(|()| {
-            match flush + 1 < program.flushes.len() || program.flushes[0].ready {
+        let flushed =
+            defined.and_then(|()| match flush + 1 < program.flushes.len() || !program.finishes {
                 true => merging.module.flush(),
                 false => Ok(()),
-            }
-        });
+            });
         if let Err(error) = flushed {
             return Err(Finding::new(format!("flush {flush} is refused: {error}")));
         }

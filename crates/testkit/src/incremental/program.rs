@@ -32,6 +32,10 @@ pub struct Program {
     pub interposed: Vec<Part>,
     /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](cranelift_mergefunc::BackEnd::Any).
     pub any_back_end: bool,
+    /// Whether the last flush is that of the end of the module, after which nothing comes.
+    pub finishes: bool,
+    /// How many functions of earlier flushes are referred to once more.
+    pub later: usize,
 }
 
 /// What is defined in one flush.

@@ -153,15 +153,17 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
         2 => smaller.options.similar = Similar::default(),
         3 => smaller.options.similar = Similar::OFF,
         4 => (smaller.options.take, smaller.options.optimize) = (false, false),
-        5 => (smaller.options.aliases, smaller.options.remember) = (true, true),
+        5 => smaller.options.aliases = true,
         6 => smaller.options.functions = defaults.functions,
         7 => smaller.options.data = defaults.data,
         8 => smaller.speed = false,
         9 => smaller.colocated = true,
         10 => smaller.interposed.clear(),
         11 => smaller.any_back_end = false,
+        12 => smaller.options.remember = true,
+        13 => smaller.finishes = false,
         _ => {
-            let at = at - 12;
+            let at = at - 14;
             let plain = |own: &mut Attributes| {
                 *own = Attributes { addresses: own.addresses, ..Attributes::default() };
             };

@@ -86,6 +86,10 @@ impl Statistics {
             self.add("functions defined by bytes", usize::from(function.bytes));
         }
         self.add("modules of an unknown kind", usize::from(program.any_back_end));
+        let forgets = program.flushes.len() > 1 && !program.options.remember;
+        self.add("several flushes without a merge cache", usize::from(forgets));
+        self.add("last flushes at the end", usize::from(program.finishes));
+        self.add("references to functions of earlier flushes", program.later);
         for part in &program.interposed {
             self.add(
                 match part {
