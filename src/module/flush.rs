@@ -427,18 +427,15 @@ impl<M: Module> MergingModule<M> {
                 .check_eliminated(*function, attributes)
                 .inspect_err(|_| self.failed = Some(*function))?;
         }
-        for (index, (function, _)) in unit.functions.iter().enumerate() {
-            match back_end {
-                BackEnd::Object => {
-                    let func = pending.func(unit, FunctionIndex::new(index));
-                    self.name_passed_functions(plan, *function, func, flush)?;
+        match back_end {
+            BackEnd::Object => self.name_passed_functions(plan, pending, unit, flush)?,
+            // There is no local name by which the address of a function could stay near.
+            BackEnd::Any if self.view().is_elf() && !flush.last => {
+                for (function, _) in &unit.functions {
+                    self.pass_from_afar(*function);
                 }
-                // There is no local name by which the address of a function could stay near.
-                BackEnd::Any if self.view().is_elf() && !flush.last => {
-                    self.pass_from_afar(*function)
-                }
-                BackEnd::Any | BackEnd::Jit => {}
             }
+            BackEnd::Any | BackEnd::Jit => {}
         }
         if self.view().audits() {
             for (index, (function, _)) in unit.functions.iter().enumerate() {

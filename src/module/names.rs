@@ -17,46 +17,74 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleResult};
 
+/// A function that is an extra argument.
+struct Passed {
+    index: FunctionIndex,
+    /// The function whose body receives it.
+    function: FuncId,
+    /// Its number among the extra arguments.
+    at: usize,
+    passed: FuncId,
+    /// Whether it goes by its local name, if it has one.
+    by_name: bool,
+}
+
 impl<M: Module> MergingModule<M> {
-    /// Chooses the names by which the extra arguments of a function's body name functions.
+    /// Chooses the names by which extra arguments of the functions of a flush name functions.
     ///
     /// A function that was not visible outside when the plan was made goes by its local name, if it is near or
     /// others were merged into it: it can be exported by now or later, and its caller needed no more than a call.
-    /// So does a function that `func`, which is merged, called by another name, and a function that `func` passes
-    /// on because it calls a function that receives it under its local name.
+    /// So does a function that the function that passes it called by another name, and a function that is passed on
+    /// because a function is called that receives it under its local name. All names are given before any is used: which
+    /// functions get one must not depend on the order of the functions.
     pub(super) fn name_passed_functions(
         &mut self,
         plan: &Plan,
-        of: FuncId,
-        func: &Function,
+        pending: &Pending,
+        unit: &Unit,
         flush: Flush,
     ) -> ModuleResult<()> {
         use crate::unit::Linkage::{Hidden, Local};
-        let mut extra = core::mem::take(&mut self.functions[of].extra);
-        for argument in &mut extra {
-            let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0).cloned()
-            else {
-                continue;
-            };
-            let linkage = plan.function(&symbol).map(|at| plan.entry(at).attributes().linkage);
-            let is_own = matches!(linkage, Some(Local | Hidden));
-            let names_another = !self.view().is_named(&symbol, func);
-            let function = FuncId::from_u32(symbol.index);
-            let defined = self.functions[function].defined;
-            let needs_name = is_own && argument.is_near() || names_another;
-            if needs_name && defined && self.view().reached(function).has_own_address(function) {
-                self.give_local_name(function, flush)?;
-            }
-            let Some(name) = self.local_names.get(&function).map(|&name| super::symbol(name))
-            else {
-                continue;
-            };
-            if is_own || names_another || self.view().is_passed_on(&name, func) {
-                *argument = argument.redirected(&|_| Some(name.clone()));
+        let mut left: Vec<Passed> = Vec::new();
+        for (index, (function, _)) in unit.functions.iter().enumerate() {
+            let index = FunctionIndex::new(index);
+            for at in 0..self.functions[*function].extra.len() {
+                let argument = &self.functions[*function].extra[at];
+                let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0) else {
+                    continue;
+                };
+                let linkage = plan.function(symbol).map(|at| plan.entry(at).attributes().linkage);
+                let is_own = matches!(linkage, Some(Local | Hidden));
+                let names_another = !self.view().is_named(symbol, pending.func(unit, index));
+                let needs_name = is_own && argument.is_near() || names_another;
+                let passed = FuncId::from_u32(symbol.index);
+                let by_name = is_own || names_another;
+                left.push(Passed { index, function: *function, at, passed, by_name });
+                let has_own_code = self.view().reached(passed).has_own_address(passed);
+                if needs_name && self.functions[passed].defined && has_own_code {
+                    self.give_local_name(passed, flush)?;
+                }
             }
         }
-        self.functions[of].extra = extra;
-        Ok(())
+        left.retain(|argument| self.local_names.contains_key(&argument.passed));
+        // A name that is used now may be passed on by others.
+        loop {
+            let before = left.len();
+            let mut waiting = Vec::new();
+            for Passed { index, function, at, passed, by_name } in left {
+                let name = super::symbol(self.view().local_name(passed));
+                if by_name || self.view().is_passed_on(&name, pending.func(unit, index)) {
+                    let argument = &mut self.functions[function].extra[at];
+                    *argument = argument.redirected(&|_| Some(name.clone()));
+                } else {
+                    waiting.push(Passed { index, function, at, passed, by_name });
+                }
+            }
+            left = waiting;
+            if left.is_empty() || left.len() == before {
+                return Ok(());
+            }
+        }
     }
 
     /// Makes the body of a function receive addresses of functions in a form that stays valid if these are exported

@@ -6,10 +6,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::{Context, settings};
+use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Candidate, CodeSizes, Contents, DataAttributes, DataIndex,
-    DataObject, Disposition, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan,
-    Policy, Reason, Similar, Target,
+    DataObject, Disposition, Emit, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options,
+    Plan, Policy, Reason, Similar, Target,
 };
 use std::collections::BTreeSet;
 
@@ -85,11 +86,19 @@ impl Program {
 
     /// Plans a unit and returns the plan, and its functions as they are emitted.
     fn unit(&mut self, texts: &[(String, Attributes)]) -> (Plan, Vec<Function>) {
+        self.unit_of(texts, true)
+    }
+
+    /// The same, `after` the earlier units or as if there were none.
+    fn unit_of(&mut self, texts: &[(String, Attributes)], after: bool) -> (Plan, Vec<Function>) {
         let isa = host();
         let functions: Vec<Function> = texts.iter().map(|(text, _)| parse_one(text)).collect();
         let options =
             Options { target: Target::of(&*isa), similar: self.similar, ..Options::default() };
-        let mut merger = Merger::after(&self.cache, options);
+        let mut merger = match after {
+            true => Merger::after(&self.cache, options),
+            false => Merger::new(options),
+        };
         for (func, (_, attributes)) in functions.iter().zip(texts) {
             let symbol = func.name.get_user().expect("named by number").clone();
             merger.add(symbol, func, *attributes).expect("is added");
@@ -322,6 +331,88 @@ fn alignments_of_eliminated_functions_are_known_later() {
                 assert_eq!(Some(plan.entry(to).alignment()), largest, "{alignments:?}");
             }
         }
+    }
+}
+
+/// The symbols of a plan's own functions to which what is emitted refers: in the bodies, as they are after the plan was
+/// applied, and in thunks.
+fn referred_to(plan: &Plan, functions: &[Function]) -> Vec<UserExternalName> {
+    let mut symbols = Vec::new();
+    for output in plan.outputs() {
+        let body = match &output.emit {
+            Emit::Body => &functions[output.function.as_u32() as usize],
+            Emit::NewBody(body) => body,
+            Emit::Thunk { to, extra_arguments, .. } => {
+                symbols.push((*to).clone());
+                symbols.extend(extra_arguments.iter().filter_map(|extra| extra.symbol().cloned()));
+                continue;
+            }
+            Emit::Alias { to } => {
+                symbols.push((*to).clone());
+                continue;
+            }
+            Emit::Nothing => continue,
+        };
+        let callees = body.dfg.ext_funcs.values().map(|callee| &callee.name);
+        let names = callees.filter_map(|name| match name {
+            ExternalName::User(name) => Some(body.params.user_named_funcs()[*name].clone()),
+            _ => None,
+        });
+        symbols.extend(names);
+    }
+    symbols
+}
+
+/// What a unit eliminates that was planned as if there were no others is known to later units: once, only a unit that
+/// was planned after an earlier one said so, and later callers called symbols without code.
+#[test]
+fn later_units_know_what_a_first_unit_eliminated() {
+    let mut program = Program::new(FOR_SIZE);
+    let (plan, _) = program.unit_of(&[(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL)], false);
+    let [body] = plan.new_bodies() else { panic!("one body") };
+    let body = plan.entry(body.function()).symbol().clone();
+    let eliminated = UserExternalName::new(0, 1);
+    assert!(program.cache.without_code(&plan, &eliminated).is_some());
+    let (plan, functions) = program.unit(&[(calls(3, 1), LOCAL), (takes_address(4, 2), LOCAL)]);
+    let names = referred_to(&plan, &functions);
+    assert!(names.contains(&body) && !names.contains(&eliminated), "{names:?}");
+    assert_eq!(plan.late_thunks().len(), 1);
+}
+
+/// A plan that eliminates a function whose address is passed or taken, which is wrong, leaves a reference to a symbol of
+/// which it says that it has no code, and why; a right plan leaves none. Whoever emits code can refuse it.
+#[test]
+fn a_plan_says_which_references_lead_nowhere() {
+    for earlier in [false, true] {
+        let mut program = Program::new(FOR_SIZE);
+        let similar = [(mixes(1, 5), LOCAL), (mixes(2, 6), LOCAL)];
+        let taker = (takes_address(3, 2), LOCAL);
+        let (plan, functions) = match earlier {
+            false => program.unit(&[&similar[..], &[taker]].concat()),
+            true => {
+                program.unit(&similar);
+                program.unit(&[taker])
+            }
+        };
+        let nowhere = |plan: &Plan, functions: &[Function]| -> Vec<String> {
+            let names = referred_to(plan, functions).into_iter();
+            names
+                .filter_map(|name| Some(program.cache.without_code(plan, &name)?.to_string()))
+                .collect()
+        };
+        assert_eq!(nowhere(&plan, &functions), [""; 0]);
+        let symbol = UserExternalName::new(0, 2);
+        let function = plan.function(&symbol).expect("it is known");
+        let Disposition::Thunk { to } = plan.entry(function).disposition() else {
+            panic!("its address is taken")
+        };
+        let to_symbol = plan.entry(to).symbol().clone();
+        let wrong = decided(plan, function, Disposition::Redirect { to });
+        let unit = if earlier { "an earlier unit" } else { "this unit" };
+        let expected = format!(
+            "{symbol} has no code: {unit} merged it into {to_symbol}, which takes an extra argument (address-taken)"
+        );
+        assert_eq!(nowhere(&wrong, &functions), [expected]);
     }
 }
 

@@ -79,6 +79,25 @@ path = "src/main.rs"
 fn run_command(command: Command) -> anyhow::Result<ExitCode> {"#,
         ),
     },
+    // The same for the example of an embedder without `cranelift-module`.
+    Hook {
+        file: "examples/raw.rs",
+        at: &["fn main() -> Result<(), Box<dyn Error>> {"],
+        put: Put::Instead(
+            r#"fn main() -> Result<(), Box<dyn Error>> {
+    use cranelift_mergefunc::fault_injection::{Fault, planted};
+    let id = std::env::var("CLIF_MERGE_FAULT").unwrap_or_default();
+    planted(Fault::ALL.iter().copied().find(|fault| fault.id() == id), run)
+}
+
+fn run() -> Result<(), Box<dyn Error>> {"#,
+        ),
+    },
+    Hook {
+        file: "examples/raw.rs",
+        at: &["// Two functions may have one address here."],
+        put: Put::Before("prove: cranelift_mergefunc::Prove::Never,"),
+    },
     // The checker would refuse what a fault merges.
     Hook {
         file: "crates/clif-merge/src/args.rs",

@@ -8,6 +8,8 @@
 
 #[path = "faults/bisect.rs"]
 mod bisect;
+#[path = "faults/nowhere.rs"]
+mod nowhere;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

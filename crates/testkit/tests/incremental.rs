@@ -185,6 +185,14 @@ fn object() {
     finish(&linked(&linker, 300..420, &[Kind::Static, Kind::Pie]), &OCCURS);
 }
 
+/// A program in which a function was passed by a symbol that can be interposed, because the function that needs its local
+/// name came later.
+#[test]
+fn object_with_names_that_are_given_late() {
+    let linker = Linker::new(Toolchain::x86_64(), "late-names");
+    finish(&linked(&linker, 200_309..200_310, &[Kind::Static]), &["merged with extra arguments"]);
+}
+
 #[test]
 fn interposed() {
     let linker = Linker::new(Toolchain::x86_64(), "interposed");

@@ -248,6 +248,8 @@ faults! {
     FactsOfTheFirst = "facts-of-the-first",
     /// Functions whose addresses are used have no thunks.
     PassedAddressEliminated = "passed-address-eliminated",
+    /// Functions that are thunks with extra arguments are eliminated, whatever refers to them.
+    NamedEliminated = "named-eliminated",
     /// Thunks pass the extra arguments in the opposite order.
     ThunkPassesBackwards = "thunk-passes-backwards",
     /// Places share a parameter if they agree in the first three functions.
@@ -572,6 +574,16 @@ fn misplanned(plan: &mut Plan) {
                 {
                     set(plan, function, Disposition::Redirect { to });
                     return;
+                }
+            }
+        }
+        Some(Fault::NamedEliminated) => {
+            for &function in &functions {
+                let entry = plan.entry(function);
+                if let Disposition::Thunk { to } = entry.disposition()
+                    && !entry.extra_arguments().is_empty()
+                {
+                    set(plan, function, Disposition::Redirect { to });
                 }
             }
         }

@@ -11,6 +11,8 @@ mod by_hand;
 mod incremental;
 #[path = "fault_injection/matrix.rs"]
 mod matrix;
+#[path = "fault_injection/nowhere.rs"]
+mod nowhere;
 #[path = "fault_injection/oracles.rs"]
 mod oracles;
 #[path = "fault_injection/refused_plans.rs"]

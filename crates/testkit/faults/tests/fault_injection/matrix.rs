@@ -106,6 +106,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SelfCallForgotten, &[Checker]),
     (FactsOfTheFirst, &[Checker]),
     (PassedAddressEliminated, &[Checker, Laws]),
+    (NamedEliminated, &[Checker]),
     (ThunkPassesBackwards, &[Differential]),
     (ParameterByThree, &[Checker, Differential]),
     (SelfTailCallExchanged, &[Checker, Differential]),
