@@ -4,12 +4,12 @@
 //! refuses or panics about becomes an error that names the function, and the settings of the target
 //! that would help. Emits nothing.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clif_unit::contain::contain;
 use clif_unit::error::with_lines;
 use clif_unit::isa;
 use clif_unit::listings::Listings;
-use clif_unit::unit::{Source, Unit};
+use clif_unit::unit::{Given, Source, Unit};
 use clif_unit::verify::depends_on_settings;
 use cranelift_codegen::ir::{Function, Inst};
 use cranelift_codegen::isa::TargetIsa;
@@ -124,6 +124,68 @@ impl Refused {
     }
 }
 
+/// Cranelift cannot compile a body for several functions, each of which it can compile.
+#[derive(Clone, Debug)]
+pub struct RefusedBody {
+    /// The indices of the functions in their unit.
+    pub members: Vec<usize>,
+    /// Why not.
+    pub error: String,
+}
+
+impl fmt::Display for RefusedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
+}
+
+impl std::error::Error for RefusedBody {}
+
+impl RefusedBody {
+    /// The error of a program that cannot go on: at the functions that share the body.
+    pub fn into_error(self, unit: &Unit, sources: &[Source], isa: &dyn TargetIsa) -> anyhow::Error {
+        let RefusedBody { members, error } = self;
+        let target = isa::name_of(isa);
+        let mut members = members.iter().map(|&member| &unit.given[member]);
+        let Some(first) = members.next() else {
+            return anyhow!(
+                "cannot compile a body that functions of the unit share for {target}: {error}"
+            );
+        };
+        let name = |given: &Given| unit.names.describe(&given.symbol);
+        let message = format!(
+            "cannot compile the body that function {} and others share for {target}, although it can compile each \
+             function: {error}; keep them apart with ';@ identical-only' above each, or with '--similar off'",
+            name(first),
+        );
+        let error = members.take(MOST_NAMED).fold(first.place.error(message), |error, given| {
+            error.and(&given.place, format!("{} shares the body", name(given)))
+        });
+        with_lines(error.into(), sources)
+    }
+}
+
+/// How many of the other functions an error names that share a body.
+const MOST_NAMED: usize = 3;
+
+/// The error for a body of these functions that cannot be compiled: the one of the first function that cannot be
+/// compiled either, as [`Refused`], or else a [`RefusedBody`].
+pub fn refused_body(
+    unit: &Unit,
+    isa: &dyn TargetIsa,
+    members: Vec<usize>,
+    error: String,
+) -> anyhow::Error {
+    let mut compiler = Compiler::new(isa);
+    let mut compile = |&member: &usize| {
+        compiler.compile_of(member, unit.functions[member].clone()).map(drop).err()
+    };
+    match members.iter().find_map(&mut compile) {
+        Some(refused) => refused.into(),
+        None => RefusedBody { members, error }.into(),
+    }
+}
+
 /// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back quotes, its text
 /// alone. The numbers of a function that was changed since it was read are not its own; then the text differs, too.
 fn quoted(func: &Function, message: &str) -> Option<Inst> {
@@ -185,4 +247,32 @@ fn message(errors: &VerifierErrors) -> String {
 /// The size of compiled code in bytes, constants included.
 pub fn size(code: &CompiledCode) -> u32 {
     code.code_info().total_size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused_body;
+    use crate::codegen::RefusedBody;
+    use clif_unit::isa;
+    use clif_unit::unit::{Reading, Source, parse_unit};
+    use clif_unit::verify::Verifier;
+
+    /// A new body that cannot be compiled was an error without a function, a place and anything to do about it.
+    #[test]
+    fn a_body_that_cannot_be_compiled_names_its_functions() {
+        let text =
+            "function %a() {\nblock0:\n    return\n}\nfunction %b() {\nblock0:\n    return\n}\n";
+        let sources = [Source { name: "t".to_owned(), text: text.to_owned() }];
+        let verifier = Verifier::without_target();
+        let unit = parse_unit(&sources, Reading::plain(&verifier)).unwrap();
+        let [isa] = isa::build([isa::short("x86_64")], &[]).unwrap();
+        let error = refused_body(&unit, &*isa, vec![0, 1], "no registers".to_owned());
+        let error = error.downcast::<RefusedBody>().unwrap().into_error(&unit, &sources, &*isa);
+        assert_eq!(
+            error.to_string(),
+            "t:1: cannot compile the body that function %a and others share for x86_64, although it can compile each \
+             function: no registers; keep them apart with ';@ identical-only' above each, or with '--similar off'\n\
+             t:5: %b shares the body"
+        );
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::args::{Common, How, Input, ReadUnit};
 use crate::check::check;
-use crate::codegen::{Compiler, Refused, check_settings};
+use crate::codegen::{Compiler, Refused, RefusedBody, check_settings};
 use crate::emit_object::{Outcome, Request, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
@@ -174,7 +174,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let object = emit(&unit, request, &isa, &jobs);
     let object = object.map_err(|error| match error.downcast::<Refused>() {
         Ok(refused) => refused.into_error(&unit, &texts, &*isa),
-        Err(error) => error,
+        Err(error) => match error.downcast::<RefusedBody>() {
+            Ok(refused) => refused.into_error(&unit, &texts, &*isa),
+            Err(error) => error,
+        },
     })?;
     let mut messages = Vec::new();
     if let Some(Outcome { stats, pass, rows, functions: _ }) = &object.merged {

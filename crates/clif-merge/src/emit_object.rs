@@ -9,7 +9,7 @@
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
 
-use crate::codegen::{Compiler, Refused};
+use crate::codegen::{Compiler, Refused, refused_body};
 use crate::jobs::{Jobs, Tools};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::contain::contain;
@@ -184,8 +184,17 @@ fn merged(
     define(unit, &mut module, definitions, false)?;
     let flushed = contain(|| module.flush_last()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
-        let at = functions.iter().position(|&id| Some(id) == module.failed());
-        of_function(at, error)
+        let failed = module.failed();
+        let at = functions.iter().position(|&id| Some(id) == failed);
+        if at.is_some() || failed.is_none() {
+            return of_function(at, error);
+        }
+        let is_member = |&function: &usize| {
+            let outcome = module.outcome(functions[function]);
+            outcome.is_some_and(|(disposition, _)| disposition.representative() == failed)
+        };
+        let members = (0..functions.len()).filter(is_member).collect();
+        refused_body(unit, &**isa, members, error.to_string())
     })?;
     let rows = lists_dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
     let (stats, pass) = (*module.stats(), *module.pass_stats());

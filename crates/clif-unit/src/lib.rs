@@ -11,6 +11,7 @@ pub mod contain;
 pub mod data;
 pub mod directives;
 pub mod emit_text;
+mod entities;
 pub mod error;
 pub mod extra;
 pub mod header;

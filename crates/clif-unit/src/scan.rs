@@ -2,7 +2,8 @@
 //! objects there are.
 //!
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
-//! also refuses what would only exhaust the reader's memory. It does not understand functions.
+//! also refuses what would only exhaust the reader's memory, and words that the reader would take for something else.
+//! It does not understand functions.
 
 use crate::data::parse::Parsed;
 use crate::error::{Place, bail_at};
@@ -113,7 +114,8 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
         } else if scan.functions.is_empty() {
             header.add_line(name, number, line)?;
         }
-        code_line(line)
+        let part = if scan.functions.is_empty() { Part::Header } else { Part::Function };
+        code_line(part, line)
             .map_err(|(column, error)| Place::column(name, number, column).error(error))?;
     }
     if let Open::Directives(line, _) = open {
@@ -197,36 +199,140 @@ const MAX_ENTITY: u64 = (1 << 20) - 1;
 const ENTITIES: [&str; 10] =
     ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
+/// What a line that is no comment belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The lines before the first function, which `header` reads.
+    Header,
+    /// A function, which Cranelift's reader reads.
+    Function,
+}
+
 /// Looks at a line that is no comment. An error comes with its column.
-fn code_line(line: &str) -> Result<(), Wrong> {
+fn code_line(part: Part, line: &str) -> Result<(), Wrong> {
     let bytes = line.as_bytes();
     let column = |at: usize| line[..at].chars().count() + 1;
+    let wrong = |at: usize, message: String| Err((column(at), message));
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
             b';' if line[at..].starts_with(PREFIX) => {
-                return Err((column(at), "a directive must stand on a line of its own".to_owned()));
+                return wrong(at, "a directive must stand on a line of its own".to_owned());
             }
-            // Comments and strings hold anything.
-            b';' | b'"' => break,
+            // Comments hold anything.
+            b';' => break,
+            b'"' => match line[at + 1..].find('"') {
+                Some(length) => at += length + 2,
+                None if part == Part::Header => break,
+                None => {
+                    return wrong(at, "a text in quotation marks must end on its line".to_owned());
+                }
+            },
             // The reader accepts this as an empty name, which cannot be written elsewhere.
             b'%' if !bytes.get(at + 1).is_some_and(|&next| is_word(next)) => {
-                return Err((column(at), "an empty name: expected letters behind '%'".to_owned()));
+                return wrong(at, "an empty name: expected letters behind '%'".to_owned());
             }
-            byte if is_word(byte) => {
-                let length = bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
+            // Names and source locations are no entities.
+            b'%' => {
+                let end = at + 1 + length_of(&bytes[at + 1..], is_word);
+                if part == Part::Function
+                    && bytes.get(end).is_some_and(|next| b".$@?:".contains(next))
+                {
+                    let length = line[at..].find([' ', '(', ',']).unwrap_or(line.len() - at);
+                    let name = &line[at..at + length];
+                    return wrong(
+                        at,
+                        format!("'{name}' is not a name such as %f: letters, digits and '_' only"),
+                    );
+                }
+                at = end;
+            }
+            b'@' | b'#' => at += 1 + length_of(&bytes[at + 1..], |byte| byte.is_ascii_hexdigit()),
+            byte if byte.is_ascii_alphanumeric() => {
+                let length = length_of(&bytes[at..], is_word);
                 let word = &line[at..at + length];
-                // Names and source locations are no entities.
-                let named = at > 0 && [b'%', b'@', b'#'].contains(&bytes[at - 1]);
-                if !named && length > 7 && is_too_large(word) {
-                    return Err((column(at), format!("the number of '{word}' is too large")));
+                if let Some(message) = wrong_word(word, &line[at + length..]) {
+                    return wrong(at, message);
                 }
                 at += length;
+            }
+            byte if part == Part::Function && !is_known(byte) => {
+                let unknown = line[at..].chars().next().unwrap_or_default();
+                return wrong(at, format!("CLIF has no character {unknown:?} here"));
             }
             _ => at += 1,
         }
     }
     Ok(())
+}
+
+/// How many bytes from the first on are of this kind.
+fn length_of(bytes: &[u8], kind: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().take_while(|&&byte| kind(byte)).count()
+}
+
+/// Whether the reader knows a character that begins no word.
+fn is_known(byte: u8) -> bool {
+    b"(){}[]<>-+*,.:=!".contains(&byte) || byte == b' ' || (0x09..=0x0d).contains(&byte)
+}
+
+/// How Cranelift's printer writes a symbol of which it knows only the index in a table of the function.
+const NAMELESS: &str = "userextname";
+
+/// Why a word cannot be read, if so. `behind` is the rest of the line.
+fn wrong_word(word: &str, behind: &str) -> Option<String> {
+    if word.len() > 7 && is_too_large(word) {
+        return Some(format!("the number of '{word}' is too large"));
+    }
+    // The reader would take it for the Nth name that the text has in any other place.
+    if word.strip_prefix(NAMELESS).is_some_and(is_number) {
+        return Some(format!(
+            "'{word}' is an index into a table of names that no text has, so it can be any symbol; write the name \
+             itself in its place, such as %table or u1:7"
+        ));
+    }
+    // The reader takes the minus sign for a part of the number.
+    if word.strip_prefix('u').is_some_and(is_number)
+        && let Some(index) = behind.strip_prefix(':')
+        && let digits = length_of(index.as_bytes(), |byte| byte.is_ascii_digit())
+        && digits > 0
+        && index[digits..].starts_with('-')
+    {
+        let (index, offset) = index.split_at(digits);
+        let offset = &offset[..1 + length_of(&offset.as_bytes()[1..], is_word)];
+        return Some(format!("expected a space in front of the offset: '{word}:{index} {offset}'"));
+    }
+    None
+}
+
+fn is_number(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// The words of a line of a function, each with its byte: without names, source locations, texts in quotation marks
+/// and comments.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            match bytes[at] {
+                b';' => break,
+                b'"' => at += line[at + 1..].find('"').map_or(line.len(), |length| length + 2),
+                b'%' => at += 1 + length_of(&bytes[at + 1..], is_word),
+                b'@' | b'#' => {
+                    at += 1 + length_of(&bytes[at + 1..], |byte| byte.is_ascii_hexdigit());
+                }
+                byte if byte.is_ascii_alphanumeric() => {
+                    let start = at;
+                    at += length_of(&bytes[at..], is_word);
+                    return Some((start, &line[start..at]));
+                }
+                _ => at += 1,
+            }
+        }
+        None
+    })
 }
 
 fn is_word(byte: u8) -> bool {
@@ -245,7 +351,7 @@ fn is_too_large(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scan, code_line, scan};
+    use super::{Part, Scan, code_line, scan};
     use crate::unit::Source;
 
     fn check(text: &str, expected: &str) {
@@ -342,7 +448,7 @@ mod tests {
             "return ; 100 % of it",
             "region0 = 1 \"100 %\"",
         ] {
-            assert_eq!(code_line(line), Ok(()));
+            assert_eq!(code_line(Part::Function, line), Ok(()));
         }
         for (line, column) in [
             ("v16777216 = iconst.i32 1", 1),
@@ -353,8 +459,40 @@ mod tests {
             ("    fn0 = colocated %() -> i32", 21),
             ("    gv0 = symbol %+8", 18),
             ("%", 1),
+            // Behind what the reader takes for the end of another word.
+            ("@0v16777216 = iconst.i32 1", 3),
+            ("region0 = 1 \"\" v16777216 = iconst.i32 1", 16),
         ] {
-            assert_eq!(code_line(line).unwrap_err().0, column, "{line}");
+            assert_eq!(code_line(Part::Function, line).unwrap_err().0, column, "{line}");
         }
+    }
+
+    /// A name that only a table of the function knows was another symbol, or a panic.
+    #[test]
+    fn words_that_mean_something_else_are_errors() {
+        for line in [
+            "gv0 = symbol u0:1 -8",
+            "gv0 = symbol %userextname0 ; userextname0",
+            "gv0 = symbol u0:1+8",
+            "v1 = load.i64 v0-8",
+            "userextnames",
+        ] {
+            assert_eq!(code_line(Part::Function, line), Ok(()));
+        }
+        for (line, column) in [
+            ("gv0 = symbol colocated userextname0", 24),
+            ("fn0=colocated userextname12 sig0", 15),
+            ("function userextname0() {", 10),
+            ("region0 = 1 \"a\" gv0 = symbol tls userextname0", 34),
+            ("@00userextname0", 4),
+            ("gv0 = symbol u0:1-8", 14),
+            ("region0 = 1 \"a", 13),
+            ("function %core.ptr.read() {", 10),
+            ("v1 = iadd v0, v0 \u{e9}", 18),
+            ("v1 = iadd v0, _v0", 15),
+        ] {
+            assert_eq!(code_line(Part::Function, line).unwrap_err().0, column, "{line}");
+        }
+        assert_eq!(code_line(Part::Header, "test x \u{e9} \"a"), Ok(()));
     }
 }

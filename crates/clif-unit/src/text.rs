@@ -1,13 +1,16 @@
 //! A function as text that Cranelift's reader reads back.
 //!
 //! Cranelift's own printer loses the names of symbols in global values (`userextname0` stands where
-//! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations. This module
-//! puts them back and leaves everything else to that printer. It also finds the line of a block or an
-//! instruction.
+//! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations, and prints what fills
+//! gaps in the numbers of global values. This module mends that and leaves everything else to that printer. It also
+//! finds the line of a block or an instruction.
 
+use crate::entities::fills_gap;
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
-use cranelift_codegen::ir::{Block, Function, GlobalValueData, Inst, InstructionData, Value};
+use cranelift_codegen::ir::{
+    Block, ExternalName, Function, GlobalValueData, Inst, InstructionData, Value,
+};
 use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function, write_operands};
 use cranelift_mergefunc::cranelift_codegen;
 use std::fmt::{self, Write};
@@ -105,11 +108,19 @@ impl FuncWriter for Writer {
         value: &dyn fmt::Display,
     ) -> fmt::Result {
         if let AnyEntity::GlobalValue(gv) = entity
-            && let GlobalValueData::Symbol { name, .. } = &func.global_values[gv]
+            && let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } =
+                &func.global_values[gv]
         {
+            if fills_gap(name) {
+                return Ok(());
+            }
             let nameless = name.display(None).to_string();
-            let name = name.display(Some(&func.params)).to_string();
-            let value = value.to_string().replacen(&nameless, &name, 1);
+            let mut named = name.display(Some(&func.params)).to_string();
+            // Without the space, the reader would take the sign for a part of the name's number.
+            if matches!(name, ExternalName::User(_)) && offset.bits() < 0 {
+                named.push(' ');
+            }
+            let value = value.to_string().replacen(&nameless, &named, 1);
             return self.super_entity_definition(w, func, entity, &value);
         }
         self.super_entity_definition(w, func, entity, value)
@@ -142,6 +153,27 @@ block0(v0: i64):
         let functions = cranelift_reader::parse_functions(text).unwrap();
         assert_eq!(of(&functions[0]), text);
     }
+
+    /// `u0:1-8` was printed, of which the reader takes `1-8` for a number, and `gv0 = symbol %` for a number that no
+    /// text has.
+    #[test]
+    fn symbols_are_printed_so_that_they_can_be_read() {
+        let text = "\
+function u0:1() -> i64 fast {
+    gv1 = symbol u0:1 -8
+    gv3 = symbol colocated tls u0:1 -10000
+    gv4 = symbol u0:1+0x2710
+    gv5 = symbol %f-8
+
+block0:
+    v0 = symbol_value.i64 gv1
+    return v0
+}
+";
+        let functions = cranelift_reader::parse_functions(text).unwrap();
+        assert_eq!(of(&functions[0]), text);
+    }
+
     #[test]
     fn lines_are_found() {
         let text = "function %f() fast {\nblock0:\n    jump block1\n\nblock1:\n    return\n}\n";

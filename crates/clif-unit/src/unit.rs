@@ -11,6 +11,7 @@
 use crate::contain::contain;
 use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives;
+use crate::entities::{self, fills_gap};
 use crate::error::{Place, TextError, bail_at, with_lines};
 use crate::extra::extra;
 use crate::listings::Listings;
@@ -18,7 +19,7 @@ use crate::marks::Marks;
 pub use crate::names::Names;
 use crate::progress::Progress;
 pub use crate::scan::is_function_line;
-use crate::scan::{Scan, Scanned, scan};
+use crate::scan::{Scan, Scanned, scan, words};
 pub use crate::sources::Source;
 use crate::verify::Verifier;
 use crate::words::{Said, is_library_function};
@@ -118,19 +119,33 @@ fn parse(
         let options =
             ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
         // The reader asserts some of what it should report.
+        let at = |(number, column, message): entities::Wrong| {
+            Place::column(&source.name, line + number, column).error(message)
+        };
         let file = match contain(|| cranelift_reader::parse_test(text, options)) {
             Ok(Ok(file)) => file,
             Ok(Err(error)) => {
-                let line = (line + error.location.line_number).saturating_sub(1);
-                bail_at!(Place::line(&source.name, line), "{}", error.message)
+                let number = error.location.line_number.saturating_sub(1);
+                bail_at!(
+                    refused_at(source, line, text, number, &error.message),
+                    "{}",
+                    error.message
+                )
             }
             Err(panic) => {
+                if let Some(undeclared) = entities::undeclared_in_malformed(text) {
+                    return Err(at(undeclared).into());
+                }
                 bail_at!(place, "malformed function: Cranelift's reader panicked: {panic}")
             }
         };
         let mut parsed = file.functions.into_iter();
         match (parsed.next(), parsed.next()) {
-            (Some((func, _)), None) => {
+            (Some((mut func, details)), None) => {
+                if let Some(undeclared) = entities::undeclared(text, &func, &details.map) {
+                    return Err(at(undeclared).into());
+                }
+                entities::renumber_constants(&mut func);
                 let source_name = source_name.map(str::to_owned);
                 functions.push(Read { func, place, directives, source_name });
             }
@@ -141,6 +156,29 @@ fn parse(
     }
     Ok(functions)
 }
+
+/// Where the reader's message about a function belongs, which begins in this line of its file: at the word that the
+/// message names, in the line (from 0) of the function that the reader had come to, or above; or else that line.
+fn refused_at(source: &Source, first: usize, text: &str, number: usize, message: &str) -> Place {
+    let lines: Vec<&str> = text.lines().take(number + 1).collect();
+    // Entities have numbers; other words of a message may stand in the text by chance.
+    let is_named = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_alphabetic())
+            && (word.ends_with(|last: char| last.is_ascii_digit())
+                || message.contains(&format!("'{word}'")))
+    };
+    let found = message.rsplit([' ', '\'']).find(is_named).and_then(|named| {
+        // It looks one word ahead, behind empty lines and comments.
+        lines.iter().enumerate().rev().take(MOST_LINES_AHEAD).find_map(|(number, line)| {
+            let (at, _) = words(line).find(|&(_, word)| word == named)?;
+            Some(Place::column(&source.name, first + number, line[..at].chars().count() + 1))
+        })
+    });
+    found.unwrap_or_else(|| Place::line(&source.name, first + number))
+}
+
+/// How many lines the reader's place may be behind the word that its message is about.
+const MOST_LINES_AHEAD: usize = 4;
 
 /// How the texts of a unit are read.
 pub struct Reading<'a> {
@@ -286,10 +324,11 @@ fn collect_names<'a>(
 /// The names of all functions and data objects that `func` refers to.
 pub fn external_names(func: &Function) -> impl Iterator<Item = &ExternalName> {
     let callees = func.dfg.ext_funcs.values().map(|callee| &callee.name);
-    callees.chain(func.global_values.values().filter_map(|gv| match gv {
+    let symbols = func.global_values.values().filter_map(|gv| match gv {
         GlobalValueData::Symbol { name, .. } => Some(name),
         _ => None,
-    }))
+    });
+    callees.chain(symbols).filter(|name| !fills_gap(name))
 }
 
 /// Replaces every name of `func` by a symbol; its own symbol.
@@ -323,6 +362,7 @@ fn to_symbols(func: &mut Function, names: &Names) -> UserExternalName {
 
 fn testcase_text(name: &ExternalName) -> Option<String> {
     match name {
+        _ if fills_gap(name) => None,
         ExternalName::TestCase(name) => Some(String::from_utf8_lossy(name.raw()).into_owned()),
         ExternalName::User(_) | ExternalName::LibCall(_) | ExternalName::KnownSymbol(_) => None,
     }
