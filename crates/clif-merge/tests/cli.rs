@@ -12,6 +12,8 @@ mod bisect;
 mod cut;
 #[path = "cli/decisions.rs"]
 mod decisions;
+#[path = "cli/dumps.rs"]
+mod dumps;
 #[path = "cli/ends.rs"]
 mod ends;
 #[path = "cli/headers.rs"]

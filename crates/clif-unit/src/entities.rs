@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_reader::SourceMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wrong in a text: its line (from 0), its column (from 1), and the message.
 pub(crate) type Wrong = (usize, usize, String);
@@ -30,7 +30,7 @@ pub(crate) fn undeclared(text: &str, func: &Function, map: &SourceMap) -> Option
 
 /// The same for a text at which the reader panicked.
 pub(crate) fn undeclared_in_malformed(text: &str) -> Option<Wrong> {
-    let mut declared = std::collections::BTreeSet::new();
+    let mut declared = BTreeSet::new();
     for line in text.lines() {
         let words =
             words(line).filter(|(at, word)| line[at + word.len()..].trim_start().starts_with('='));
@@ -40,6 +40,19 @@ pub(crate) fn undeclared_in_malformed(text: &str) -> Option<Wrong> {
         // A callee can declare one without a number.
         AnyEntity::SigRef(_) => true,
         _ => declared.contains(word),
+    })
+}
+
+/// Why the reader panicked, if the text has a constant without a number, which gets one that the text declares.
+pub(crate) fn clash_of_constants(text: &str, panic: &str) -> Option<Wrong> {
+    let (_, clash) = panic.split_once("overwrite an existing constant ")?;
+    let (constant, _) = clash.split_once(':')?;
+    text.lines().enumerate().find_map(|(number, line)| {
+        let (at, _) = words(line).find(|&(_, word)| word == constant)?;
+        let message = format!(
+            "a constant without a number gets the number of {constant}; number constants from const0 on, without gaps"
+        );
+        Some((number, line[..at].chars().count() + 1, message))
     })
 }
 

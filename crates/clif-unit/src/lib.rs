@@ -23,6 +23,7 @@ pub mod pass;
 pub mod progress;
 #[cfg(test)]
 mod random;
+mod read;
 mod scan;
 pub mod sources;
 pub mod text;

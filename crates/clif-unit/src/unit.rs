@@ -11,15 +11,16 @@
 use crate::contain::contain;
 use crate::data::{self, GivenData, Name, Parsed};
 use crate::directives;
-use crate::entities::{self, fills_gap};
+use crate::entities::fills_gap;
 use crate::error::{Place, TextError, bail_at, with_lines};
 use crate::extra::extra;
 use crate::listings::Listings;
 use crate::marks::Marks;
 pub use crate::names::Names;
 use crate::progress::Progress;
+use crate::read;
 pub use crate::scan::is_function_line;
-use crate::scan::{Scan, Scanned, scan, words};
+use crate::scan::{Scan, Scanned, scan};
 pub use crate::sources::Source;
 use crate::verify::Verifier;
 use crate::words::{Said, is_library_function};
@@ -34,7 +35,6 @@ use cranelift_mergefunc::{
     Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
     extended_signature,
 };
-use cranelift_reader::ParseOptions;
 use std::collections::{BTreeSet, HashMap};
 
 /// A function as it was written.
@@ -115,70 +115,14 @@ fn parse(
 ) -> Result<Vec<Read>> {
     let mut functions = Vec::with_capacity(scanned.len());
     for Scanned { line, text, directives, source_name } in scanned {
+        let func = read::function(&source.name, line, text, call_conv)?;
         let place = Place::line(&source.name, line);
-        let options =
-            ParseOptions { default_calling_convention: call_conv, ..ParseOptions::default() };
-        // The reader asserts some of what it should report.
-        let at = |(number, column, message): entities::Wrong| {
-            Place::column(&source.name, line + number, column).error(message)
-        };
-        let file = match contain(|| cranelift_reader::parse_test(text, options)) {
-            Ok(Ok(file)) => file,
-            Ok(Err(error)) => {
-                let number = error.location.line_number.saturating_sub(1);
-                bail_at!(
-                    refused_at(source, line, text, number, &error.message),
-                    "{}",
-                    error.message
-                )
-            }
-            Err(panic) => {
-                if let Some(undeclared) = entities::undeclared_in_malformed(text) {
-                    return Err(at(undeclared).into());
-                }
-                bail_at!(place, "malformed function: Cranelift's reader panicked: {panic}")
-            }
-        };
-        let mut parsed = file.functions.into_iter();
-        match (parsed.next(), parsed.next()) {
-            (Some((mut func, details)), None) => {
-                if let Some(undeclared) = entities::undeclared(text, &func, &details.map) {
-                    return Err(at(undeclared).into());
-                }
-                entities::renumber_constants(&mut func);
-                let source_name = source_name.map(str::to_owned);
-                functions.push(Read { func, place, directives, source_name });
-            }
-            (_, Some(_)) => bail_at!(place, "after this function, another one begins in mid-line"),
-            (None, None) => bail_at!(place, "expected a function"),
-        }
+        let source_name = source_name.map(str::to_owned);
+        functions.push(Read { func, place, directives, source_name });
         progress.step();
     }
     Ok(functions)
 }
-
-/// Where the reader's message about a function belongs, which begins in this line of its file: at the word that the
-/// message names, in the line (from 0) of the function that the reader had come to, or above; or else that line.
-fn refused_at(source: &Source, first: usize, text: &str, number: usize, message: &str) -> Place {
-    let lines: Vec<&str> = text.lines().take(number + 1).collect();
-    // Entities have numbers; other words of a message may stand in the text by chance.
-    let is_named = |word: &&str| {
-        word.starts_with(|first: char| first.is_ascii_alphabetic())
-            && (word.ends_with(|last: char| last.is_ascii_digit())
-                || message.contains(&format!("'{word}'")))
-    };
-    let found = message.rsplit([' ', '\'']).find(is_named).and_then(|named| {
-        // It looks one word ahead, behind empty lines and comments.
-        lines.iter().enumerate().rev().take(MOST_LINES_AHEAD).find_map(|(number, line)| {
-            let (at, _) = words(line).find(|&(_, word)| word == named)?;
-            Some(Place::column(&source.name, first + number, line[..at].chars().count() + 1))
-        })
-    });
-    found.unwrap_or_else(|| Place::line(&source.name, first + number))
-}
-
-/// How many lines the reader's place may be behind the word that its message is about.
-const MOST_LINES_AHEAD: usize = 4;
 
 /// How the texts of a unit are read.
 pub struct Reading<'a> {
@@ -245,7 +189,12 @@ fn parse_texts(
     }
     if parsed.is_empty() && data.is_empty() {
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
-        bail!("{}: no functions", names.join(", "));
+        let in_comments = sources.iter().any(|source| {
+            let mut comments = source.text.lines().filter(|line| line.starts_with(';'));
+            comments.any(|line| is_function_line(line.trim_start_matches([';', ' '])))
+        });
+        let hint = if in_comments { "; those in comments are not read" } else { "" };
+        bail!("{}: no functions{hint}", names.join(", "));
     }
     let names = collect_names(
         parsed.iter().map(|read| (&read.func, &read.directives)),
@@ -379,8 +328,14 @@ fn check(
     for (index, given) in unit.given.iter().enumerate() {
         let name = unit.names.display(&given.symbol);
         if let Some(first) = defined.insert(given.symbol.clone(), index) {
-            let error = given.place.error(format!("function {name} is defined twice"));
             let first = &unit.given[first].place;
+            let hint = match stages(&given.place.file, &first.file) {
+                true => {
+                    "; these texts are two stages of its compilation: give those of one stage only"
+                }
+                false => "",
+            };
+            let error = given.place.error(format!("function {name} is defined twice{hint}"));
             return Err(error.and(first, "the other definition").into());
         }
         // The text of a call of it would be read as a call of the library function.
@@ -404,6 +359,16 @@ fn check(
         progress.step();
     }
     check_cycles(unit, &defined)
+}
+
+/// Whether two files are dumps of one function, such as those that rustc_codegen_cranelift writes before and after
+/// optimisation.
+fn stages(one: &str, other: &str) -> bool {
+    let stem = |file: &str| {
+        let stem = file.strip_suffix(".clif").and_then(|file| file.rsplit_once('.'));
+        stem.filter(|(_, stage)| stage.ends_with("opt")).map(|(stem, _)| stem.to_owned())
+    };
+    one != other && stem(one).is_some() && stem(one) == stem(other)
 }
 
 /// What a symbol is.

@@ -12,7 +12,8 @@
 //!   unmerged, and compares; `fuel` makes every function end.
 //! * `module` makes random calls of `Module` on a module and on a `MergingModule`; `incremental` draws whole programs
 //!   that are defined in several flushes, and has a host run them merged and unmerged.
-//! * `text` says what must hold of every text of a unit, and `text_mutation` changes such texts.
+//! * `text` says what must hold of every text of a unit, `text_mutation` changes such texts, and `text_round_trip`
+//!   prints functions and reads them back.
 //! * `across` cuts a unit into several, plans them apart, and links them as linkers do.
 //! * `scale` makes units of any number of functions, and `measure` has what benches share.
 //! * `thunks` compares thunks in raw bytes with what the back end compiles.
@@ -56,6 +57,7 @@ pub mod support;
 pub mod targets;
 pub mod text;
 pub mod text_mutation;
+pub mod text_round_trip;
 pub mod thunks;
 pub mod tools;
 pub mod unit;

@@ -63,7 +63,7 @@ const NUMBERS: [&str; 20] = [
 ];
 
 /// What replaces a word, besides words of the text.
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 48] = [
     "function",
     "{",
     "}",
@@ -86,6 +86,14 @@ const WORDS: [&str; 40] = [
     "fn0",
     "const0",
     "region0",
+    "userextname0",
+    "gv3",
+    "fn2",
+    "sig4",
+    "ss1",
+    "const2",
+    "dt1",
+    "u0:0-8",
     "i8",
     "i64",
     "i128",

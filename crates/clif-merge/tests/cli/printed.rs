@@ -105,3 +105,55 @@ fn the_readme_shows_what_is_printed() {
     assert_eq!(left, words(&read(inputs().join("../../../../samples/duplicates.clif"))));
     assert_eq!(right, words(printed.text()));
 }
+
+/// Gaps in the numbers of entities: what filled one was printed as a symbol without a name, which nothing could read
+/// (`gv`), was an index out of bounds (`fn`), or a panic of Cranelift's when the next constant was made (`const`).
+#[test]
+fn gaps_in_numbers_are_harmless() {
+    let declared = [
+        ("gv", "gv1 = vmctx\n    gv3 = symbol %table", "v8 = symbol_value.i64 gv3"),
+        ("fn", "fn2 = %g(i64) -> i64", "v8 = call fn2(v0)"),
+        ("sig", "sig2 = (i64) -> i64 system_v", "v8 = call_indirect sig2, v0(v0)"),
+        ("ss", "ss1 = explicit_slot 8, align = 8", "v8 = stack_addr.i64 ss1"),
+        (
+            "const",
+            "const3 = 0x00000000000000070000000000000007",
+            "v9 = vconst.i64x2 const3\n    v10 = splat.i64x2 v0\n    v11 = iconst.i64 5\n    \
+             v12 = splat.i64x2 v11\n    v13 = iadd v9, v12\n    v14 = iadd v13, v10\n    \
+             v8 = extractlane v14, 1",
+        ),
+        ("block", "ss0 = explicit_slot 8", "v8 = iadd v0, v0\n    jump block7\n\nblock7:"),
+        ("value", "ss0 = explicit_slot 8", "v8 = iadd v0, v0\n    v99 = iadd v8, v8"),
+    ];
+    for (kind, head, code) in declared {
+        let function = |name: &str| {
+            format!(
+                "function %{name}(i64 vmctx) -> i64 system_v {{\n    {head}\n\n\
+                 block0(v0: i64):\n    {code}\n    return v8\n}}\n"
+            )
+        };
+        let unit = function("a") + &function("b");
+        let merge = [&["merge", "-", "--verify"], DEFAULTS[1]].concat();
+        let printed = run_with(&merge, unit.as_bytes()).expect(0, "1 redirected");
+        let again = run_with(&["merge", "-"], &printed.stdout).expect(0, "");
+        assert_eq!(again.text(), printed.text(), "{kind}");
+        for unit in [unit.as_bytes(), &printed.stdout] {
+            for options in DEFAULTS {
+                run_with(&[&["compile", "-", "-o", "-"], options].concat(), unit).expect(0, "");
+            }
+            run_with(&["compile", "-", "-o", "-", "--no-merge"], unit).expect(0, "");
+            run_with(&["report", "-"], unit).expect(0, "");
+        }
+    }
+}
+
+/// `u0:1-8` was printed, of which the reader takes `1-8` for a number.
+#[test]
+fn negative_offsets_of_symbols_are_read_again() {
+    let unit = "function %f() -> i64 {\n    gv0 = symbol colocated u0:1 -8\nblock0:\n    \
+                v0 = symbol_value.i64 gv0\n    return v0\n}\n";
+    let printed = run_with(&["merge", "-"], unit.as_bytes()).expect(0, "");
+    assert!(printed.text().contains("gv0 = symbol colocated u0:1 -8\n"), "{}", printed.text());
+    let again = run_with(&["merge", "-"], &printed.stdout).expect(0, "");
+    assert_eq!(again.text(), printed.text());
+}
