@@ -6,7 +6,7 @@
 //!
 //! The hash decides nothing but the bucket. It is stable for one version of this crate and of Cranelift (opcode
 //! numbers are Cranelift's); `tests/laws.rs` pins digests. It is not cryptographic: an author of functions can make
-//! hashes collide, which costs comparisons, O(log k) for each of k functions of a bucket.
+//! hashes collide, which costs comparisons, O(log k) for each of k functions of one hash: their encodings are kept in order.
 
 use crate::canon::Encoding;
 use core::fmt;

@@ -5,10 +5,13 @@
 use super::facts::{Facts, FactsIndex};
 use crate::canon::{Encoding, Fact, StructuralHash};
 use crate::unit::Node;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::ops::Range;
 use cranelift_entity::packed_option::PackedOption;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// Encodings of one bucket that are kept at the same time, in bytes. Beyond it, only hashes are.
 const KEPT_BYTES: usize = 4 << 20;
@@ -22,8 +25,10 @@ pub(super) struct InHand {
     rows: Vec<Row>,
     callees: Vec<Node>,
     firsts: Vec<First>,
-    /// `firsts` by hash, if they are more than a few.
+    /// The first of `firsts` with each hash, if they are more than a few.
     by_hash: Option<HashTable<u32>>,
+    /// All of `firsts` with each hash that two or more have.
+    collisions: BTreeMap<u128, Ordered>,
     stored: Vec<Stored>,
     streams: Vec<u8>,
     facts: Vec<Fact>,
@@ -50,6 +55,55 @@ struct First {
     stored: u32,
 }
 
+/// Encodings with one hash, in their order: the author of a unit can make any number of hashes collide.
+#[derive(Default)]
+struct Ordered {
+    /// Numbers of encodings, ascending by encoding. No chunk is empty, and none is long, so that little has to be moved for a new
+    /// one.
+    chunks: Vec<Vec<u32>>,
+}
+
+/// The most numbers of a chunk.
+const CHUNK: usize = 1024;
+
+/// Where a new encoding goes among those with its hash.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    /// The first one that has the hash, if there is one.
+    first: Option<u32>,
+    chunk: usize,
+    at: usize,
+}
+
+impl Ordered {
+    /// Looks for an encoding. `compare` says how the one of a number is ordered relative to it; if there is an equal one, that is
+    /// what it is called with last. O(log n) comparisons.
+    fn find(&self, mut compare: impl FnMut(u32) -> Ordering) -> Result<u32, (usize, usize)> {
+        let not_behind = |chunk: &Vec<u32>| compare(chunk[0]) != Ordering::Greater;
+        let chunk = self.chunks.partition_point(not_behind).saturating_sub(1);
+        let numbers = &self.chunks[chunk];
+        let (mut low, mut high) = (0, numbers.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match compare(numbers[middle]) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(numbers[middle]),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Err((chunk, low))
+    }
+
+    fn insert(&mut self, chunk: usize, at: usize, number: u32) {
+        let numbers = &mut self.chunks[chunk];
+        numbers.insert(at, number);
+        if numbers.len() > CHUNK {
+            let behind = numbers.split_off(CHUNK / 2);
+            self.chunks.insert(chunk + 1, behind);
+        }
+    }
+}
+
 /// Where an encoding is kept.
 struct Stored {
     /// Where shape, constants and references begin, and where they end.
@@ -65,6 +119,7 @@ impl Default for InHand {
             callees: Vec::new(),
             firsts: Vec::new(),
             by_hash: None,
+            collisions: BTreeMap::new(),
             stored: Vec::new(),
             streams: Vec::new(),
             facts: Vec::new(),
@@ -76,7 +131,9 @@ impl Default for InHand {
 impl InHand {
     /// Makes it empty, and keeps its memory.
     pub fn clear(&mut self) {
-        let InHand { rows, callees, firsts, by_hash, stored, streams, facts, .. } = self;
+        let InHand { rows, callees, firsts, by_hash, collisions, .. } = self;
+        collisions.clear();
+        let (stored, streams, facts) = (&mut self.stored, &mut self.streams, &mut self.facts);
         rows.clear();
         callees.clear();
         firsts.clear();
@@ -104,11 +161,11 @@ impl InHand {
         let callees = self.callees.len();
         self.callees.extend_from_slice(&encoding.callees);
         let (first, facts) = match self.find(hash, encoding, walk) {
-            Some(first) => {
+            Ok(first) => {
                 self.intern_facts(first, table);
                 (first, Some(table.intern(&encoding.facts)))
             }
-            None => (self.push_first(hash, encoding), None),
+            Err(position) => (self.push_first(hash, encoding, position), None),
         };
         self.rows.push(Row { node, first, callees, facts: facts.into() });
         facts.is_none()
@@ -140,14 +197,14 @@ impl InHand {
                     None => walk(node, &mut encoding),
                 }
                 let known = self.find(hash, &encoding, &mut walk);
-                is_new.push(known.is_none());
+                is_new.push(known.is_err());
                 number.push(match known {
-                    Some(first) => {
+                    Ok(first) => {
                         self.intern_facts(first, table);
                         own = own.or_else(|| Some(table.intern(&encoding.facts)));
                         first
                     }
-                    None => self.push_first(hash, &encoding),
+                    Err(position) => self.push_first(hash, &encoding, position),
                 });
             }
             let first = number[row.first as usize];
@@ -171,29 +228,41 @@ impl InHand {
         self.rows.last_mut().expect("a row was added").facts = facts.into();
     }
 
-    /// The number of an equal encoding.
+    /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash only, O(log n) of n.
     fn find(
         &mut self,
         hash: StructuralHash,
         encoding: &Encoding,
         mut walk: impl FnMut(Node, &mut Encoding),
-    ) -> Option<u32> {
-        let InHand { rows, firsts, by_hash, stored, streams, again, .. } = self;
-        let mut is_equal = |number: &u32| {
-            let first = &firsts[*number as usize];
-            first.hash == hash
-                && match stored.get(first.stored as usize) {
-                    Some(stored) => key(streams, stored) == encoding.key(),
-                    None => {
-                        walk(rows[first.row as usize].node, again);
-                        again.key() == encoding.key()
-                    }
-                }
+    ) -> Result<u32, Position> {
+        let InHand { rows, firsts, by_hash, collisions, stored, streams, again, .. } = self;
+        let has_hash = |number: u32| firsts[number as usize].hash == hash;
+        let first = match by_hash {
+            Some(by_hash) => by_hash.find(hash.0 as u64, |&number| has_hash(number)).copied(),
+            None => (0..firsts.len() as u32).find(|&number| has_hash(number)),
         };
-        match by_hash {
-            Some(by_hash) => by_hash.find(hash.0 as u64, is_equal).copied(),
-            None => (0..firsts.len() as u32).find(|number| is_equal(number)),
-        }
+        let Some(first) = first else {
+            return Err(Position::default());
+        };
+        let mut compare = |number: u32| {
+            let First { row, stored: at, .. } = firsts[number as usize];
+            match stored.get(at as usize) {
+                Some(stored) => key(streams, stored).cmp(&encoding.key()),
+                None => {
+                    walk(rows[row as usize].node, again);
+                    again.key().cmp(&encoding.key())
+                }
+            }
+        };
+        let found = match collisions.get(&hash.0) {
+            Some(ordered) => ordered.find(compare),
+            None => match compare(first) {
+                Ordering::Less => Err((0, 1)),
+                Ordering::Equal => Ok(first),
+                Ordering::Greater => Err((0, 0)),
+            },
+        };
+        found.map_err(|(chunk, at)| Position { first: Some(first), chunk, at })
     }
 
     /// Keeps the facts of the first item of an encoding, of which a second was just found.
@@ -209,21 +278,35 @@ impl InHand {
         }
     }
 
-    fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding) -> u32 {
+    /// Adds an encoding that equals none before it, where [`find`](InHand::find) says.
+    fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding, position: Position) -> u32 {
         let stored = match self.streams.len() + size_of_val(&*self.facts) < self.budget {
             true => self.store(encoding),
             false => u32::MAX,
         };
-        let InHand { firsts, by_hash, .. } = self;
+        let InHand { firsts, by_hash, collisions, .. } = self;
         let number = firsts.len() as u32;
         firsts.push(First { hash, row: self.rows.len() as u32, stored });
+        let Position { first, chunk, at } = position;
+        if let Some(first) = first {
+            let new = || Ordered { chunks: alloc::vec![alloc::vec![first]] };
+            collisions.entry(hash.0).or_insert_with(new).insert(chunk, at, number);
+            return number;
+        }
         let hash_of = |number: &u32| firsts[*number as usize].hash.0 as u64;
         if let Some(by_hash) = by_hash {
             by_hash.insert_unique(hash.0 as u64, number, hash_of);
         } else if firsts.len() > FEW {
             let table = by_hash.insert(HashTable::new());
             for number in 0..=number {
-                table.insert_unique(hash_of(&number), number, hash_of);
+                let hash = firsts[number as usize].hash;
+                if let Entry::Vacant(vacant) = table.entry(
+                    hash.0 as u64,
+                    |&first| firsts[first as usize].hash == hash,
+                    hash_of,
+                ) {
+                    vacant.insert(number);
+                }
             }
         }
         number
@@ -320,6 +403,51 @@ mod tests {
             assert_eq!(order.len(), contents.len());
             Ok(())
         });
+    }
+
+    /// An author who makes hashes collide makes a function cost as many comparisons as a binary search takes, and a comparison is a
+    /// walk where nothing is kept. It was one with each function of its hash.
+    #[test]
+    fn functions_whose_hashes_collide_take_a_logarithm_of_comparisons_each() {
+        const COUNT: usize = 20_000;
+        let of = |content: usize| {
+            let mut encoding = Encoding::default();
+            encoding.shape.extend((content as u32).to_be_bytes());
+            // Four bits of a hash.
+            (StructuralHash((content % 16) as u128), encoding)
+        };
+        let mut rng = 1_usize;
+        let random = core::iter::repeat_with(|| {
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (rng >> 33) % COUNT
+        });
+        let orders: [Vec<usize>; 3] =
+            [(0..COUNT).collect(), (0..COUNT).rev().collect(), random.take(COUNT).collect()];
+        for contents in orders {
+            let (mut in_hand, mut facts) =
+                (InHand { budget: 0, ..InHand::default() }, Facts::default());
+            let (mut walks, mut most) = (0, 0);
+            for (at, &content) in contents.iter().enumerate() {
+                let (hash, own) = of(content);
+                let before = walks;
+                let walk = |node: Node, out: &mut Encoding| {
+                    walks += 1;
+                    *out = of(contents[node.index()]).1;
+                };
+                in_hand.push(Node::new(at), hash, &own, &mut facts, walk);
+                most = most.max(walks - before);
+            }
+            let of_one_hash = (COUNT / 16).ilog2() as usize + 1;
+            assert!(most <= of_one_hash + 2, "{most} comparisons of one function");
+            assert!(walks <= COUNT * (of_one_hash + 2), "{walks} comparisons");
+            let distinct: alloc::collections::BTreeSet<usize> = contents.iter().copied().collect();
+            assert_eq!(in_hand.firsts.len(), distinct.len());
+            let is_right = |(at, &content): (usize, &usize)| {
+                let first = in_hand.firsts[in_hand.encoding_of(at as u32) as usize].row;
+                contents[first as usize] == content
+            };
+            assert!(contents.iter().enumerate().all(is_right));
+        }
     }
 
     /// However items are divided into pieces, and whatever is kept of these, the classes are those of one piece.
