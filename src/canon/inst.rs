@@ -293,8 +293,7 @@ impl Walk<'_> {
         args: &[Value; 2],
     ) -> Result<(), Malformed> {
         let (a, b) = (self.number(args[0])?, self.number(args[1])?);
-        let exchange =
-            self.context.policy.operand_order == Compare::Ignore && change_places(opcode, a, b);
+        let exchange = change_places(&self.context.policy, opcode, a, b);
         self.put_numbers(record, if exchange { [b, a] } else { [a, b] });
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! swapped operands, inverted branches, empty forwarding blocks, straight-line code split by a
 //! `jump`. `docs/design.md` has the figures.
 
+use crate::options::{Compare, ComparePolicy};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
 
@@ -42,9 +43,10 @@ fn is_commutative(opcode: Opcode) -> bool {
 }
 
 /// Whether two operands with these numbers are written in the other order: the smaller number first, if they can change
-/// places.
-pub(crate) fn change_places(opcode: Opcode, a: u32, b: u32) -> bool {
-    a > b && is_commutative(opcode)
+/// places, and their order is not compared.
+#[inline(always)]
+pub(crate) fn change_places(policy: &ComparePolicy, opcode: Opcode, a: u32, b: u32) -> bool {
+    policy.operand_order == Compare::Ignore && a > b && is_commutative(opcode)
 }
 
 /// The destination of a branch whose condition follows from constants: the one place where constant branches are

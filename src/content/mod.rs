@@ -242,7 +242,7 @@ impl<'a> Walk<'a> {
         }
         let own = self.encode(plan, function, func)?;
         let Walk { options, scratch, .. } = self;
-        let body = laid_out_as_walked(func, scratch, &options.target)?;
+        let body = laid_out_as_walked(func, scratch, &options.compare, &options.target)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&own);
         tables(&body, &mut hasher);

@@ -46,9 +46,9 @@ pub fn same_facts(a: &Encoding, b: &Encoding) -> bool {
     a.facts == b.facts
 }
 
-/// The canonical form of a function, for the target of these options.
+/// The canonical form of a function, for the target of these options and what they compare.
 pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
-    layout::laid_out(func, &options.target)
+    layout::laid_out(func, &options.compare, &options.target)
 }
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.

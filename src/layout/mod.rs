@@ -8,12 +8,14 @@
 //! Everything follows the canonical walk, whose marks say what comes next:
 //! * only blocks that it comes to are there, in its order; `nop`s and what nothing uses are not;
 //! * values are numbered where they are defined, and aliases resolved;
-//! * operands are in the order in which the encoding has them, and a branch that it has as a jump is one;
+//! * operands are in the order in which the encoding has them, and a branch that it has as a jump is one, as far as the policy
+//!   does not compare these;
 //! * tables are filled at first use, with one entry for each content (`tables`);
 //! * stack slots stay as they are, but have the alignment that the encoding has.
 //!
 //! Source locations, debug tags and keys of stack slots are no code: they are copied, and two canonical forms can differ in
-//! them. Value labels and descriptions of alias regions are dropped.
+//! them. So are value labels where the policy compares them, and then they are equal; otherwise they are dropped, as
+//! descriptions of alias regions are.
 //!
 //! It does *not* optimise: instructions whose results nothing uses stay, as the encoding has them.
 
@@ -21,31 +23,36 @@ mod tables;
 
 use crate::canon::{Context, Encoding, Place, Scratch, change_places, encode, slot_alignment};
 use crate::copy::{Entities, copied, mapped};
-use crate::options::ComparePolicy;
+use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
 use crate::unit::NoUnit;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Constant, DynamicStackSlot, DynamicStackSlotData, ExceptionTable,
     ExceptionTableData, ExceptionTableItem, FuncRef, Function, GlobalValue, Immediate, Inst,
     InstructionData, JumpTable, JumpTableData, MemFlags, Opcode, RelSourceLoc, SigRef,
-    StackSlotData, Type, Value, ValueList,
+    StackSlotData, Type, Value, ValueLabelAssignments, ValueList,
 };
 use cranelift_entity::SecondaryMap;
 use tables::Tables;
 
-/// The canonical form of a verified function, under [`ComparePolicy::default`]. Linear in the size of the function, but for
-/// a logarithm in the number of its constants.
+/// The canonical form of a verified function. Linear in the size of the function, but for a logarithm in the number of its
+/// constants.
 ///
 /// `None` if the walk finds the function malformed, or comes to a block of which only the address is taken: Cranelift
-/// cannot compile that address, and here a branch to the block may have become a jump elsewhere.
-pub(crate) fn laid_out(func: &Function, target: &Target) -> Option<Function> {
+/// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if value labels are
+/// compared and a value has those of one that is not computed, which the canonical form does not have.
+pub(crate) fn laid_out(
+    func: &Function,
+    policy: &ComparePolicy,
+    target: &Target,
+) -> Option<Function> {
     let mut scratch = Scratch::recording();
-    let context =
-        Context { policy: ComparePolicy::default(), target: *target, key: 0, symbols: &NoUnit };
+    let context = Context { policy: *policy, target: *target, key: 0, symbols: &NoUnit };
     encode(func, &context, &mut scratch, &mut Encoding::default()).ok()?;
-    laid_out_as_walked(func, &scratch, target)
+    laid_out_as_walked(func, &scratch, policy, target)
 }
 
 /// The same for a function that was just walked under this policy, by a walk that [records](Scratch::recording) and redirects
@@ -53,6 +60,7 @@ pub(crate) fn laid_out(func: &Function, target: &Target) -> Option<Function> {
 pub(crate) fn laid_out_as_walked(
     func: &Function,
     scratch: &Scratch,
+    policy: &ComparePolicy,
     target: &Target,
 ) -> Option<Function> {
     if scratch.has_dead_blocks() {
@@ -60,9 +68,10 @@ pub(crate) fn laid_out_as_walked(
     }
     let into = Function::with_name_signature(func.name.clone(), func.signature.clone());
     let tables = Tables::new(func, into, target);
-    let mut layout = Layout { func, scratch, tables, blocks: SecondaryMap::new() };
+    let mut layout = Layout { func, scratch, policy, tables, blocks: SecondaryMap::new() };
     layout.header();
     layout.blocks();
+    layout.value_labels()?;
     Some(layout.tables.into)
 }
 
@@ -70,6 +79,8 @@ struct Layout<'a> {
     func: &'a Function,
     /// What the walk found out.
     scratch: &'a Scratch,
+    /// What the walk compared.
+    policy: &'a ComparePolicy,
     /// The function that is made.
     tables: Tables<'a>,
     blocks: SecondaryMap<Block, Option<Block>>,
@@ -117,6 +128,10 @@ impl Layout<'_> {
             match mark.place {
                 Place::Block(old) => {
                     block = self.new_block(old);
+                    // The walk comes to all blocks a second time for value labels.
+                    if self.tables.into.layout.is_block_inserted(block) {
+                        break;
+                    }
                     self.begin(old, block);
                 }
                 Place::Inst(inst) => {
@@ -163,7 +178,7 @@ impl Layout<'_> {
         let mut data = mapped(&data, &func.dfg.value_lists, self).expect("everything is copied");
         if let InstructionData::Binary { opcode, args }
         | InstructionData::IntAddTrap { opcode, args, code: _ } = &mut data
-            && change_places(*opcode, args[0].as_u32(), args[1].as_u32())
+            && change_places(self.policy, *opcode, args[0].as_u32(), args[1].as_u32())
         {
             args.swap(0, 1);
         }
@@ -181,6 +196,37 @@ impl Layout<'_> {
         if ty.is_dynamic_vector() {
             self.tables.declare(ty);
         }
+    }
+
+    /// Copies the labels of values, if they are compared. `None` if some value has those of one that is not computed.
+    fn value_labels(&mut self) -> Option<()> {
+        let Layout { func, scratch, policy, tables, .. } = self;
+        if policy.value_labels == Compare::Ignore {
+            return Some(());
+        }
+        let Some(labels) = &func.dfg.values_labels else {
+            return Some(());
+        };
+        let mut copies = BTreeMap::new();
+        for (&value, labels) in labels {
+            // Those of another name of a value are not its own.
+            let own = func.dfg.resolve_aliases(value) == value;
+            let Some(new) = scratch.values_before(value).filter(|_| own) else {
+                continue;
+            };
+            let copy = match labels {
+                ValueLabelAssignments::Starts(starts) => {
+                    ValueLabelAssignments::Starts(starts.clone())
+                }
+                ValueLabelAssignments::Alias { from, value } => {
+                    let value = scratch.values_before(func.dfg.resolve_aliases(*value))?;
+                    ValueLabelAssignments::Alias { from: *from, value: Value::from_u32(value) }
+                }
+            };
+            copies.insert(Value::from_u32(new), copy);
+        }
+        tables.into.dfg.values_labels = Some(copies);
+        Some(())
     }
 
     /// Copies what is no code.

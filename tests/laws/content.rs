@@ -1,23 +1,25 @@
 //! Content addressing: a digest says all of the code under it, and nothing else. Linkers keep any body of one digest, so two
 //! bodies that differ under one digest are a wrong merge.
 
+use crate::irrelevant::IRRELEVANT;
 use crate::refused_plans::data_member;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, ContentAddressing, ContentDigest, DataAttributes, Disposition,
-    FunctionIndex, Group, Linkage, Merger, Options, Plan, Policy, Prove, SharingMap, Similar,
-    Target, decide_sharing,
+    Addresses, Attributes, Bodies, Canonicalize, Compare, ComparePolicy, ContentAddressing,
+    ContentDigest, DataAttributes, Disposition, FunctionIndex, Group, Linkage, Merger, Options,
+    Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};
+use testkit::check::check_streamed;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::isa;
 use testkit::mutate::mutants_of;
-use testkit::program::{ADDED, Parts};
+use testkit::program::{ADDED, Parts, Program};
 use testkit::support::{Rng, free, long_function, parse_one};
 use testkit::unit::{Member, Unit};
 
@@ -135,6 +137,78 @@ fn digest_of(func: &Function, isa: &dyn TargetIsa) -> Option<ContentDigest> {
 fn is_valid(func: &Function) -> bool {
     let error = std::panic::catch_unwind(|| testkit::support::verifier_error(func));
     error.is_ok_and(|error| error.is_none())
+}
+
+/// Every combination of what can be compared besides behaviour, by number.
+fn compared(bits: u64) -> ComparePolicy {
+    let compare = |bit: u32| match bits >> bit & 1 {
+        0 => Compare::Ignore,
+        _ => Compare::Compare,
+    };
+    ComparePolicy {
+        source_locations: compare(0),
+        debug_tags: compare(1),
+        value_labels: compare(2),
+        stack_slot_keys: compare(3),
+        operand_order: compare(4),
+        constant_branches: compare(5),
+    }
+}
+
+/// The unit with changes that count only where they are compared.
+fn with_changes(mut unit: Unit, rng: &mut Rng) -> Unit {
+    let changes: Vec<_> = IRRELEVANT.iter().filter(|change| change.compared_by.is_some()).collect();
+    for member in &mut unit.functions {
+        for _ in 0..rng.below(6) {
+            let mut changed = (rng.choose(&changes).apply)(&member.body);
+            if !changed.is_empty() {
+                let symbol = member.body.name.clone();
+                member.body = changed.swap_remove(rng.below(changed.len()));
+                member.body.name = symbol;
+            }
+        }
+    }
+    unit
+}
+
+/// What a policy compares is compared by every phase, and by the checker: a phase that made what it emits canonical under another
+/// policy had right plans refused.
+#[test]
+fn plans_hold_whatever_is_compared() {
+    let isas = ["none", "speed"].map(|level| Machine::X86_64.isa(level));
+    let (mut bodies, mut parameterised, mut merged) = (0, 0, 0);
+    for seed in 0..64 {
+        let mut rng = Rng::new(seed ^ 0xc0 << 40);
+        let bytes = Rng::new(seed).bytes(3000);
+        let mut u = Unstructured::new(&bytes);
+        let mut unit = GeneratedUnit::draw(&mut u, &Profile::runnable(Machine::X86_64)).unit;
+        (unit.options.prove, unit.options.compare) = (Prove::Always, compared(seed));
+        let unit = with_changes(replicated(&unit, 2, &mut rng), &mut rng);
+        let isa = &*isas[rng.below(2)];
+        let units = cut(&unit, 3, isa, &mut rng);
+        let map = map(&summaries(&units), &mut |group| decide_sharing(group, Policy::Size));
+        let map = SharingMap::open(map).expect("a map");
+        for map in [None, Some(&map)] {
+            let linked = linked(&unit, &units, &[map; 3], isa, &mut rng);
+            let linked = linked.unwrap_or_else(|error| panic!("{seed}: {error}"));
+            (bodies, parameterised) =
+                (bodies + linked.bodies, parameterised + linked.parameterised);
+        }
+        let optimize = Canonicalize::Optimize(isa);
+        for canonicalize in [Canonicalize::None, optimize] {
+            let options = Options { canonicalize, ..unit.options };
+            let plan = Parts { options: &options, ..Parts::from(&unit) }.plan();
+            if let Some(Err(refutation)) = plan.proof() {
+                panic!("{seed}: {refutation}");
+            }
+            merged += plan.stats().plan_merged;
+        }
+        check_streamed(&Program::streamed(&Parts::from(&unit), 0).1);
+    }
+    assert!(
+        bodies > 400 && parameterised > 10 && merged > 200,
+        "{bodies} {parameterised} {merged}"
+    );
 }
 
 /// Any change of a function that changes what it does must change its digest.

@@ -1,6 +1,7 @@
 //! Law: the canonical form of a function depends only on its encoding, its facts and the names and flags of its references,
 //! and so does the code that Cranelift makes of it.
 
+use crate::irrelevant::IRRELEVANT;
 use crate::support::{Rng, corpus, encode, functions_below, parse_one, random, verify, walk_all};
 use arbitrary::Unstructured;
 use cranelift_codegen::control::ControlPlane;
@@ -9,7 +10,7 @@ use cranelift_codegen::ir::{DebugTags, ExternalName, Function, GlobalValueData};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_mergefunc::internals::{laid_out, same_facts};
-use cranelift_mergefunc::{Encoding, Options, Target};
+use cranelift_mergefunc::{Compare, Encoding, Options, Target};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -108,6 +109,29 @@ fn a_canonical_form_has_the_encoding_and_facts_of_the_function_and_is_its_own() 
     }
     // All that there are.
     assert_eq!(formats.len(), 36, "{formats:?}");
+}
+
+/// A canonical form has what is compared as the function has it: the order of operands, branches on constants, locations, tags,
+/// labels and keys.
+#[test]
+fn a_canonical_form_has_what_is_compared() {
+    let functions = functions();
+    for change in IRRELEVANT {
+        let Some(compare) = change.compared_by else {
+            continue;
+        };
+        let mut options = walk_all();
+        compare(&mut options.compare);
+        let mut changed = 0;
+        for func in functions.iter().flat_map(|func| (change.apply)(func).into_iter().take(8)) {
+            check(&func, &options);
+            changed += 1;
+        }
+        assert!(changed > 50, "{}: {changed}", change.what);
+    }
+    let mut options = walk_all();
+    options.compare.constant_branches = Compare::Compare;
+    functions.iter().for_each(|func| drop(check(func, &options)));
 }
 
 #[test]
