@@ -615,13 +615,27 @@ impl Symbols for InUnit<'_> {
     ) -> bool {
         let key = (kept.namespace, kept.index);
         let kept = self.plan.function(kept).or(self.emitted.functions.get(&key).copied());
-        let (Some(kept), Some(original)) = (kept, self.plan.function(original)) else {
+        let Some(kept) = kept else {
             return false;
         };
+        // A thunk or an alias that passes nothing itself leads to the code.
+        let is_there = self.plan.reached(kept).symbol.is_some();
+        let (code, passed) = code(self.plan, kept);
+        let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
+        if !is_there || !is_kept || !passed.is_empty() {
+            return false;
+        }
+        let Some(original) = self.plan.function(original) else {
+            // It has code of its own, of an earlier unit: a function that the body replaces must equal it.
+            let Some(&known) = self.emitted.replaced.get(&(code, extra)) else {
+                return false;
+            };
+            let known_symbol = self.plan.entry(known).symbol();
+            return self.signature(known) == Some(signature)
+                && self.incremental(Use::Call, known_symbol, original);
+        };
         // Extra arguments come behind the parameters of the original, not behind those of the call's signature.
-        let within = self.signatures.and_then(|signatures| signatures.get(original.index()));
-        let own = within.or_else(|| self.plan.eliminated_signature(original).map(|own| &**own));
-        if own != Some(signature) {
+        if self.signature(original) != Some(signature) {
             return false;
         }
         // The definition that takes a symbol must get the calls of it.
@@ -629,16 +643,17 @@ impl Symbols for InUnit<'_> {
             let attributes = self.plan.entry(function).attributes();
             attributes.linkage == Linkage::Preemptible || attributes.no_merge
         });
-        // A thunk or an alias that passes nothing itself leads to the code.
-        let is_there = self.plan.reached(kept).symbol.is_some();
-        let (code, passed) = code(self.plan, kept);
-        let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
-        let takes = is_there && is_kept && passed.is_empty();
-        takes && by_name == [false, false] && self.extra(code, extra, original)
+        by_name == [false, false] && self.extra(code, extra, original)
     }
 }
 
 impl InUnit<'_> {
+    /// The signature of a function of the unit, or of one that an earlier unit eliminated.
+    fn signature(&self, function: FunctionIndex) -> Option<&Signature> {
+        let within = self.signatures.and_then(|signatures| signatures.get(function.index()));
+        within.or_else(|| self.plan.eliminated_signature(function).map(|own| &**own))
+    }
+
     /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of it.
     pub fn incremental(
         &mut self,

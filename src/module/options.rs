@@ -54,7 +54,8 @@ pub struct ModuleOptions {
     /// Whether functions that are flushed are remembered, so that later ones can be merged into them. Costs a walk
     /// of every function and the memory that
     /// [`MergingModule::remembered_bytes`](super::MergingModule::remembered_bytes) reports. Default: yes. The
-    /// functions of the last flush (`finish`, `into_inner`) are never remembered.
+    /// functions of the last flush (`finish`, `into_inner`) are never remembered. Which functions a flush eliminated, and
+    /// what replaced them, is known to later flushes in any case.
     pub remember: bool,
     /// See [`Options::compare`](crate::Options::compare).
     pub compare: ComparePolicy,

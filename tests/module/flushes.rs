@@ -257,6 +257,17 @@ fn callers_merge_of_equal_functions_that_went_into_bodies_of_different_flushes()
     for (first, second, third) in [
         // Both are eliminated before their callers come.
         (pair("a", "b"), pair("x", "y"), calls("export", "d", "a") + &calls("export", "e", "x")),
+        // One of them has code, a thunk, since its address is taken.
+        (
+            pair("a", "b") + &address("export", "t", "a"),
+            pair("x", "y"),
+            calls("export", "d", "x") + &calls("export", "e", "a"),
+        ),
+        (
+            pair("a", "b"),
+            pair("x", "y") + &address("export", "t", "x"),
+            calls("export", "d", "a") + &calls("export", "e", "x"),
+        ),
         // One of them comes with its callers.
         (pair("a", "b"), pair("x", "y") + &calls("export", "d", "a"), calls("export", "e", "x")),
         (
