@@ -205,7 +205,7 @@ const CASES: &[Case] = &[
                ; print: %f()\n",
         options: &["-v"],
         code: 0,
-        says: &["1 passed", "%f() -> [+NaN:0x1, -0.0]", "1 run commands"],
+        says: &["%f() -> [+NaN:0x1, -0.0]", "1 passed, 0 failed, 0 skipped; 1 run commands"],
     },
     Case {
         // A thunk that does more than pass on its parameters would lose the rest.
@@ -273,6 +273,13 @@ const CASES: &[Case] = &[
         options: &[],
         code: 1,
         says: &["'test run' without a run command", "1 failed"],
+    },
+    Case {
+        name: "test run of others without commands is skipped",
+        text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f() {\nblock0:\n    return\n}\n",
+        options: &["--foreign"],
+        code: 0,
+        says: &["skip: ", "'test run' without a run command", "0 passed, 0 failed, 1 skipped"],
     },
     Case {
         name: "a command without test run fails",

@@ -20,3 +20,5 @@ mod real;
 mod templates;
 #[path = "differential/units.rs"]
 mod units;
+#[path = "differential/varied.rs"]
+mod varied;

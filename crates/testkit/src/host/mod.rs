@@ -26,11 +26,20 @@ pub enum Level {
     None,
     /// Optimised: facts are used.
     Speed,
+    /// Optimised for size, too.
+    SpeedAndSize,
 }
 
 impl Level {
+    /// All of them.
+    pub const ALL: [Level; 3] = [Level::None, Level::Speed, Level::SpeedAndSize];
+
     fn name(self) -> &'static str {
-        crate::isa::opt_level(self == Level::Speed)
+        match self {
+            Level::None => "none",
+            Level::Speed => "speed",
+            Level::SpeedAndSize => "speed_and_size",
+        }
     }
 }
 
