@@ -169,7 +169,7 @@ fn variant(
 /// The function with an instruction before another one, whose result that takes instead of one of its operands.
 fn insert(func: &Function, inst: Inst) -> Option<Function> {
     let is_int = |&value: &Value| func.dfg.value_type(value).is_int();
-    let operand = func.dfg.inst_args(inst).iter().position(|value| is_int(value))?;
+    let operand = func.dfg.inst_args(inst).iter().position(is_int)?;
     // What comes behind an address would only be another address.
     if matches!(func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
         return None;
