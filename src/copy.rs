@@ -61,9 +61,12 @@ pub(crate) fn mapped(
         I::AtomicCas { opcode, args, flags } => {
             I::AtomicCas { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)? }
         }
-        I::AtomicRmw { opcode, args, flags, op } => {
-            I::AtomicRmw { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)?, op }
-        }
+        I::AtomicRmw { opcode, args, flags, op } => I::AtomicRmw {
+            opcode,
+            args: args.map(|arg| to.value(arg)),
+            flags: to.flags(flags)?,
+            op,
+        },
         I::Binary { opcode, args } => I::Binary { opcode, args: args.map(|arg| to.value(arg)) },
         I::BinaryImm8 { opcode, arg, imm } => I::BinaryImm8 { opcode, arg: to.value(arg), imm },
         I::BranchTable { opcode, arg, table } => {
@@ -116,12 +119,17 @@ pub(crate) fn mapped(
         }
         // Instructions are copied only between functions that have the same slots.
         I::StackAddr { opcode, stack_slot, offset } => I::StackAddr { opcode, stack_slot, offset },
-        I::Store { opcode, args, flags, offset } => {
-            I::Store { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)?, offset }
-        }
-        I::StoreNoOffset { opcode, args, flags } => {
-            I::StoreNoOffset { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)? }
-        }
+        I::Store { opcode, args, flags, offset } => I::Store {
+            opcode,
+            args: args.map(|arg| to.value(arg)),
+            flags: to.flags(flags)?,
+            offset,
+        },
+        I::StoreNoOffset { opcode, args, flags } => I::StoreNoOffset {
+            opcode,
+            args: args.map(|arg| to.value(arg)),
+            flags: to.flags(flags)?,
+        },
         I::Ternary { opcode, args } => I::Ternary { opcode, args: args.map(|arg| to.value(arg)) },
         I::TernaryImm8 { opcode, args, imm } => {
             I::TernaryImm8 { opcode, args: args.map(|arg| to.value(arg)), imm }

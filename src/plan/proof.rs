@@ -206,7 +206,9 @@ impl Mismatch {
             Mismatch::Movable => {
                 "the code generator may run an access that only another function of the body makes"
             }
-            Mismatch::Guard => "a branch on an extra argument leads around a guard against speculation",
+            Mismatch::Guard => {
+                "a branch on an extra argument leads around a guard against speculation"
+            }
             Mismatch::Dangling => "an eliminated symbol is still referred to",
             Mismatch::LostSymbol => "a symbol that is externally visible is eliminated",
             Mismatch::LostAddress => "an address that can be observed is another function's now",

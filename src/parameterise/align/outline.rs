@@ -9,7 +9,9 @@ use crate::canon::only_destination;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
-use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Type, UserExternalName};
+use cranelift_codegen::ir::{
+    Block, BlockCall, Function, Inst, InstructionData, Type, UserExternalName,
+};
 use cranelift_entity::EntitySet;
 
 /// An outline. 12 bytes for each instruction, and 24 for each constant that can be passed.

@@ -18,8 +18,8 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{
-    Block, ExternalName, Function, GlobalValueData, Inst, InstBuilder, InstructionData, MemFlagsData,
-    Opcode, Value, types,
+    Block, ExternalName, Function, GlobalValueData, Inst, InstBuilder, InstructionData,
+    MemFlagsData, Opcode, Value, types,
 };
 use std::collections::BTreeSet;
 
