@@ -276,11 +276,11 @@ impl<'a> Simulation<'a> {
                 match (base, other) {
                     (Base::Value(a), Base::Value(b)) => self.bound(a, b),
                     (Base::Slot(a), Base::Slot(b)) => require(a == b, Mismatch::StackSlots),
-                    (Base::Symbol(a), Base::Symbol(b)) => {
-                        let usage = if bytes == 0 { Use::Address } else { Use::Inside };
+                    (Base::Symbol(a, inside), Base::Symbol(b, others)) => {
+                        let usage = if inside || others { Use::Inside } else { Use::Address };
                         require(self.symbols.may_replace(usage, &a, &b), Mismatch::Reference)
                     }
-                    (Base::Value(_) | Base::Slot(_) | Base::Symbol(_), _) => Err(Mismatch::Operand),
+                    (Base::Value(_) | Base::Slot(_) | Base::Symbol(..), _) => Err(Mismatch::Operand),
                 }
             }
             (Term::Bits(..) | Term::Behind(..), _) => Err(Mismatch::Operand),

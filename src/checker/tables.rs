@@ -282,7 +282,7 @@ pub(super) fn callee_with_extra(
             (user_symbol(a, &callee.name), callee.signature)
         }
         Callee::Indirect(address, signature) => match terms.get(a, address) {
-            Some(Term::Behind(_, Base::Symbol(symbol), 0)) => (Some(symbol), signature),
+            Some(Term::Behind(_, Base::Symbol(symbol, false), 0)) => (Some(symbol), signature),
             _ => (None, signature),
         },
     };

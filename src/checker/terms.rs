@@ -30,7 +30,9 @@ pub(super) enum Term {
 pub(super) enum Base {
     Value(Value),
     Slot(StackSlot),
-    Symbol(UserExternalName),
+    /// And whether the reference itself is to a place behind the symbol: with an offset that is added to an address, code
+    /// refers to the symbol.
+    Symbol(UserExternalName, bool),
 }
 
 impl Term {
@@ -87,7 +89,7 @@ impl ExtraTerm {
             Term::Bits(ty, bits) if ty.is_int() || matches!(*ty, types::F32 | types::F64) => {
                 Some(ExtraTerm::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
             }
-            Term::Behind(ty, Base::Symbol(symbol), offset) => Some(ExtraTerm::Symbol(
+            Term::Behind(ty, Base::Symbol(symbol, _), offset) => Some(ExtraTerm::Symbol(
                 ty.index() as u16,
                 (symbol.namespace, symbol.index),
                 *offset,
@@ -103,7 +105,7 @@ impl ExtraTerm {
             ExtraTerm::Bits(_, bits) => Term::Bits(ty, u128::from(masked(ty, *bits))),
             ExtraTerm::Symbol(_, (namespace, index), offset) => {
                 let symbol = UserExternalName::new(*namespace, *index);
-                Term::Behind(ty, Base::Symbol(symbol), *offset)
+                Term::Behind(ty, Base::Symbol(symbol, *offset != 0), *offset)
             }
         })
     }
@@ -207,7 +209,7 @@ impl Terms {
         use InstructionData as I;
         let at = |name: &ExternalName, offset: i64| {
             let symbol = user_symbol(func, name)?.clone();
-            Some(Term::Behind(ty, Base::Symbol(symbol), masked(ty, offset as u64)))
+            Some(Term::Behind(ty, Base::Symbol(symbol, offset != 0), masked(ty, offset as u64)))
         };
         match &func.dfg.insts[inst] {
             I::UnaryImm { opcode: Opcode::Iconst, imm } => {
@@ -253,7 +255,7 @@ impl Terms {
                     }
                     // An address that is passed as a float, in one lane. Anything else is computed from a value, on both
                     // sides.
-                    Term::Behind(from, base @ Base::Symbol(_), offset) => {
+                    Term::Behind(from, base @ Base::Symbol(..), offset) => {
                         let whole = from.bits() == ty.bits() && !ty.is_vector();
                         whole.then(|| Term::Behind(ty, base.clone(), *offset))
                     }
