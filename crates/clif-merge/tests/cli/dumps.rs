@@ -82,8 +82,8 @@ fn symbols_without_names_are_refused() {
 fn two_stages_of_one_function_are_refused() {
     let directory = temporary();
     let path = |stage: &str| directory.path().join(format!("f.{stage}.clif"));
-    write(path("unopt"), &rustc("u0:22"));
-    write(path("opt"), &rustc("u0:22"));
+    write(path("unopt"), rustc("u0:22"));
+    write(path("opt"), rustc("u0:22"));
     let whole = run(&["merge", text_of(directory.path())]);
     whole.expect(
         1,
