@@ -280,7 +280,9 @@ impl<'a> Simulation<'a> {
                         let usage = if inside || others { Use::Inside } else { Use::Address };
                         require(self.symbols.may_replace(usage, &a, &b), Mismatch::Reference)
                     }
-                    (Base::Value(_) | Base::Slot(_) | Base::Symbol(..), _) => Err(Mismatch::Operand),
+                    (Base::Value(_) | Base::Slot(_) | Base::Symbol(..), _) => {
+                        Err(Mismatch::Operand)
+                    }
                 }
             }
             (Term::Bits(..) | Term::Behind(..), _) => Err(Mismatch::Operand),
