@@ -143,7 +143,7 @@ fn errors_of_standard_input_have_places() {
         assert!(run_with(&["merge", "-"], bytes).expect(1, place).stdout.is_empty());
     };
     merge(b"function %f() {\n; \xff\n}\n", "\n --> <stdin>:2:3\n");
-    merge(b"function %f() {\n\0\n}\n", "\n --> <stdin>:3:1\n");
+    merge(b"function %f() {\n\0\n}\n", "\n --> <stdin>:2:1\n");
     merge("\u{feff}".as_bytes(), "error: <stdin>: no functions");
     let marked = [b"\xef\xbb\xbf", &std::fs::read(inputs().join("units/f.clif")).unwrap()[..]];
     let merged = run_with(&["merge", "-"], &marked.concat()).expect(0, "");
