@@ -32,9 +32,9 @@ struct Passed {
 impl<M: Module> MergingModule<M> {
     /// Chooses the names by which extra arguments of the functions of a flush name functions.
     ///
-    /// A function that was not visible outside when the plan was made goes by its local name, if it is near or
-    /// others were merged into it: it can be exported by now or later, and its caller needed no more than a call.
-    /// So does a function that the function that passes it called by another name, and a function that is passed on
+    /// A function goes by its local name if its near address is passed: it can be exported, now or later, and its caller
+    /// needed no more than a call. One that was not visible outside when the plan was made does so as well if others
+    /// were merged into it. So does a function that the function that passes it called by another name, and a function that is passed on
     /// because a function is called that receives it under its local name. All names are given before any is used: which
     /// functions get one must not depend on the order of the functions.
     pub(super) fn name_passed_functions(
@@ -56,9 +56,10 @@ impl<M: Module> MergingModule<M> {
                 let linkage = plan.function(symbol).map(|at| plan.entry(at).attributes().linkage);
                 let is_own = matches!(linkage, Some(Local | Hidden));
                 let names_another = !self.view().is_named(symbol, pending.func(unit, index));
-                let needs_name = is_own && argument.is_near() || names_another;
-                let passed = FuncId::from_u32(symbol.index);
-                let by_name = is_own || names_another;
+                // A near address of what can be interposed cannot be linked. It is passed in place of a merged callee.
+                let (is_near, passed) = (argument.is_near(), FuncId::from_u32(symbol.index));
+                let (needs_name, by_name) =
+                    (is_near || names_another, is_own || names_another || is_near);
                 left.push(Passed { index, function: *function, at, passed, by_name });
                 let has_own_code = self.view().reached(passed).has_own_address(passed);
                 if needs_name && self.functions[passed].defined && has_own_code {
