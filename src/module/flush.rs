@@ -159,8 +159,12 @@ impl<M: Module> MergingModule<M> {
                     attributes.linkage = crate::unit::Linkage::Preemptible;
                 }
                 match back_end {
-                    // An unknown module wants code for every function.
-                    BackEnd::Any => attributes.externally_called = true,
+                    // An unknown module wants code for every function. There is no local name by which the near
+                    // address of one could be that of another one, which may be exported.
+                    BackEnd::Any => {
+                        attributes.externally_called = true;
+                        attributes.addresses = Addresses::Significant;
+                    }
                     // A JIT finds a symbol only where there is code.
                     BackEnd::Jit if attributes.externally_called => {
                         attributes.addresses = Addresses::Significant;
