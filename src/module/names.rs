@@ -92,8 +92,12 @@ impl<M: Module> MergingModule<M> {
     /// later.
     pub(super) fn pass_from_afar(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
-            if let ExtraArgument::Function { colocated, .. } = argument {
-                *colocated = false;
+            match argument {
+                ExtraArgument::Function { ty: _, symbol: _, signature: _, colocated }
+                | ExtraArgument::Address { ty: _, symbol: _, offset: _, colocated } => {
+                    *colocated = false;
+                }
+                ExtraArgument::Constant { ty: _, bits: _ } => {}
             }
         }
     }

@@ -210,7 +210,10 @@ fn the_program_writes_all_units_or_nothing() {
     let directory = directory.path();
     let arguments = ["--units", "3", "--by", "turn"];
     let (success, said, files) = run(&SMALL.replace("v1\n}", "v9\n}"), directory, &arguments);
-    assert!(!success && said.starts_with("error: whole.clif:10:12: ") && files.is_empty(), "{said}");
+    assert!(
+        !success && said.starts_with("error: whole.clif:10:12: ") && files.is_empty(),
+        "{said}"
+    );
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1, "nothing is left behind");
 
     let (success, said, files) = run(SMALL, directory, &arguments);

@@ -99,7 +99,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (ArmsExchanged, &[Checker, Differential, Incremental, Linked]),
     (SelectExchanged, &[Checker, Differential, Incremental, Linked]),
     (JoinWithoutValue, &[Checker, Differential, Incremental, Linked]),
-    (ArmMovable, &[Checker, Differential]),
+    (ArmMovable, &[Checker]),
     (GuardInArm, &[Checker]),
     (WrittenElsewhere, &[Checker, Differential, Linked]),
     (CalleeWithoutThunk, &[Checker, Differential, Linked]),
