@@ -176,7 +176,7 @@ fn ways(func: &Function, branch: Inst) -> &[BlockCall] {
 fn guarded(func: &Function, blocks: &[Block]) -> EntitySet<Value> {
     let dfg = &func.dfg;
     let mut guarded: EntitySet<Value> = EntitySet::new();
-    // What a loop passes on is found in the next round.
+    // Values that a loop passes back to its head are found in the next round.
     let mut changed = true;
     while core::mem::take(&mut changed) {
         let insts = blocks.iter().flat_map(|&block| func.layout.block_insts(block));

@@ -25,7 +25,7 @@ pub(super) fn guarded(func: &Function, outline: &Outline) -> EntitySet<Value> {
         return found;
     }
     let dfg = &func.dfg;
-    // What the blocks of a loop pass back to its head is found in the next round.
+    // Values that a loop passes back to its head are found in the next round.
     let mut changed = true;
     while core::mem::take(&mut changed) {
         for &inst in &outline.insts {
