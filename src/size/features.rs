@@ -4,67 +4,20 @@
 //! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts
 //! nothing itself.
 
-use super::quantity::{Class, ConstantKind, ConstantUse, Feature, Quantity};
+use super::quantity::{Class, ConstantUse, Feature, Quantity};
 use super::registers::{Location, Registers};
 use super::thunk;
+use super::uses::{Held, Known, Scratch};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    Block, BlockArg, ExceptionTableItem, Function, GlobalValueData, Inst, InstructionData, Opcode,
+    Block, BlockArg, BlockCall, Function, GlobalValueData, Inst, InstructionData, Opcode,
     Signature, StackSlot, Type, Value, ValueDef, types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
-use cranelift_entity::packed_option::PackedOption;
-
-/// How many stack slots are read at most to know how far away one is.
-const MAX_SLOTS: usize = 64;
 
 /// How many accesses are remembered.
 const MAX_KNOWN: usize = 16;
-
-/// What is known of each value of a function. Kept from function to function for its memory.
-#[derive(Default)]
-pub struct Scratch {
-    /// By the index of a value.
-    values: Vec<Known>,
-    /// By instruction.
-    is_needed: Vec<bool>,
-    /// The sizes in bytes of the first stack slots together, by their number.
-    slots: Vec<u64>,
-    /// How many instructions there are in the layout.
-    instructions: u32,
-}
-
-/// What is known of a value. Of an alias, only the original.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    /// The value that it is an alias of, or itself; none if it is not used.
-    original: PackedOption<Value>,
-    /// How often it is used.
-    uses: u32,
-    /// The last instruction that uses it, counted from the end of the layout, from 1.
-    last: u32,
-    /// How many calls there are before its definition.
-    calls_before: u32,
-    held: Held,
-}
-
-/// Where a value is.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Held {
-    /// In an integer register, or spilled.
-    #[default]
-    Integer,
-    /// In a register for floating-point numbers or vectors, or spilled.
-    Float,
-    /// In the code: an integer constant is computed where it is used, and takes no register for long.
-    Constant(ConstantKind),
-    /// The same for the address of a stack slot.
-    Slot {
-        /// Whether it is 128 bytes or more from the beginning of the frame.
-        far: bool,
-    },
-}
 
 /// Hands out the features of a function, each with how often it has it. The same feature may come several times.
 /// Linear in the size of the function.
@@ -78,8 +31,7 @@ pub fn features(
         thunk.features(func, registers, count);
         return;
     }
-    scratch.clear(func);
-    scratch.find_uses(func);
+    scratch.read(func);
     let mut scan = Scan {
         func,
         registers,
@@ -95,19 +47,9 @@ pub fn features(
         uses_after_calls: 0,
         has_area: false,
         known: Vec::new(),
+        times: 1,
     };
     scan.function();
-}
-
-/// The instruction that defines a value, if the value has only one use.
-fn only_for(func: &Function, scratch: &Scratch, value: Value) -> Option<Inst> {
-    if scratch.values[value.index()].uses != 1 {
-        return None;
-    }
-    match func.dfg.value_def(value) {
-        ValueDef::Result(inst, _) => Some(inst),
-        _ => None,
-    }
 }
 
 /// Whether the weights know a type: back ends support others only in part.
@@ -116,124 +58,6 @@ pub(super) fn is_known(ty: Type) -> bool {
         types::F32 | types::F64 => true,
         _ if ty.is_vector() => ty.bits() == 128,
         _ => ty.is_int(),
-    }
-}
-
-/// Whether an instruction must be executed even if nothing uses its results.
-fn has_effect(data: &InstructionData) -> bool {
-    let opcode = data.opcode();
-    let may_trap = opcode.can_trap() && data.memflags().is_none();
-    opcode.is_call()
-        || opcode.is_branch()
-        || opcode.is_terminator()
-        || opcode.is_return()
-        || opcode.can_store()
-        || opcode.other_side_effects() && !matches!(opcode, Opcode::Nop | Opcode::SequencePoint)
-        || may_trap
-}
-
-impl Scratch {
-    fn clear(&mut self, func: &Function) {
-        self.values.clear();
-        self.values.resize(func.dfg.num_values(), Known::default());
-        self.is_needed.clear();
-        self.is_needed.resize(func.dfg.num_insts(), false);
-        self.slots.clear();
-        let sizes = func.sized_stack_slots.values().take(MAX_SLOTS);
-        self.slots.extend(sizes.scan(0, |before, slot| {
-            *before += u64::from(slot.size);
-            Some(*before)
-        }));
-        self.instructions = 0;
-    }
-
-    /// Finds what is needed, from the end: uses follow definitions in most layouts.
-    fn find_uses(&mut self, func: &Function) {
-        let dfg = &func.dfg;
-        let mut blocks = func.layout.last_block();
-        while let Some(block) = blocks {
-            blocks = func.layout.prev_block(block);
-            let mut insts = func.layout.last_inst(block);
-            while let Some(inst) = insts {
-                insts = func.layout.prev_inst(inst);
-                self.instructions += 1;
-                let data = &dfg.insts[inst];
-                let results = dfg.inst_results(inst);
-                let used = results.iter().any(|value| self.values[value.index()].uses > 0);
-                if !used && !has_effect(data) {
-                    continue;
-                }
-                self.is_needed[inst.index()] = true;
-                for &value in dfg.inst_args(inst) {
-                    self.found_use(func, value);
-                }
-                for call in data.branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
-                    for value in call.args(&dfg.value_lists).filter_map(|arg| arg.as_value()) {
-                        self.found_use(func, value);
-                    }
-                }
-                if let Some(table) = data.exception_table() {
-                    for item in dfg.exception_tables[table].items() {
-                        if let ExceptionTableItem::Context(value) = item {
-                            self.found_use(func, value);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Notes that the instruction at hand uses a value.
-    #[inline]
-    fn found_use(&mut self, func: &Function, value: Value) {
-        let original = match self.values[value.index()].original.expand() {
-            Some(original) => original,
-            None => self.first_use(func, value),
-        };
-        self.values[original.index()].uses += 1;
-    }
-
-    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or itself.
-    fn first_use(&mut self, func: &Function, value: Value) -> Value {
-        let original = func.dfg.resolve_aliases(value);
-        self.values[value.index()].original = original.into();
-        if self.values[original.index()].uses == 0 {
-            self.values[original.index()] = Known {
-                original: original.into(),
-                uses: 0,
-                last: self.instructions,
-                calls_before: 0,
-                held: self.held(func, original),
-            };
-        }
-        original
-    }
-
-    fn held(&self, func: &Function, value: Value) -> Held {
-        let ty = func.dfg.value_type(value);
-        if !ty.is_int() {
-            return Held::Float;
-        }
-        let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
-            return Held::Integer;
-        };
-        match func.dfg.insts[inst] {
-            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-                Held::Constant(ConstantKind::of(ty, imm.bits()))
-            }
-            InstructionData::StackAddr { opcode: _, stack_slot, offset } => {
-                // Roughly: where there are many slots, the first ones count.
-                let before = stack_slot.index().min(self.slots.len()).checked_sub(1);
-                let before = before.map_or(0, |last| self.slots[last]);
-                Held::Slot { far: before.saturating_add_signed(i32::from(offset).into()) > 127 }
-            }
-            _ => Held::Integer,
-        }
-    }
-
-    /// The value that a used one is an alias of, or itself.
-    fn original(&self, value: Value) -> Value {
-        self.values[value.index()].original.expand().unwrap_or(value)
     }
 }
 
@@ -269,12 +93,14 @@ struct Scan<'a, C> {
     has_area: bool,
     /// What was loaded or stored last in this block.
     known: Vec<(Base, i32, Type)>,
+    /// How often what is counted is in the code.
+    times: u32,
 }
 
 impl<C: FnMut(Feature, u32)> Scan<'_, C> {
     fn add(&mut self, quantity: Quantity, by: u32) {
         if by > 0 {
-            (self.count)(Feature::Quantity(quantity), by);
+            (self.count)(Feature::Quantity(quantity), by * self.times);
         }
     }
 
@@ -286,17 +112,20 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
         self.parameters();
         for block in func.layout.blocks() {
+            self.times = 1;
             for &param in func.dfg.block_params(block) {
                 self.define(param);
             }
             let next = func.layout.next_block(block);
             for inst in func.layout.block_insts(block) {
                 self.position -= 1;
-                if self.scratch.is_needed[inst.index()] {
+                self.times = self.scratch.times[inst.index()];
+                if self.times > 0 {
                     self.instruction(inst, next);
                 }
             }
         }
+        self.times = 1;
         self.frame();
     }
 
@@ -371,7 +200,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         // No other operand of this instruction ends it again.
         let ends = last == self.position;
         match held {
-            Held::Constant(kind) => (self.count)(Feature::Constant(of, kind), 1),
+            Held::Constant(kind) => (self.count)(Feature::Constant(of, kind), self.times),
             Held::Slot { far } => self.slot(far, Quantity::SlotAddress),
             Held::Float => {
                 if self.live_floats > self.registers.floats {
@@ -421,6 +250,10 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             // Counts where it is used.
             return self.results(inst);
         }
+        if let Some(only) = self.scratch.only_destination(self.func, inst) {
+            (self.count)(Feature::Instruction(Opcode::Jump, Class::Narrow), 1);
+            return self.branch(Opcode::Jump, &[only], next);
+        }
         let ty = dfg.ctrl_typevar(inst);
         let class = match data {
             InstructionData::UnaryIeee32 { opcode: _, imm } => {
@@ -429,7 +262,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             InstructionData::UnaryIeee64 { opcode: _, imm } => Class::of_constant(imm.bits()),
             _ => Class::of(ty),
         };
-        (self.count)(Feature::Instruction(opcode, class), 1);
+        (self.count)(Feature::Instruction(opcode, class), self.times);
         match data {
             InstructionData::Call { func_ref, .. } | InstructionData::TryCall { func_ref, .. } => {
                 let callee = &dfg.ext_funcs[*func_ref];
@@ -450,7 +283,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             _ => self.operands(inst, data),
         }
         if opcode.is_branch() {
-            self.branch(data, next);
+            let destinations = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+            self.branch(opcode, destinations, next);
         }
         self.address(data);
         self.memory(data, ty);
@@ -487,7 +321,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             };
             match self.scratch.values[value.index()].held {
                 Held::Constant(kind) => {
-                    (self.count)(Feature::Constant(of, kind), 1);
+                    (self.count)(Feature::Constant(of, kind), self.times);
                     continue;
                 }
                 Held::Slot { far } => {
@@ -505,7 +339,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
                 Held::Integer | Held::Float => {}
             }
             let can_fuse = binary || accesses || condition && at == 0;
-            let alone = can_fuse.then(|| only_for(func, self.scratch, value)).flatten();
+            let alone = can_fuse.then(|| self.scratch.only_for(func, value)).flatten();
             match alone.map(|inst| &func.dfg.insts[inst]) {
                 Some(InstructionData::IntCompare { .. }) if condition && at == 0 => {
                     self.add(Quantity::FusedCompare, 1);
@@ -559,9 +393,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
     }
 
     /// The blocks that an instruction branches to, and their arguments.
-    fn branch(&mut self, data: &InstructionData, next: Option<Block>) {
+    fn branch(&mut self, opcode: Opcode, destinations: &[BlockCall], next: Option<Block>) {
         let dfg = &self.func.dfg;
-        let destinations = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
         for destination in destinations {
             for argument in destination.args(&dfg.value_lists) {
                 let BlockArg::Value(value) = argument else {
@@ -578,10 +411,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
                 self.uses(value, ConstantUse::Block);
             }
         }
-        let follows = |destination: &cranelift_codegen::ir::BlockCall| {
-            Some(destination.block(&dfg.value_lists)) == next
-        };
-        match data.opcode() {
+        let follows = |destination: &BlockCall| Some(destination.block(&dfg.value_lists)) == next;
+        match opcode {
             Opcode::Jump if destinations.iter().all(follows) => self.add(Quantity::FallThrough, 1),
             Opcode::Brif if !destinations.iter().any(follows) => self.add(Quantity::TwoJumps, 1),
             Opcode::BrTable => self.add(Quantity::TableEntry, destinations.len() as u32),

@@ -7,18 +7,22 @@
 //! A prediction decides what is merged, never whether a merge is correct: an error costs bytes. It makes no decision
 //! itself, and owns no IR.
 
+mod copies;
 mod features;
 mod fitted;
 mod predicted;
 mod quantity;
 mod registers;
+mod simplify;
 mod thunk;
+mod uses;
 
+pub use features::features;
 use features::is_known;
-pub use features::{Scratch, features};
 pub(crate) use predicted::Predicted;
 pub use quantity::{Class, ConstantKind, ConstantUse, Feature, Quantity};
 pub use registers::Registers;
+pub use uses::Scratch;
 
 use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
