@@ -78,8 +78,12 @@ pub(super) fn candidates(
     let walks_all = options.walks() == Prebucket::WalkAll;
     let is_body = |function| plan.parameterised_body(function).is_some();
     let last = last_bodies(plan, found);
+    // A private copy is emitted as it is: under its symbol there is no thunk.
+    let is_private_copy =
+        |function| plan.new_body(function).is_some_and(|new| new.copy_of().is_some());
     let kept = plan.entries().filter(|&(function, entry)| {
-        entry.disposition() == Disposition::Keep && !plan.is_cached(function)
+        let is_kept = entry.disposition() == Disposition::Keep && !plan.is_cached(function);
+        is_kept && !is_private_copy(function)
     });
     let kept: Vec<FunctionIndex> = kept.map(|(function, _)| function).collect();
     let mut walk = Walk { plan, options, pool: Pool::default(), hashes: SecondaryMap::new() };

@@ -7,6 +7,7 @@
 //! once ([`Needs`]): sizes are asked for in batches, so that the embedder can compile them on its own threads. This
 //! module decides nothing.
 
+use super::cost;
 use crate::apply::call_thunk;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
@@ -301,13 +302,24 @@ impl<'a> Sizes<'a> {
         Ok(with.zip(without).map(|(with, without)| with.saturating_sub(without)))
     }
 
-    /// The bytes that it takes to pass these arguments at a call, `zeros` more than a call without takes if they were all
-    /// zero. `None` if such a call cannot be compiled.
+    /// The bytes that it takes to pass these arguments at a call of this signature, `zeros` more than a call without takes
+    /// if they were all zero. `None` if such a call cannot be compiled.
     pub fn passing(
         &mut self,
+        signature: &Signature,
         zeros: u32,
         arguments: &[ExtraArgument],
     ) -> Result<Option<u32>, Needs> {
+        // Addresses that a call passes are all in registers at once: many take more than the sum of each alone.
+        if let Source::Predicted(_) = self.source
+            && arguments.len() > cost::MAX_COUNTED_ARGUMENTS
+        {
+            let arguments = arguments.iter().map(|it| with_equal_cost(it, self.callee));
+            let arguments: Vec<ExtraArgument> = arguments.collect();
+            let with = self.probe(signature, &arguments, false)?;
+            let without = self.probe(signature, &[], false)?;
+            return Ok(with.zip(without).map(|(with, without)| with.saturating_sub(without)));
+        }
         let mut size = i64::from(zeros);
         for argument in arguments {
             let Some(own) = self.argument(argument)? else {

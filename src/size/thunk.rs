@@ -138,7 +138,9 @@ impl Thunk {
                     add(Quantity::ThunkStackArgument, taken.words - before);
                 }
                 (Some(at), location) => {
-                    let repeated = extra[..at].contains(&extra[at]);
+                    // Of addresses it is not known which symbols they are of.
+                    let repeated = matches!(extra[at], Extra::Constant(..))
+                        && extra[..at].contains(&extra[at]);
                     if let Location::Stack(_) = location
                         && repeated
                     {

@@ -4,6 +4,7 @@
 //! their features; prints the errors of the predictions, on the units that the weights were fitted on and, leaving one
 //! out at a time, on units that they were not; and writes the weights. To be run anew for a new version of Cranelift.
 
+mod calls;
 mod errors;
 mod fit;
 mod sample;
@@ -85,16 +86,18 @@ fn run(args: &Args) -> Result<()> {
             groups.push(sample::unit(path, &*isa, &target.registers.1)?);
         }
         let thunks = thunks::group(&*isa, &target.registers.1);
+        let calls = calls::group(&*isa, &target.registers.1);
         let generated = sample::generated(&*isa, &target.registers.1);
-        let all = groups.iter().chain([&thunks, &generated]);
+        let made = [&generated, &calls, &thunks];
+        let all = groups.iter().chain(made);
         let weights = fit::fit(all);
         for (at, group) in groups.iter().enumerate() {
             let others = groups.iter().enumerate().filter(|(other, _)| *other != at);
-            let others = others.map(|(_, group)| group).chain([&thunks, &generated]);
+            let others = others.map(|(_, group)| group).chain(made);
             let left_out = fit::fit(others);
             print(target, group, errors(&weights, group), Some(errors(&left_out, group)));
         }
-        for group in [&generated, &thunks] {
+        for group in made {
             print(target, group, errors(&weights, group), None);
         }
         fitted.push((target, weights));

@@ -434,7 +434,7 @@ impl Aligning<'_> {
         let passing = self.asked(|sizes| {
             let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
             match zeros {
-                Some(zeros) => sizes.passing(zeros, arguments),
+                Some(zeros) => sizes.passing(signature, zeros, arguments),
                 None => Ok(None),
             }
         })?;

@@ -377,7 +377,7 @@ impl Work<'_, '_> {
         let Some(zeros) = self.sizes.passing_zeros(alone, types)? else {
             return Ok(None);
         };
-        Ok(self.sizes.passing(zeros, &arguments)?.map(i64::from))
+        Ok(self.sizes.passing(alone, zeros, &arguments)?.map(i64::from))
     }
 
     /// Determines whether a body for some rows of the table pays, and which argument plan is best for it, measuring
@@ -541,7 +541,7 @@ impl Work<'_, '_> {
                 zeros = self.sizes.passing_zeros(signature, types)?;
             }
             let passing = match zeros {
-                Some(zeros) => self.sizes.passing(zeros, &extra_arguments)?,
+                Some(zeros) => self.sizes.passing(signature, zeros, &extra_arguments)?,
                 None => None,
             };
             let Some(passing) = passing else {

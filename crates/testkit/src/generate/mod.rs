@@ -34,6 +34,7 @@
 
 mod body;
 mod calls;
+pub mod chains;
 mod changes;
 mod code;
 pub mod conventions;
