@@ -219,7 +219,9 @@ impl Simplified {
             Constant(bits) => bits as usize,
         };
         let Key(opcode, _, _, [x, y]) = key;
-        let hash = (opcode as usize * 31 + number(x)).wrapping_mul(31).wrapping_add(number(y));
+        let parts = [opcode as usize, number(x), number(y)];
+        let hash =
+            parts.iter().fold(0usize, |hash, part| hash.wrapping_mul(31).wrapping_add(*part));
         let known = &mut self.known[hash % MAX_KNOWN];
         match *known {
             Some((of, equal, value)) if of == block && equal == key => Becomes::Value(value),
