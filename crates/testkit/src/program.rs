@@ -408,9 +408,11 @@ impl Program {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
         for member in unit.functions {
-            // What is said only later can only be said of what has code of its own.
+            // What is said only later can only be said of what has code of its own. Other addresses are found in the code.
             for gv in member.body.global_values.values() {
-                if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv {
+                if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv
+                    && offset.bits() != 0
+                {
                     let symbol = &member.body.params.user_named_funcs()[*name];
                     merger.add_address_use(symbol, offset.bits());
                 }

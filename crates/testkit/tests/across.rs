@@ -69,7 +69,7 @@ fn check(
             let mut u = Unstructured::new(&bytes);
             let (whole, units) = pieces(&mut u, seed, &profile, &*isa, &mut rng);
             let maps = maps(&units, &mut rng);
-            let linked = linked_with(&whole, &units, &maps, &*isa, &mut rng)
+            let linked = linked_with(&whole, &units, &maps, Some(&*isa), &mut rng)
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             Counts::add(&mut counts, &linked);
             if linked.bodies == 0 {
@@ -157,7 +157,7 @@ fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
         let (functions, code_size) = (functions.clone(), Some(400));
         let unit = Unit { functions, data: Vec::new(), options, code_size };
         let units = std::slice::from_ref(&unit);
-        let linked = linked_with(&unit, units, &[None], &*isa, &mut Rng::new(0));
+        let linked = linked_with(&unit, units, &[None], Some(&*isa), &mut Rng::new(0));
         let linked = linked.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(linked.parameterised, 1);
         let tally = run(&[(0, linked.compared_with(&unit, 0))], level);

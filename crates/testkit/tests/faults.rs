@@ -14,14 +14,14 @@ mod nowhere;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use testkit::hooks::HOOKS;
+use testkit::hooks;
 use testkit::inject::{copy, instrument};
 
 /// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that everybody runs.
 #[test]
 fn every_hook_fits_the_sources() {
     let workspace = target_directory().join("hooks");
-    instrument(&testkit::root(), &workspace, HOOKS).expect("the hooks fit");
+    instrument(&testkit::root(), &workspace, &hooks::all()).expect("the hooks fit");
     copy(&testkit::root().join("crates/testkit/tests"), &workspace.join("crates/testkit/tests"))
         .expect("is copied");
     let mut command = cargo();
@@ -45,7 +45,7 @@ fn build_in_copy(arguments: &[&str]) {
     let workspace = COPY.get_or_init(|| {
         let workspace = target_directory().join("faults");
         let root = testkit::root();
-        instrument(&root, &workspace, HOOKS).expect("the hooks fit");
+        instrument(&root, &workspace, &hooks::all()).expect("the hooks fit");
         let faults = root.join("crates/testkit/faults");
         copy(&faults.join("fault_injection"), &workspace.join("src/fault_injection"))
             .expect("is copied");

@@ -8,6 +8,7 @@
 //! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle must notice which fault.
 
 mod masking;
+mod plans;
 
 use crate::canon::{Encoding, Fact};
 use crate::extra_argument::ExtraArgument;
@@ -27,6 +28,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub(crate) use masking::{masked, masked_data};
+pub use plans::jump;
+pub(crate) use plans::{applied, encoded, overlooked, passed, planned, redirected, unsupported};
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $name:ident = $id:literal,)+) => {
@@ -295,12 +298,86 @@ faults! {
     NamedBeforeByClass = "named-before-by-class",
     /// A body that the plan adds refers to functions by symbols that can be interposed.
     AddedBodyUnnamed = "added-body-unnamed",
-    /// Functions that arrive one at a time are equal if their encodings are, whatever they refer to.
+    /// Of the functions of an emitted cycle, only the first is compared.
+    CycleDigest = "cycle-digest",
+    /// What functions of an emitted cycle refer to outside of it is not compared.
+    CycleReferences = "cycle-references",
+    /// Two functions of an emitted cycle may both equal one function.
+    CycleMeets = "cycle-meets",
+    /// Addresses of functions of earlier units are compared by class if their calls are.
+    CachedAddressByClass = "cached-address-by-class",
+    /// Bodies that the plan eliminated are remembered as if they were emitted.
+    EliminatedBodyRemembered = "eliminated-body-remembered",
+    /// Functions that equal emitted ones keep facts that those do not have.
+    CachedFactsForgotten = "cached-facts-forgotten",
+    /// Preemptible functions are remembered, so that later ones are merged into them.
+    PreemptibleRemembered = "preemptible-remembered",
+    /// Functions that earlier units eliminated get no late thunk if code takes their address.
+    EliminatedAddressTaken = "eliminated-address-taken",
+    /// They get no late thunk if a data object points to them.
+    EliminatedPointer = "eliminated-pointer",
+    /// They get another late thunk in each unit that needs one.
+    LateThunkTwice = "late-thunk-twice",
+
+    // What goes wrong with functions that arrive one at a time.
+    /// They are equal if their encodings are, whatever they refer to.
     StreamedReferences = "streamed-references",
-    /// The constants of functions that arrive one at a time are not compared.
+    /// Their constants are not compared.
     StreamedConstants = "streamed-constants",
     /// What compiled code calls may lose its symbol to a body that takes extra arguments.
     StreamedCallees = "streamed-callees",
+    /// What it calls as it was written keeps its symbol, and not what it calls after the plan.
+    StreamedCalleesAsWritten = "streamed-callees-as-written",
+    /// Addresses that their code takes are not recorded.
+    StreamedAddresses = "streamed-addresses",
+    /// Symbols that their tables observe, such as those of calls that can be patched, are not recorded.
+    StreamedTables = "streamed-tables",
+    /// Addresses that data objects hold are not recorded.
+    StreamedPointers = "streamed-pointers",
+    /// A call of a function of the same encoding counts as one of the function itself.
+    StreamedItself = "streamed-itself",
+    /// Addresses are compared by class if calls are.
+    StreamedAddressByClass = "streamed-address-by-class",
+    /// Attributes of functions of one linkage are those of the first one.
+    StreamedAttributes = "streamed-attributes",
+    /// Alignments are not compared.
+    StreamedAlignment = "streamed-alignment",
+    /// Facts are not compared.
+    StreamedFacts = "streamed-facts",
+    /// Digests are equal if their first bytes are.
+    StreamedDigest = "streamed-digest",
+    /// All symbols that are not added are one.
+    StreamedImports = "streamed-imports",
+    /// The IR of a function that equals a held one is requested under its own number.
+    HeldBody = "held-body",
+
+    // What goes wrong with bodies that units share.
+    /// Content digests do not depend on the names that are referred to.
+    ContentName = "content-name",
+    /// They do not depend on the content-addressed bodies that are referred to.
+    ContentCallee = "content-callee",
+    /// They do not depend on the rest of a cycle.
+    ContentCycle = "content-cycle",
+    /// They do not depend on facts.
+    ContentFacts = "content-facts",
+    /// They do not depend on alignments.
+    ContentAlignment = "content-alignment",
+    /// They do not depend on how near callees are, nor on which of them share an entry.
+    ContentTables = "content-tables",
+    /// An address of a function that keeps its symbol counts as that of its content-addressed body.
+    ContentAddress = "content-address",
+    /// Functions that other units can see are referred to by content.
+    ContentVisible = "content-visible",
+    /// Functions whose symbols are needed are eliminated.
+    ContentKeepsNoSymbol = "content-keeps-no-symbol",
+    /// What was merged into a function does not follow it into its content-addressed body.
+    ContentFollowers = "content-followers",
+    /// Shared code passes the extra arguments of a thunk that is called with more arguments than it has.
+    ContentMismatched = "content-mismatched",
+    /// Functions that share a body that a map names pass the extra arguments of the first of them.
+    SharedArguments = "shared-arguments",
+    /// The callees that functions of a set pass are not recorded before it is decided what becomes of the functions.
+    RowsPassed = "rows-passed",
 
     // What is not a fault.
     /// All functions have one hash, which costs time only.
@@ -466,6 +543,29 @@ pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]>
     }
 }
 
+/// What the digest of a function that arrives alone is made of.
+pub(crate) fn streamed(encoding: &Encoding, alignment: u32) -> (Cow<'_, Encoding>, u32) {
+    overlooking(encoding, alignment, Fault::StreamedFacts, Fault::StreamedAlignment)
+}
+
+/// What the content digest of a function is made of.
+pub(crate) fn content(encoding: &Encoding, alignment: u32) -> (Cow<'_, Encoding>, u32) {
+    overlooking(encoding, alignment, Fault::ContentFacts, Fault::ContentAlignment)
+}
+
+fn overlooking(
+    encoding: &Encoding,
+    alignment: u32,
+    facts: Fault,
+    alignments: Fault,
+) -> (Cow<'_, Encoding>, u32) {
+    let encoding = match is(facts) {
+        true => Cow::Owned(Encoding { facts: Vec::new(), ..encoding.clone() }),
+        false => Cow::Borrowed(encoding),
+    };
+    (encoding, if is(alignments) { 1 } else { alignment })
+}
+
 /// Whether an emitted body is aligned enough, and has no more facts than it may.
 pub(crate) fn incremental(aligned: bool, facts_hold: bool) -> (bool, bool) {
     (aligned || is(Fault::AlignmentAcrossUnits), facts_hold || is(Fault::BodyFactsForgotten))
@@ -493,188 +593,4 @@ pub(crate) fn by_class(attributes: &Attributes, call: bool, address: bool) -> (b
         }
         _ => (call, address),
     }
-}
-
-std::thread_local! {
-    /// The right attributes of the unit that is planned, until the plan is made.
-    static GIVEN: RefCell<Option<Vec<Attributes>>> = const { RefCell::new(None) };
-}
-
-/// A unit with the attributes that the plan uses.
-pub(crate) fn overlooked(mut unit: Unit) -> Unit {
-    GIVEN.with_borrow_mut(|given| {
-        let attributes = || unit.functions.values().map(|defined| *defined.attributes).collect();
-        given.get_or_insert_with(attributes);
-    });
-    for defined in unit.functions.values_mut() {
-        let attributes = Arc::make_mut(&mut defined.attributes);
-        let Attributes { linkage, addresses, address_taken, alignment, .. } = attributes;
-        match PLANTED.get() {
-            Some(Fault::Pinned) => attributes.pinned = false,
-            Some(Fault::NoMerge) => attributes.no_merge = false,
-            Some(Fault::ExternallyCalled) => attributes.externally_called = false,
-            Some(Fault::AddressTaken) => *address_taken = false,
-            Some(Fault::AddressSignificant) => *addresses = Addresses::Insignificant,
-            Some(Fault::Visible) if *linkage != Linkage::Preemptible => *linkage = Linkage::Local,
-            Some(Fault::Preemptible) if *linkage == Linkage::Preemptible => {
-                *linkage = Linkage::Export;
-            }
-            Some(Fault::Alignment) => *alignment = 1,
-            _ => break,
-        }
-    }
-    unit
-}
-
-/// The options that the plan uses.
-pub(crate) fn unsupported(options: Options<'_>) -> Options<'_> {
-    GIVEN.set(None);
-    match PLANTED.get() {
-        Some(Fault::AliasUnsupported) => Options { aliases: true, ..options },
-        Some(Fault::ThunkUnsupported) if options.target.jump_thunk.is_none() => {
-            Options { target: Target::x86_64(), ..options }
-        }
-        _ => options,
-    }
-}
-
-/// The plan with the injected fault.
-pub(crate) fn planned(mut plan: Plan) -> Plan {
-    let given = GIVEN.take().expect("the unit was planned");
-    for (function, given) in (0..).map(FunctionIndex::from_u32).zip(given) {
-        plan.set_attributes(function, given);
-    }
-    misplanned(&mut plan);
-    plan
-}
-
-fn misplanned(plan: &mut Plan) {
-    let functions: Vec<FunctionIndex> = plan.entries().map(|(function, _)| function).collect();
-    let set = |plan: &mut Plan, function, disposition| {
-        let reason = plan.entry(function).reason();
-        plan.set(function, disposition, reason);
-    };
-    match PLANTED.get() {
-        Some(Fault::AliasForThunk) => {
-            for &function in &functions {
-                if let Disposition::Thunk { to } = plan.entry(function).disposition() {
-                    set(plan, function, Disposition::Alias { to });
-                }
-            }
-        }
-        Some(Fault::OtherClass) => {
-            for &function in &functions {
-                let class = plan.entry(function).class();
-                let other = functions.iter().copied().find(|&other| {
-                    let entry = plan.entry(other);
-                    entry.disposition() == Disposition::Keep && entry.class() != class
-                });
-                if let (Disposition::Redirect { to: _ }, Some(to)) =
-                    (plan.entry(function).disposition(), other)
-                {
-                    set(plan, function, Disposition::Redirect { to });
-                    return;
-                }
-            }
-        }
-        Some(Fault::NamedEliminated) => {
-            for &function in &functions {
-                let entry = plan.entry(function);
-                if let Disposition::Thunk { to } = entry.disposition()
-                    && !entry.extra_arguments().is_empty()
-                {
-                    set(plan, function, Disposition::Redirect { to });
-                }
-            }
-        }
-        Some(Fault::ThunkCycle) => {
-            for &function in &functions {
-                if let Disposition::Thunk { to } = plan.entry(function).disposition() {
-                    set(plan, to, Disposition::Thunk { to: function });
-                    return;
-                }
-            }
-        }
-        Some(Fault::FactsKept) => {
-            for &function in &functions {
-                plan.set_weakened(function, None);
-            }
-        }
-        Some(Fault::FactsKeptIfRedirected) => {
-            for &function in &functions {
-                if let Disposition::Redirect { to } = plan.entry(function).disposition() {
-                    plan.set_weakened(to, None);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Where a call of a function, or a use of its address, goes with the injected fault. `None` where it goes to the
-/// right symbol, as references to data always do.
-pub(crate) fn redirected<'a>(
-    plan: &'a Plan,
-    from: &'a UserExternalName,
-    call: bool,
-) -> Option<&'a UserExternalName> {
-    let function = plan.function(from)?;
-    match PLANTED.get()? {
-        Fault::NothingRedirected => Some(from),
-        Fault::RedirectForgotten if from.index % 2 == 1 => Some(from),
-        Fault::AddressFollowsCalls if !call => Some(plan.call_symbol(from)),
-        Fault::PreemptibleRedirected => {
-            let to = plan.entry(function).disposition().representative();
-            Some(plan.entry(to.unwrap_or(function)).symbol())
-        }
-        Fault::CalleesExchanged if call => {
-            let right = plan.entry(plan.call_target(function)).symbol();
-            let mut kept = plan.entries().filter(|(_, entry)| {
-                from != right
-                    && entry.disposition() == Disposition::Keep
-                    && entry.symbol() != right
-            });
-            kept.next().map(|(_, entry)| entry.symbol())
-        }
-        _ => None,
-    }
-}
-
-/// The function after applying, with the injected fault.
-pub(crate) fn applied(func: &mut Function) {
-    if is(Fault::Colocated) {
-        for callee in func.dfg.ext_funcs.values_mut() {
-            callee.colocated = true;
-        }
-    }
-}
-
-/// The arguments of a call thunk, with the injected fault.
-pub(crate) fn passed(args: &mut [Value]) {
-    if let (true, Some((last, [first, ..]))) = (is(Fault::ThunkArguments), args.split_last_mut()) {
-        *last = *first;
-    }
-}
-
-/// The encoding, with the injected fault.
-pub(crate) fn encoded(encoding: &mut Encoding) {
-    if is(Fault::DigestTrusted) {
-        let Encoding { shape, constants, references, .. } = encoding;
-        let streams = shape.iter().chain(&*constants).chain(&*references);
-        let digest = streams.fold(0u8, |digest, byte| digest.wrapping_mul(31) ^ byte);
-        *shape = vec![digest];
-        constants.clear();
-    }
-}
-
-/// Where a thunk jumps that should jump to `right`.
-pub fn jump(plan: &Plan, right: FunctionIndex) -> FunctionIndex {
-    if !is(Fault::ThunkElsewhere) {
-        return right;
-    }
-    let mut kept = (0..plan.added()).map(FunctionIndex::new).filter(|&other| {
-        let entry = plan.entry(other);
-        entry.disposition() == Disposition::Keep && entry.class() != plan.entry(right).class()
-    });
-    kept.next().unwrap_or(right)
 }

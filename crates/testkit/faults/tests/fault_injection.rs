@@ -7,6 +7,8 @@
 
 #[path = "fault_injection/by_hand.rs"]
 mod by_hand;
+#[path = "fault_injection/consecutive.rs"]
+mod consecutive;
 #[path = "fault_injection/incremental.rs"]
 mod incremental;
 #[path = "fault_injection/matrix.rs"]
@@ -17,3 +19,5 @@ mod nowhere;
 mod oracles;
 #[path = "fault_injection/refused_plans.rs"]
 mod refused_plans;
+#[path = "fault_injection/units.rs"]
+mod units;

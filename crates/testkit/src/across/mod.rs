@@ -30,7 +30,7 @@ use cranelift_mergefunc::{
     Policy, Prove, SetDecision, SharingMap, Summaries, UnitSummary, combine, decide_sharing,
 };
 pub use hostile::{damaged_map, damaged_summaries, hostile_map, random_sets};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is added to the number of a function or data object for each replica.
 const REPLICA: u32 = 1000;
@@ -198,7 +198,7 @@ pub struct Linked {
 const SYMBOLS: u32 = 1 << 20;
 
 /// Plans units, each with its map, if there is one, and links them. `whole` is the unit that was cut. All copies of a body
-/// must have the same code for `isa`.
+/// must have the same code for `isa`, and the same alignment.
 ///
 /// # Errors
 ///
@@ -214,9 +214,20 @@ pub fn linked(
     isa: &dyn TargetIsa,
     rng: &mut Rng,
 ) -> Result<Linked, String> {
+    linked_by(whole, units, maps, Some(isa), rng)
+}
+
+/// The same, where nothing is asked of the code of copies if there is no `isa`.
+fn linked_by(
+    whole: &Unit,
+    units: &[Unit],
+    maps: &[Option<&SharingMap<'_>>],
+    isa: Option<&dyn TargetIsa>,
+    rng: &mut Rng,
+) -> Result<Linked, String> {
     let mut linked = Linked::default();
-    let mut copies: HashMap<ContentDigest, Vec<(UserExternalName, Function, Code)>> =
-        HashMap::new();
+    let mut copies: BTreeMap<ContentDigest, Vec<(UserExternalName, Function, Option<Code>)>> =
+        BTreeMap::new();
     let mut entries = HashMap::new();
     for (at, unit) in units.iter().enumerate() {
         let options = Options { sharing_map: maps[at], ..unit.options };
@@ -250,9 +261,14 @@ pub fn linked(
             let Definition::Body(body) = definition else {
                 panic!("{symbol} is {digest} and has no body");
             };
-            let code = Code::of(&body, isa, &|to| match digests.get(to) {
-                Some(digest) => digest.to_string(),
-                None => parts.link_name(to).unwrap_or_else(|| format!("{to} of unit {at}")),
+            let code = isa.map(|isa| {
+                let mut code = Code::of(&body, isa, &|to| match digests.get(to) {
+                    Some(digest) => digest.to_string(),
+                    None => parts.link_name(to).unwrap_or_else(|| format!("{to} of unit {at}")),
+                });
+                let entry = plan.entry(plan.function(&symbol).expect("of the plan"));
+                code.alignment = code.alignment.max(entry.alignment());
+                code
             });
             copies.entry(**digest).or_default().push((symbol, *body, code));
         }
@@ -284,7 +300,8 @@ pub fn linked(
     Ok(linked)
 }
 
-/// [`linked`] with maps as bytes. A unit whose map cannot be opened gets none.
+/// [`linked`] with maps as bytes. A unit whose map cannot be opened gets none. Without `isa`, nothing is asked of the code of
+/// copies: what runs must show that they differ.
 ///
 /// # Errors
 ///
@@ -293,13 +310,13 @@ pub fn linked_with(
     whole: &Unit,
     units: &[Unit],
     maps: &[Option<Vec<u8>>],
-    isa: &dyn TargetIsa,
+    isa: Option<&dyn TargetIsa>,
     rng: &mut Rng,
 ) -> Result<Linked, String> {
     let open = |bytes: &'_ Option<Vec<u8>>| SharingMap::open(bytes.clone()?).ok();
     let opened: Vec<Option<SharingMap<'_>>> = maps.iter().map(open).collect();
     let opened: Vec<Option<&SharingMap<'_>>> = opened.iter().map(Option::as_ref).collect();
-    linked(whole, units, &opened, isa, rng)
+    linked_by(whole, units, &opened, isa, rng)
 }
 
 impl Linked {
@@ -351,7 +368,7 @@ pub fn check(u: &mut Unstructured<'_>) -> Drawn<Tally> {
     let profile = Profile::runnable(Machine::host());
     let (whole, units) = pieces(u, seed, &profile, &*isa, &mut rng);
     let maps = any_maps(&units, &mut rng);
-    let linked = match linked_with(&whole, &units, &maps, &*isa, &mut rng) {
+    let linked = match linked_with(&whole, &units, &maps, Some(&*isa), &mut rng) {
         Ok(linked) => linked,
         Err(error) => panic!("{error}"),
     };

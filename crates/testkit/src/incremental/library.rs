@@ -16,7 +16,8 @@ use crate::aligned;
 use crate::jit;
 use crate::modules::Item;
 use crate::program::{
-    ADDED, DataDefinition, DataMember, Definition, Entry, Jump, Parts, Program as Emitted, WRAPPERS,
+    ADDED, DataDefinition, DataMember, Definition, Entry, Jump, Parts, Program as Emitted,
+    Streamed, WRAPPERS,
 };
 use crate::unit::Member;
 use cranelift_codegen::control::ControlPlane;
@@ -33,7 +34,7 @@ use cranelift_mergefunc::{
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Plans and emits the program unit by unit, runs it and the plain one whenever they are ready, and compares.
 ///
@@ -228,7 +229,7 @@ impl Merged for Embedder<'_> {
         let (isa, context, added) = (&**self.isa, Context::new(), &mut self.added);
         let (plan, increment) = merger.plan_increment(&mut Held { unit, isa, context, added });
         self.units.push(flush);
-        self.emit(&unit, &plan, Emitted::merged(&unit, &plan))?;
+        self.emit(&unit, &plan, Emitted::merged(&unit, &plan), &|_, planned| planned)?;
         self.emitted.extend(&increment);
         Ok(())
     }
@@ -294,12 +295,26 @@ impl Embedder<'_> {
         // No size is asked of the embedder, which compiles no candidates.
         let unit =
             Parts { functions: &functions, data: &data, options: &options, code_size: Some(60) };
-        let (emitted, streamed) = Emitted::streamed(&unit, most_bytes);
+        let (emitted, Streamed { plan, code_of, held }) = Emitted::streamed(&unit, most_bytes);
         self.units.extend(0..program.flushes.len());
-        self.emit(&unit, &streamed.plan, emitted)
+        // What was compiled at once has the alignment of the function that it was compiled for.
+        let compiled = code_of.iter().zip(&functions).filter(|(code, _)| !held[code.index()]);
+        let aligned = compiled
+            .map(|(code, member)| (member.symbol(), functions[code.index()].attributes.alignment));
+        let aligned: HashMap<_, _> = aligned.collect();
+        self.emit(&unit, &plan, emitted, &|own, planned| {
+            aligned.get(own).copied().unwrap_or(planned)
+        })
     }
 
-    fn emit(&mut self, unit: &Parts<'_>, plan: &Plan, mut emitted: Emitted) -> Result<(), Finding> {
+    /// Emits a unit. `alignment_of` a body is by its symbol, and by what the plan says.
+    fn emit(
+        &mut self,
+        unit: &Parts<'_>,
+        plan: &Plan,
+        mut emitted: Emitted,
+        alignment_of: &dyn Fn(&UserExternalName, u32) -> u32,
+    ) -> Result<(), Finding> {
         self.count(unit, plan);
         // Wrappers are for callers from outside that know no extra arguments. Here there are none.
         emitted.functions.retain(|(symbol, _)| symbol.namespace != WRAPPERS);
@@ -362,7 +377,10 @@ impl Embedder<'_> {
             let alignment = alignments.iter().find(|(own, _)| **own == symbol);
             let alignment = alignment.expect("is in the plan").1;
             match definition {
-                Definition::Body(func) => self.define_function(&symbol, *func, alignment)?,
+                Definition::Body(func) => {
+                    let alignment = alignment_of(&symbol, alignment);
+                    self.define_function(&symbol, *func, alignment)?;
+                }
                 Definition::Jump(jump) => self.thunk(&symbol, jump, alignment)?,
                 Definition::Alias(_) => {}
             }

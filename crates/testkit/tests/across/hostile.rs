@@ -43,7 +43,7 @@ struct Waiting {
 impl Waiting {
     fn add(&mut self, seed: u64, whole: &Unit, units: &[Unit], maps: &[Option<Vec<u8>>]) {
         let isa = Machine::host().isa("none");
-        let linked = linked_with(whole, units, maps, &*isa, &mut Rng::new(seed));
+        let linked = linked_with(whole, units, maps, Some(&*isa), &mut Rng::new(seed));
         let linked = linked.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         self.bodies += linked.parameterised;
         self.comparisons.push((seed, linked.compared_with(whole, seed)));

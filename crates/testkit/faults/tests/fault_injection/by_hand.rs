@@ -4,15 +4,26 @@
 //! which units are run, except for those in [`RUN`], the only ones that are run. Some are meant as
 //! consecutive units.
 
+use crate::consecutive;
+use cranelift_codegen::ir::UserExternalName;
 use testkit::unit::{Member, Unit};
 use testkit::support::{free, parse_one};
-use cranelift_mergefunc::{Addresses, Callees, Options, Policy, Prove, Similar, Target};
+use cranelift_mergefunc::{cranelift_codegen, Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
 /// How many there are.
-pub const COUNT: u64 = 12;
+pub const COUNT: u64 = 18;
 
 /// Those that can be run.
-pub const RUN: [u64; 5] = [0, 1, 2, 10, 11];
+pub const RUN: [u64; 10] = [0, 1, 2, 10, 11, 12, 13, 15, 16, 17];
+
+/// The one whose functions are meant to arrive one at a time.
+pub const STREAMED: u64 = 14;
+
+/// Whether a function of a unit can be called with any arguments.
+pub fn is_called(number: u64, function: &UserExternalName) -> bool {
+    // Others need pointers.
+    number != 15 || function.index >= 5
+}
 
 /// The sizes of consecutive units, if the unit is meant as such.
 pub fn sizes(number: u64) -> &'static [usize] {
@@ -21,6 +32,10 @@ pub fn sizes(number: u64) -> &'static [usize] {
         6 => &[2, 2, 1],
         7 => &[3, 2],
         8 => &[3, 1],
+        12 => &[3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3],
+        15 => &[2, 2, 3],
+        16 => &[2, 1, 1],
+        17 => &[2, 1],
         _ => &[],
     }
 }
@@ -39,17 +54,37 @@ pub fn unit(number: u64) -> Unit {
         9 => callers_that_pass_constants(),
         10 => few_differing_instructions(),
         11 => callees_in_different_bodies(),
+        12 => consecutive::cycles(),
+        13 => load_of_one_function(),
+        STREAMED => held_functions(),
+        15 => consecutive::facts_of_emitted_functions(),
+        16 => consecutive::addresses_of_an_eliminated_function(),
+        17 => consecutive::pointer_to_an_eliminated_function(),
         _ => unreachable!("so many there are"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
     let mut functions: Vec<Member> = functions.collect();
-    if number == 8 {
-        functions[0].attributes.addresses = Addresses::Significant;
-        functions[1].attributes.pinned = true;
+    match number {
+        8 => {
+            functions[0].attributes.addresses = Addresses::Significant;
+            functions[1].attributes.pinned = true;
+        }
+        15 => {
+            functions[2].attributes.pinned = true;
+            functions[3].attributes.alignment = 64;
+            functions[4].attributes.alignment = 64;
+        }
+        _ => {}
     }
+    let data = if number == 17 { vec![consecutive::pointer()] } else { Vec::new() };
     let similar = Similar {
         // Predicted sizes, where the same size for all functions would decide otherwise.
-        policy: if number == 11 { Policy::Balanced } else { Policy::Size },
+        policy: match number {
+            11 => Policy::Balanced,
+            // Only equal functions are looked for.
+            12 | 15 => Policy::Off,
+            _ => Policy::Size,
+        },
         callees: if matches!(number, 2 | 3) { Callees::Dispatch } else { Callees::Indirect },
         instructions: Default::default(),
         keep_symbols: false,
@@ -58,7 +93,7 @@ pub fn unit(number: u64) -> Unit {
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
     let code_size = Some(if sizes(number).is_empty() { 64 } else { 200 });
-    Unit { functions, data: Vec::new(), options, code_size }
+    Unit { functions, data, options, code_size }
 }
 
 /// Enough code that sharing it pays, computed from two values: its text, and its last value.
@@ -287,7 +322,7 @@ fn mixes(own: u32, lines: &str, k: i64) -> String {
 }
 
 /// Two functions that share a parameterised body.
-fn eliminated() -> [String; 2] {
+pub fn eliminated() -> [String; 2] {
     [(0, 5), (1, 6)].map(|(own, k)| mixes(own, "block0(v2: i64, v1: i64):\n", k))
 }
 
@@ -381,4 +416,68 @@ fn callers_that_pass_constants() -> Vec<String> {
         caller(of, &format!("{work}    return {last}\n"))
     };
     (0..4).map(callee).chain((0..4).map(caller)).collect()
+}
+
+/// A load in a loop of one of two functions, which may be moved out of it, through a pointer that is valid in that function
+/// only.
+fn load_of_one_function() -> Vec<String> {
+    let function = |(own, (offset, load, read)): (u32, (i64, &str, &str))| {
+        let (work, last) = work("v6".into(), "v1".into());
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+    gv0 = symbol u2:0
+block0(v0: i64, v1: i64):
+    v2 = symbol_value.i64 gv0
+    v3 = iconst.i64 {offset}
+    v4 = iadd v2, v3
+    v5 = iconst.i64 3
+    jump block1(v0, v5)
+block1(v6: i64, v7: i64):
+{work}{load}    v10 = bxor {last}, {read}
+    v11 = rotl v10, v1
+    v12 = imul v11, v10
+    v13 = iadd v12, v11
+    v14 = iconst.i64 1
+    v15 = isub v7, v14
+    brif v15, block1(v13, v15), block2(v13)
+block2(v16: i64):
+    return v16
+}}"
+        )
+    };
+    let load = "    v9 = load.i64 notrap aligned readonly can_move v4\n";
+    (0..).zip([(1 << 40, "", "v1"), (3072, load, "v9")]).map(function).collect()
+}
+
+/// Functions that differ in a constant, of which all but the first are held: one equals another one and is called by
+/// compiled code, and a held function takes the address of one as that of a symbol.
+fn held_functions() -> Vec<String> {
+    let adds = |(own, k)| mixes(own, "block0(v2: i64, v1: i64):\n", k);
+    let mut functions: Vec<String> = (0..).zip([5, 6, 7, 6]).map(adds).collect();
+    functions.push(
+        "function u0:4(i64, i64) -> i64 tail {
+    fn0 = u0:3(i64, i64) -> i64 tail
+block0(v0: i64, v1: i64):
+    v2 = call fn0(v0, v1)
+    v3 = bxor v2, v1
+    return v3
+}"
+        .to_owned(),
+    );
+    let takes = |(own, of)| {
+        format!(
+            "function u0:{own}(i64, i64) -> i64 tail {{
+    sig0 = (i64, i64) -> i64 tail
+    gv0 = symbol u0:{of}
+block0(v0: i64, v1: i64):
+    v2 = symbol_value.i64 gv0
+    v3 = call_indirect sig0, v2(v0, v1)
+    v4 = iconst.i64 {own}
+    v5 = imul v3, v4
+    return v5
+}}"
+        )
+    };
+    functions.extend([(5, 0), (6, 2)].map(takes));
+    functions
 }

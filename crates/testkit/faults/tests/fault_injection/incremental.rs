@@ -4,8 +4,11 @@
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{ExternalName, Function, GlobalValueData, UserExternalName};
-use testkit::incremental::{self, Program, Statistics, check_jit};
-use testkit::program::ADDED;
+use testkit::incremental::{
+    self, Program, Statistics, check_jit, check_library, check_streaming,
+};
+use testkit::differential::{Comparison, Effort};
+use testkit::program::{self, ADDED, Parts, WRAPPERS};
 use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
@@ -37,9 +40,21 @@ pub fn runs_otherwise(case: u64) -> bool {
     checked(&draw(case), &mut check).is_err()
 }
 
+/// Whether it behaves differently when the library alone merges it, unit by unit.
+pub fn runs_otherwise_by_units(case: u64) -> bool {
+    let mut check = |program: &Program| check_library(program, &mut Statistics::default());
+    checked(&draw(case), &mut check).is_err()
+}
+
+/// Whether it behaves differently when its functions arrive one at a time.
+pub fn streams_program_otherwise(case: u64) -> bool {
+    let mut check = |program: &Program| check_streaming(program, &mut Statistics::default());
+    checked(&draw(case), &mut check).is_err()
+}
+
 /// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is exported in the
 /// end. `f` is declared first, then follows what each flush defines.
-fn interposed_programs() -> [Vec<String>; 4] {
+fn interposed_programs() -> [Vec<String>; 5] {
     let mixes = |name: &str, callee: &str, k: i64| {
         let lines = (3..20)
             .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2));
@@ -77,6 +92,8 @@ block0(v0: i64):
             plus("local", "f", 5) + &plus("local", "g", 5),
             calls("export", "d", "g"),
         ],
+        // `f`, which can be interposed, equals `d`, which comes later.
+        vec![plus("preemptible", "f", 5), plus("export", "d", 5)],
         // `f` is called by the private copy of preemptible functions, which a later preemptible function joins.
         vec![
             plus("export", "f", 5) + &preemptible("p", "f") + &preemptible("q", "f"),
@@ -223,6 +240,50 @@ fn is_wrong_in_steps(
         rest = after;
     }
     false
+}
+
+/// A unit, and the units into which it is divided, merged one after the other, as one program. Some functions are called.
+pub fn in_steps(
+    unit: &Unit,
+    sizes: &[usize],
+    is_called: &dyn Fn(&UserExternalName) -> bool,
+    seed: u64,
+) -> Comparison {
+    let mut cache = MergeCache::new();
+    let mut named = HashSet::new();
+    let mut all = program::Program::default();
+    let mut rest = &unit.functions[..];
+    for (step, &size) in (0..).zip(sizes) {
+        let (members, after) = rest.split_at(size);
+        let attributes = |member: &Member| Member {
+            attributes: member.attributes_after(&named),
+            body: member.body.clone(),
+        };
+        let functions = members.iter().map(attributes).collect();
+        // All data objects are defined last.
+        let data = if after.is_empty() { unit.data.clone() } else { Vec::new() };
+        let own = Unit { functions, data, ..*unit };
+        let parts = Parts::from(&own);
+        let (plan, increment) = parts.plan_increment(&cache);
+        let mut merged = program::Program::merged(&parts, &plan);
+        // Those of all units have one namespace.
+        let wrappers = merged.functions.iter_mut().map(|(symbol, _)| symbol);
+        let wrappers = wrappers.chain(merged.entries.iter_mut().map(|entry| &mut entry.symbol));
+        for wrapper in wrappers.filter(|symbol| symbol.namespace == WRAPPERS) {
+            wrapper.index += step << 16;
+        }
+        all.functions.extend(merged.functions);
+        all.data.extend(merged.data);
+        all.entries.extend(merged.entries);
+        cache.extend(&increment);
+        named.extend(emitted(&plan, members, &unit.options));
+        rest = after;
+    }
+    let mut programs = [program::Program::unmerged(&Parts::from(unit)), all];
+    for program in &mut programs {
+        program.entries.retain(|entry| is_called(&entry.function));
+    }
+    Comparison::of(programs, seed, Effort::default())
 }
 
 /// Whether the checker refuses one of them.

@@ -1,8 +1,8 @@
 //! Which oracle must notice which fault.
 
 use crate::oracles::Oracle::{
-    self, Checker, Classes, Differential, Incremental, Laws, Linked, Modules, Sensitivity,
-    Streaming, Thunks,
+    self, Checker, Classes, Copies, Differential, Incremental, Laws, Library, Linked, Modules, Sensitivity,
+    Streaming, Thunks, Units,
 };
 use cranelift_mergefunc::fault_injection::Fault::{self, *};
 use std::time::Instant;
@@ -99,7 +99,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (ArmsExchanged, &[Checker, Differential, Incremental, Linked]),
     (SelectExchanged, &[Checker, Differential, Incremental, Linked]),
     (JoinWithoutValue, &[Checker, Differential, Incremental, Linked]),
-    (ArmMovable, &[Checker]),
+    (ArmMovable, &[Checker, Differential]),
     (GuardInArm, &[Checker]),
     (WrittenElsewhere, &[Checker, Differential, Linked]),
     (CalleeWithoutThunk, &[Checker, Differential, Linked]),
@@ -131,12 +131,51 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (StreamedReferences, &[Streaming]),
     (StreamedConstants, &[Streaming]),
     (StreamedCallees, &[Streaming]),
+    (StreamedCalleesAsWritten, &[Streaming]),
+    (StreamedAddresses, &[Streaming]),
+    (StreamedTables, &[Streaming]),
+    (StreamedPointers, &[Streaming]),
+    (StreamedItself, &[Streaming]),
+    (StreamedAddressByClass, &[Streaming]),
+    (StreamedAttributes, &[Streaming]),
+    (StreamedAlignment, &[Streaming]),
+    (StreamedFacts, &[Streaming]),
+    (StreamedDigest, &[Streaming]),
+    (StreamedImports, &[Streaming]),
+    (HeldBody, &[Streaming]),
+    (CycleDigest, &[Checker, Differential]),
+    (CycleReferences, &[Checker, Differential]),
+    (CycleMeets, &[Checker, Differential]),
+    (CachedAddressByClass, &[Library]),
+    (EliminatedBodyRemembered, &[Library]),
+    (CachedFactsForgotten, &[Checker, Differential]),
+    (PreemptibleRemembered, &[Linked]),
+    (EliminatedAddressTaken, &[Checker, Differential]),
+    (EliminatedPointer, &[Differential]),
+    (LateThunkTwice, &[Differential]),
+    (ContentName, &[Units, Copies]),
+    (ContentCallee, &[Units, Copies]),
+    (ContentCycle, &[Units, Copies]),
+    (ContentFacts, &[Units, Copies]),
+    (ContentAlignment, &[Copies]),
+    (ContentTables, &[Copies]),
+    (ContentAddress, &[Copies]),
+    (ContentVisible, &[Copies]),
+    (ContentKeepsNoSymbol, &[Units]),
+    (ContentFollowers, &[Units]),
+    (ContentMismatched, &[Units]),
+    (SharedArguments, &[Units]),
+    (RowsPassed, &[Units]),
     (ConstantHash, &[]),
 ];
 
 /// The first case in which an oracle notices a fault, and nothing without it, if any.
 fn first_case(oracle: Oracle, fault: Option<Fault>) -> Option<u64> {
-    (0..oracle.cases())
+    first_case_of(oracle, fault, oracle.cases())
+}
+
+fn first_case_of(oracle: Oracle, fault: Option<Fault>, cases: u64) -> Option<u64> {
+    (0..cases.min(oracle.cases()))
         .find(|&case| oracle.notices(fault, case) && !oracle.notices(None, case))
 }
 
@@ -213,6 +252,21 @@ fn functions_that_arrive_one_at_a_time_notice_their_faults() {
 }
 
 #[test]
+fn programs_of_the_library_alone_notice_their_faults() {
+    notices_its_faults(Library);
+}
+
+#[test]
+fn units_that_are_planned_apart_notice_their_faults() {
+    notices_its_faults(Units);
+}
+
+#[test]
+fn copies_of_code_notice_their_faults() {
+    notices_its_faults(Copies);
+}
+
+#[test]
 fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
@@ -226,6 +280,7 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
         let first = (0..all.min(700)).chain(all.saturating_sub(150)..all);
         let step = match oracle {
             Differential | Incremental | Streaming => 8,
+            Library | Units | Copies => 40,
             Linked => 6,
             Modules => 4,
             Sensitivity | Checker | Classes | Laws | Thunks => 1,
@@ -239,7 +294,7 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
 }
 
 /// For the faults whose names contain one of the comma-separated texts of `FAULTS`; with `MUST`, only for the
-/// oracles that must notice them.
+/// oracles that must notice them. `CASES` is the most cases of each oracle.
 #[test]
 #[ignore = "prints the whole matrix, which takes long"]
 fn print_the_matrix() {
@@ -247,6 +302,7 @@ fn print_the_matrix() {
     println!("|---|{}", "---|".repeat(Oracle::ALL.len()));
     let only = std::env::var("FAULTS").unwrap_or_default();
     let only_must = std::env::var_os("MUST").is_some();
+    let cases = std::env::var("CASES").map_or(u64::MAX, |cases| cases.parse().expect("a number"));
     let is_wanted = |fault: &Fault| only.split(',').any(|only| fault.id().contains(only));
     for (fault, must) in MATRIX.iter().filter(|(fault, _)| is_wanted(fault)) {
         let start = Instant::now();
@@ -254,7 +310,7 @@ fn print_the_matrix() {
             if only_must && !must.contains(&oracle) {
                 return String::new();
             }
-            let first = quietly(|| first_case(oracle, Some(*fault)));
+            let first = quietly(|| first_case_of(oracle, Some(*fault), cases));
             let must = if must.contains(&oracle) { "must" } else { "" };
             first.map_or(must.to_owned(), |case| format!("{must} {case}").trim().to_owned())
         });

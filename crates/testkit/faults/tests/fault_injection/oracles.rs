@@ -2,8 +2,10 @@
 
 use crate::by_hand;
 use crate::incremental::{
-    is_linked_otherwise, is_refused_incrementally, refers_to_nothing, runs_otherwise,
+    in_steps, is_linked_otherwise, is_refused_incrementally, refers_to_nothing, runs_otherwise,
+    runs_otherwise_by_units, streams_program_otherwise,
 };
+use crate::units;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{
     AbiParam, ConstantPool, Function, Signature, UserExternalName, UserStackMapEntry, types,
@@ -29,7 +31,7 @@ use cranelift_mergefunc::{
     ExtraArgument, Linkage, Merger, OptimizeFor, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen, prove,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use testkit::host;
+use testkit::host::{self, Level};
 
 /// An oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,28 +48,37 @@ pub enum Oracle {
     Differential,
     /// A merged program of several flushes does what the unmerged one does, in a JIT.
     Incremental,
+    /// The same by the library alone, unit by unit.
+    Library,
     /// The same for objects that are linked, also with functions interposed.
     Linked,
     /// A merging module behaves as a plain one under the same random calls.
     Modules,
     /// Thunks in raw bytes reach symbols as the back end does.
     Thunks,
-    /// A unit whose IR was not kept does what the unmerged one does.
+    /// A unit or program whose IR was not kept does what the unmerged one does.
     Streaming,
+    /// Units that are planned apart do what they do as one.
+    Units,
+    /// What several units have is the same code.
+    Copies,
 }
 
 impl Oracle {
-    pub const ALL: [Oracle; 10] = [
+    pub const ALL: [Oracle; 13] = [
         Oracle::Sensitivity,
         Oracle::Checker,
         Oracle::Classes,
         Oracle::Laws,
         Oracle::Differential,
         Oracle::Incremental,
+        Oracle::Library,
         Oracle::Linked,
         Oracle::Modules,
         Oracle::Thunks,
         Oracle::Streaming,
+        Oracle::Units,
+        Oracle::Copies,
     ];
 
     /// How many cases it has.
@@ -77,7 +88,8 @@ impl Oracle {
             Oracle::Checker => mutants().len() as u64 + 4 * UNITS + DIFFERING,
             Oracle::Classes | Oracle::Laws => 4 * UNITS,
             Oracle::Differential => UNITS + DIFFERING,
-            Oracle::Incremental | Oracle::Thunks | Oracle::Streaming => UNITS,
+            Oracle::Incremental | Oracle::Library | Oracle::Thunks | Oracle::Streaming => UNITS,
+            Oracle::Units | Oracle::Copies => units::COUNT,
             Oracle::Linked => 13,
             Oracle::Modules => 4 * UNITS,
         }
@@ -115,16 +127,35 @@ impl Oracle {
             }
             (Oracle::Differential, _) => does_something_else(fault, case),
             (Oracle::Incremental, _) => planted(fault, || runs_otherwise(case)),
+            (Oracle::Library, _) => {
+                planted(fault, || runs_otherwise_by_units(seed_of(case, &LIBRARY_FIRST)))
+            }
             (Oracle::Linked, _) => planted(fault, || is_linked_otherwise(case)),
             (Oracle::Modules, _) => planted(fault, || is_another_module(case)),
             (Oracle::Thunks, _) => planted(fault, || has_other_thunks(case)),
-            (Oracle::Streaming, _) => streams_otherwise(fault, case),
+            (Oracle::Streaming, _) => match seed_of(case, &STREAMED_FIRST) {
+                even if even.is_multiple_of(2) => streams_otherwise(fault, even),
+                odd => planted(fault, || streams_program_otherwise(odd)),
+            },
+            (Oracle::Units, _) => units::run_otherwise(fault, case),
+            (Oracle::Copies, _) => units::copies_differ(fault, case),
         }
     }
 }
 
 /// The namespace of duplicates that call other functions.
 const NEAR_MISSES: u32 = 78;
+
+/// Seeds of units and programs that come first, since faults are noticed there: otherwise it would take as long to come to
+/// them as all else.
+const STREAMED_FIRST: [u64; 12] = [0, 1, 2, 4, 9, 13, 23, 29, 33, 34, 49, 83];
+const LIBRARY_FIRST: [u64; 2] = [2, 13];
+
+/// The seed of a case.
+fn seed_of(case: u64, first: &[u64]) -> u64 {
+    let rest = case.checked_sub(first.len() as u64);
+    rest.unwrap_or_else(|| first[case as usize])
+}
 
 /// How many generated units there are.
 const UNITS: u64 = 400;
@@ -296,7 +327,15 @@ fn has_wrong_classes(fault: Option<Fault>, case: u64) -> bool {
 
 fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
     if let Some(&number) = by_hand::RUN.get(case as usize) {
-        return differs(fault, &by_hand::unit(number), case);
+        let (unit, sizes) = (by_hand::unit(number), by_hand::sizes(number));
+        // Facts are used.
+        return runs_differently_at(Level::Speed, fault, || match sizes {
+            [] => Comparison::new(&Parts::from(&unit), case, Effort::default()),
+            _ => {
+                let is_called = |function: &_| by_hand::is_called(number, function);
+                Some(in_steps(&unit, sizes, &is_called, case))
+            }
+        });
     }
     let profile = Profile::runnable(Machine::host());
     let profile = if case < UNITS { profile } else { profile.differing() };
@@ -324,12 +363,21 @@ fn runs_differently(
     fault: Option<Fault>,
     compare: impl FnOnce() -> Option<Comparison>,
 ) -> bool {
+    runs_differently_at(Level::None, fault, compare)
+}
+
+pub fn runs_differently_at(
+    level: Level,
+    fault: Option<Fault>,
+    compare: impl FnOnce() -> Option<Comparison>,
+) -> bool {
     match planted(fault, || catch_unwind(AssertUnwindSafe(compare))) {
         // A plan that cannot be carried out.
         Err(_) => true,
         Ok(None) => false,
         Ok(Some(comparison)) => {
-            let run = || comparison.run(&mut host::run).is_err();
+            let mut host = |program: &_, invocations: &_| host::run_at(level, program, invocations);
+            let run = || comparison.run(&mut host).is_err();
             catch_unwind(AssertUnwindSafe(run)).unwrap_or(true)
         }
     }
@@ -337,14 +385,20 @@ fn runs_differently(
 
 /// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what runs counts.
 fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
-    let mut generated = generated(case, &Profile::runnable(Machine::host()));
-    if !generated.about.iter().all(|about| about.runnable) {
-        return false;
-    }
-    generated.unit.push_with_other_callees(NEAR_MISSES);
-    let options = &mut generated.unit.options;
-    options.similar = Similar { policy: Policy::Size, ..options.similar };
-    let parts = Parts::from(&generated.unit);
+    let unit = match case {
+        0 => by_hand::unit(by_hand::STREAMED),
+        _ => {
+            let mut generated = generated(case, &Profile::runnable(Machine::host()));
+            if !generated.about.iter().all(|about| about.runnable) {
+                return false;
+            }
+            generated.unit.push_with_other_callees(NEAR_MISSES);
+            let options = &mut generated.unit.options;
+            options.similar = Similar { policy: Policy::Size, ..options.similar };
+            generated.unit
+        }
+    };
+    let parts = Parts::from(&unit);
     runs_differently(fault, || Some(Comparison::streamed(&parts, usize::MAX, case, Effort::default()).0))
 }
 

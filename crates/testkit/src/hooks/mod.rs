@@ -3,10 +3,19 @@
 //! `inject` inserts this code into a copy of the workspace. Which faults there are is said in
 //! `faults/fault_injection/mod.rs`.
 
+mod content;
+mod incremental;
+mod streaming;
+
 use crate::inject::{Hook, Put};
 
-/// The hooks, in the order of their files.
-pub const HOOKS: &[Hook] = &[
+/// All hooks.
+pub fn all() -> Vec<Hook> {
+    [HOOKS, streaming::HOOKS, incremental::HOOKS, content::HOOKS].concat()
+}
+
+/// Those of everything else than the modules above, in the order of their files.
+const HOOKS: &[Hook] = &[
     // Another version, so that Cargo takes nothing that it compiles for one workspace for that of the other.
     Hook {
         file: "Cargo.toml",
@@ -253,105 +262,6 @@ let (func, context) = (
         file: "src/canon/redirected.rs",
         at: &["self.mark(Place::ExtraArgument(call));"],
         put: Put::Before(r#"let argument = crate::fault_injection::compared(argument);"#),
-    },
-    Hook {
-        file: "src/streaming/mod.rs",
-        at: &["let [of_a, of_b] = [a, b].map(|function| self.references(function));"],
-        put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedReferences) {
-    return self.functions[a.index()].encoding == self.functions[b.index()].encoding;
-}"#,
-        ),
-    },
-    Hook {
-        file: "src/streaming/mod.rs",
-        at: &["for reference in self.references(function) {"],
-        put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedCallees) {
-    continue;
-}"#,
-        ),
-    },
-    Hook {
-        file: "src/canon/code_digest.rs",
-        at: &["packed.clear();"],
-        put: Put::Before(
-            r#"let mut overlooked = encoding.clone();
-if crate::fault_injection::is(crate::fault_injection::Fault::StreamedConstants) {
-    overlooked.constants.clear();
-}
-let encoding = &overlooked;"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &["aligned && facts_hold"],
-        put: Put::Before(
-            r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &[
-            "let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);",
-        ],
-        put: Put::Instead(
-            r#"let fits = |body: &&Body| {
-    let facts_hold = facts_allow(&body.facts, facts);
-    let aligned = body.alignment >= alignment;
-    let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);
-    aligned && facts_hold
-};"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &["for (of, facts) in facts {"],
-        put: Put::Before(r#"let facts = crate::fault_injection::reached(facts);"#),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &["let mut hasher = blake3::Hasher::new();", "hasher.update(digest);"],
-        put: Put::Before(r#"let references = &*crate::fault_injection::references(references);"#),
-    },
-    Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["let patchable = callee.patchable;"],
-        put: Put::Before(
-            r#"let mismatched = crate::fault_injection::is_mismatched(mismatched, called, own);"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["for gv in func.global_values.values() {"],
-        put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::SymbolValueForgotten) {
-    return;
-}"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["let (disposition, reason) = match function.alias {"],
-        put: Put::Before(
-            r#"let late = late && !crate::fault_injection::is(crate::fault_injection::Fault::LateThunkForgotten);"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["let (arguments, signature) = (&function.arguments, &function.signature);"],
-        put: Put::After(
-            r#"let arguments = &crate::fault_injection::by_later_units(arguments.clone());"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["let arguments = plan.entries().flat_map(|(_, entry)| entry.extra_arguments());"],
-        put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::EliminatedAddressPassed) {
-    return;
-}"#,
-        ),
     },
     Hook {
         file: "src/module/names.rs",
