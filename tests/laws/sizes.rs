@@ -367,9 +367,9 @@ fn a_large_caller_that_grows_more_than_is_predicted_is_noticed() {
     }
 }
 
-/// How many units are drawn whose sizes are hard to predict. `CLIF_MERGE_UNITS` asks for another number.
+/// How many units are drawn whose sizes are hard to predict. `CLIF_MERGE_RUNS` asks for another number.
 fn hard_units() -> u64 {
-    std::env::var("CLIF_MERGE_UNITS").map_or(150, |units| units.parse().expect("a number"))
+    std::env::var("CLIF_MERGE_RUNS").map_or(150, |runs| runs.parse().expect("a number"))
 }
 
 /// Once, sizes were predicted as if nothing were folded away, and everything computed where it stands: functions of 68 bytes
