@@ -88,7 +88,7 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
 /// The outcomes are those of the pass, whatever is made of them.
 #[test]
 fn every_command_prints_the_same_dispositions() {
-    for unit in ["tables.clif", "mixed.clif", "hard.clif", "similar.clif"] {
+    for unit in ["tables.clif", "mixed.clif", "hard.clif", "shared-body.clif"] {
         for options in [&[][..], &["--similar", "off"], &["--linkage", "local"]] {
             let table = |command: &[&str]| {
                 run(&[command, &[unit, "-D", "-q"], options].concat()).expect(0, "")
