@@ -32,13 +32,17 @@ type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Face {
     is_data: bool,
+    /// Whether another definition may take its symbol.
+    pub(super) preemptible: bool,
     /// Whether references to it must keep its symbol.
-    by_symbol: bool,
+    pub(super) by_symbol: bool,
+    /// Whether nothing is merged into it.
+    pub(super) pinned: bool,
     /// Whether another address may replace its own.
     insignificant: bool,
     /// In bytes: the alignment that its address needs, and the alignment of the place that has the address.
     needs: u64,
-    alignment: u64,
+    pub(super) alignment: u64,
     /// Whether its symbol leads to code or contents.
     pub(super) is_there: bool,
 }
@@ -56,15 +60,50 @@ impl Face {
         function.or_else(|| memory.data.get(symbol).map(|known| known.face))
     }
 
+    /// The face of a function that has an entry: as it is remembered, if it is of an earlier unit. What the plan says
+    /// of that is not asked; of a function of which nothing is remembered, only code that was proved then is reached.
+    pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> Face {
+        let known = match plan.is_cached(function) {
+            true => memory.functions.get(plan.entry(function).symbol()),
+            false => None,
+        };
+        known.map_or_else(|| Face::of_function(plan, function), |known| known.face)
+    }
+
+    /// The same for a data object.
+    pub fn of_data_entry(plan: &Plan, memory: &Memory, data: DataIndex) -> Face {
+        let known = match data.index() < plan.added_data() {
+            true => None,
+            false => memory.data.get(plan.data_entry(data).symbol()),
+        };
+        known.map_or_else(|| Face::of_data(plan, data), |known| known.face)
+    }
+
     fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
-        let Attributes { linkage, no_merge, addresses, alignment, .. } =
-            *plan.entry(function).attributes();
+        let Attributes {
+            linkage,
+            addresses,
+            alignment,
+            pinned,
+            no_merge,
+            // with the use of the address
+            address_taken: _,
+            // with the symbol
+            externally_called: _,
+            // with the code
+            key: _,
+            // not a matter of correctness
+            hot: _,
+            identical_only: _,
+        } = *plan.entry(function).attributes();
         let reached = plan.reached(function);
         // An eliminated function has the code that its calls reach.
         let place = plan.entry(reached.symbol.unwrap_or(reached.call));
         Face {
             is_data: false,
+            preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || no_merge,
+            pinned: pinned || no_merge,
             insignificant: addresses == Addresses::Insignificant,
             needs: alignment.into(),
             alignment: place.alignment().into(),
@@ -74,14 +113,26 @@ impl Face {
 
     fn of_data(plan: &Plan, data: DataIndex) -> Face {
         let entry = plan.data_entry(data);
-        let DataAttributes { linkage, addresses, writable, tls, alignment, .. } =
-            *entry.attributes();
+        let DataAttributes {
+            linkage,
+            addresses,
+            writable,
+            tls,
+            alignment,
+            pinned,
+            // with the contents
+            key: _,
+            // with the symbol
+            externally_used: _,
+        } = *entry.attributes();
         let reached = plan.data_reached(data);
         let place = plan.data_entry(reached.symbol.unwrap_or(reached.call));
         let comparable = addresses == Addresses::Insignificant && !writable && !tls;
         Face {
             is_data: true,
+            preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || !comparable,
+            pinned: pinned || writable || tls,
             insignificant: comparable,
             needs: alignment,
             alignment: place.alignment(),

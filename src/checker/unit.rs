@@ -339,15 +339,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep && !passes {
             return wrong(Mismatch::NoBody);
         }
-        let emitted = self.plan.is_cached(to);
-        if pinned
-            || no_merge
-            || !emitted && (kept.attributes().pinned || kept.attributes().no_merge)
-        {
-            // A private copy is a new function, whatever function it was cloned from.
+        let face = Face::of_entry(self.plan, self.memory, to);
+        if pinned || no_merge || face.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if !emitted && kept.attributes().linkage == Linkage::Preemptible {
+        if face.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         let own_address = addresses == Addresses::Significant;
@@ -400,7 +396,7 @@ impl Prover<'_> {
                 );
             }
         }
-        require_alignment(kept.alignment() >= alignment, kept.symbol(), entry.symbol())
+        require_alignment(face.alignment >= alignment.into(), kept.symbol(), entry.symbol())
     }
 
     /// Proves the entry of each data object, and the contents of all objects that are kept.
@@ -442,10 +438,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep {
             return wrong(Mismatch::NoBody);
         }
-        if writable || tls || pinned || kept.attributes().pinned {
+        let face = Face::of_data_entry(self.plan, self.memory, to);
+        if writable || tls || pinned || face.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if linkage == Linkage::Preemptible || kept.attributes().linkage == Linkage::Preemptible {
+        if linkage == Linkage::Preemptible || face.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         if addresses == Addresses::Significant {
@@ -601,7 +598,7 @@ impl Symbols for InUnit<'_> {
         }
         let data = plan.data(kept).or(self.emitted.data.get(&key).copied());
         if let (Some(kept), Some(original)) = (data, plan.data(original)) {
-            return matches!(usage, Use::Address | Use::Inside) && self.data(kept, original);
+            return self.data(usage, kept, original);
         }
         self.incremental(usage, kept, original)
     }
@@ -639,11 +636,9 @@ impl Symbols for InUnit<'_> {
             return false;
         }
         // The definition that takes a symbol must get the calls of it.
-        let by_name = [kept, original].map(|function| {
-            let attributes = self.plan.entry(function).attributes();
-            attributes.linkage == Linkage::Preemptible || attributes.no_merge
-        });
-        by_name == [false, false] && self.extra(code, extra, original)
+        let by_symbol = [kept, original]
+            .map(|function| Face::of_entry(self.plan, self.memory, function).by_symbol);
+        by_symbol == [false, false] && self.extra(code, extra, original)
     }
 }
 
@@ -673,38 +668,15 @@ impl InUnit<'_> {
     }
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
-        let (a, b) = (self.plan.entry(kept), self.plan.entry(original));
-        // A symbol that another definition may take, or that must stay distinguishable, may replace only itself; so
-        // may one whose symbol is observed.
-        let by_name = |attributes: &Attributes| {
-            attributes.linkage == Linkage::Preemptible || attributes.no_merge
-        };
-        let emitted = self.plan.is_cached(kept);
-        if by_name(b.attributes()) || !emitted && by_name(a.attributes()) {
-            return false;
-        }
+        let face = |function| Face::of_entry(self.plan, self.memory, function);
+        let (a, b) = (face(kept), face(original));
         // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
         // into the function is an offset into that code.
         let usage = match usage {
             Use::Inside if self.plan.eliminated_signature(original).is_some() => Use::Address,
             Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
         };
-        match usage {
-            Use::Call => {}
-            Use::PatchableCall | Use::Inside => return false,
-            // The significance of the kept address does not matter: no code compares it with the original's.
-            Use::Address => {
-                let insignificant = b.attributes().addresses == Addresses::Insignificant;
-                let place = match a.disposition() {
-                    Disposition::Alias { to } => self.plan.entry(to),
-                    _ => a,
-                };
-                if !insignificant || place.alignment() < b.attributes().alignment {
-                    return false;
-                }
-            }
-        }
-        if self.plan.reached(kept).symbol.is_none() {
+        if !a.may_replace(usage, b) || self.plan.reached(kept).symbol.is_none() {
             return false;
         }
         let (code, extra) = code(self.plan, kept);
@@ -741,22 +713,12 @@ impl InUnit<'_> {
         true
     }
 
-    fn data(&mut self, kept: DataIndex, original: DataIndex) -> bool {
+    fn data(&mut self, usage: Use, kept: DataIndex, original: DataIndex) -> bool {
         let (a, b) = (self.plan.data_entry(kept), self.plan.data_entry(original));
-        let comparable = |attributes: &DataAttributes| {
-            attributes.addresses == Addresses::Insignificant
-                && attributes.linkage != Linkage::Preemptible
-                && !attributes.writable
-                && !attributes.tls
-        };
-        let place = match a.disposition() {
-            Disposition::Alias { to } => self.plan.data_entry(to),
-            _ => a,
-        };
-        if !comparable(b.attributes()) || place.alignment() < b.attributes().alignment {
-            return false;
-        }
-        if self.plan.data_reached(kept).symbol.is_none() {
+        let face = |data| Face::of_data_entry(self.plan, self.memory, data);
+        if !face(kept).may_replace(usage, face(original))
+            || self.plan.data_reached(kept).symbol.is_none()
+        {
             return false;
         }
         let code = (
@@ -769,9 +731,6 @@ impl InUnit<'_> {
         if code.0.index() >= self.plan.added_data() {
             self.pending.add_across_units(self.plan.data_entry(code.0).symbol(), b.symbol());
             return true;
-        }
-        if !comparable(a.attributes()) {
-            return false;
         }
         if self.pending.known_data.insert((code.0, original)) {
             self.pending.data.insert((code.0, original));
