@@ -1,5 +1,7 @@
-//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of addresses.
+//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of addresses,
+//! comparisons.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
     AbiParam, DynamicStackSlotData, ExtFuncData, ExternalName, FuncRef, Function, GlobalValueData,
@@ -92,4 +94,53 @@ pub(crate) fn observes_its_frame(func: &Function) -> bool {
         let opcode = func.dfg.insts[inst].opcode();
         matches!(opcode, Opcode::GetReturnAddress | Opcode::GetFramePointer)
     })
+}
+
+/// An integer of so many bits, with its sign.
+pub(crate) fn signed(value: u64, bits: u32) -> i64 {
+    (value << (64 - bits)) as i64 >> (64 - bits)
+}
+
+/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+pub(crate) fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
+    let (signed_a, signed_b) = (signed(a, bits), signed(b, bits));
+    match cond {
+        IntCC::Equal => a == b,
+        IntCC::NotEqual => a != b,
+        IntCC::SignedLessThan => signed_a < signed_b,
+        IntCC::SignedGreaterThanOrEqual => signed_a >= signed_b,
+        IntCC::SignedGreaterThan => signed_a > signed_b,
+        IntCC::SignedLessThanOrEqual => signed_a <= signed_b,
+        IntCC::UnsignedLessThan => a < b,
+        IntCC::UnsignedGreaterThanOrEqual => a >= b,
+        IntCC::UnsignedGreaterThan => a > b,
+        IntCC::UnsignedLessThanOrEqual => a <= b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_agree_with_the_host() {
+        for cond in IntCC::all() {
+            for (a, b) in [(0, 0), (1, 0), (0, 1), (0xff, 1), (0x80, 0x7f), (0x7f, 0x80)] {
+                let (x, y) = (a as u8, b as u8);
+                let expected = match cond {
+                    IntCC::Equal => x == y,
+                    IntCC::NotEqual => x != y,
+                    IntCC::SignedLessThan => (x as i8) < y as i8,
+                    IntCC::SignedGreaterThanOrEqual => x as i8 >= y as i8,
+                    IntCC::SignedGreaterThan => x as i8 > y as i8,
+                    IntCC::SignedLessThanOrEqual => x as i8 <= y as i8,
+                    IntCC::UnsignedLessThan => x < y,
+                    IntCC::UnsignedGreaterThanOrEqual => x >= y,
+                    IntCC::UnsignedGreaterThan => x > y,
+                    IntCC::UnsignedLessThanOrEqual => x <= y,
+                };
+                assert_eq!(compare(*cond, a, b, 8), expected, "{cond} {a} {b}");
+            }
+        }
+    }
 }

@@ -8,8 +8,8 @@
 //! swapped operands, inverted branches, empty forwarding blocks, straight-line code split by a
 //! `jump`. `docs/design.md` has the figures.
 
+use crate::ir::{compare, signed};
 use crate::options::{Compare, ComparePolicy};
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
 
 /// Whether the two operands of an integer operation can change places.
@@ -110,51 +110,4 @@ fn known_within(dfg: &DataFlowGraph, value: Value, depth: u32) -> Option<u64> {
         _ => return None,
     };
     Some(result & (u64::MAX >> (64 - bits(value)?)))
-}
-
-fn signed(value: u64, bits: u32) -> i64 {
-    (value << (64 - bits)) as i64 >> (64 - bits)
-}
-
-fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
-    let (signed_a, signed_b) = (signed(a, bits), signed(b, bits));
-    match cond {
-        IntCC::Equal => a == b,
-        IntCC::NotEqual => a != b,
-        IntCC::SignedLessThan => signed_a < signed_b,
-        IntCC::SignedGreaterThanOrEqual => signed_a >= signed_b,
-        IntCC::SignedGreaterThan => signed_a > signed_b,
-        IntCC::SignedLessThanOrEqual => signed_a <= signed_b,
-        IntCC::UnsignedLessThan => a < b,
-        IntCC::UnsignedGreaterThanOrEqual => a >= b,
-        IntCC::UnsignedGreaterThan => a > b,
-        IntCC::UnsignedLessThanOrEqual => a <= b,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comparisons_agree_with_the_host() {
-        for cond in IntCC::all() {
-            for (a, b) in [(0, 0), (1, 0), (0, 1), (0xff, 1), (0x80, 0x7f), (0x7f, 0x80)] {
-                let (x, y) = (a as u8, b as u8);
-                let expected = match cond {
-                    IntCC::Equal => x == y,
-                    IntCC::NotEqual => x != y,
-                    IntCC::SignedLessThan => (x as i8) < y as i8,
-                    IntCC::SignedGreaterThanOrEqual => x as i8 >= y as i8,
-                    IntCC::SignedGreaterThan => x as i8 > y as i8,
-                    IntCC::SignedLessThanOrEqual => x as i8 <= y as i8,
-                    IntCC::UnsignedLessThan => x < y,
-                    IntCC::UnsignedGreaterThanOrEqual => x >= y,
-                    IntCC::UnsignedGreaterThan => x > y,
-                    IntCC::UnsignedLessThanOrEqual => x <= y,
-                };
-                assert_eq!(compare(*cond, a, b, 8), expected, "{cond} {a} {b}");
-            }
-        }
-    }
 }

@@ -297,7 +297,17 @@ impl<'a> Sizes<'a> {
     ) -> Result<Option<u32>, Needs> {
         let zeros: Vec<ExtraArgument> =
             types.map(|ty| ExtraArgument::Constant { ty, bits: 0 }).collect();
-        let with = self.probe(signature, &zeros, false)?;
+        self.more_than_a_call(signature, &zeros)
+    }
+
+    /// The bytes by which a call with these extra arguments is larger than one without. `None` if such a call cannot be
+    /// compiled.
+    fn more_than_a_call(
+        &mut self,
+        signature: &Signature,
+        arguments: &[ExtraArgument],
+    ) -> Result<Option<u32>, Needs> {
+        let with = self.probe(signature, arguments, false)?;
         let without = self.probe(signature, &[], false)?;
         Ok(with.zip(without).map(|(with, without)| with.saturating_sub(without)))
     }
@@ -316,9 +326,7 @@ impl<'a> Sizes<'a> {
         {
             let arguments = arguments.iter().map(|it| with_equal_cost(it, self.callee));
             let arguments: Vec<ExtraArgument> = arguments.collect();
-            let with = self.probe(signature, &arguments, false)?;
-            let without = self.probe(signature, &[], false)?;
-            return Ok(with.zip(without).map(|(with, without)| with.saturating_sub(without)));
+            return self.more_than_a_call(signature, &arguments);
         }
         let mut size = i64::from(zeros);
         for argument in arguments {

@@ -1,4 +1,5 @@
-//! What the size of native code is predicted from: instructions, constants, arguments, and how many values live at once.
+//! What the size of native code is predicted from: instructions, constants, arguments, and how many values live at
+//! once.
 //!
 //! Two scans of a function in layout order: one backward, which finds what is used and where for the last time; one
 //! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts

@@ -1,8 +1,8 @@
 //! Sizes of native code that are predicted, not compiled.
 //!
 //! The size of a function is the sum of what its features take on a target: a linear model over instructions,
-//! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own. The
-//! weights are data (`fitted`), which the program `size-model` fits on real units for one version of Cranelift.
+//! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own.
+//! The weights are data (`fitted`), which the program `size-model` fits on real units for one version of Cranelift.
 //!
 //! A prediction decides what is merged, never whether a merge is correct: an error costs bytes. It makes no decision
 //! itself, and owns no IR.
@@ -45,8 +45,9 @@ impl SizeModel {
     pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
 
-    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends support
-    /// only in part: whether they can compile a function with such types cannot be predicted. Linear in its size.
+    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends
+    /// support only in part: whether they can compile a function with such types cannot be predicted. Linear in its
+    /// size.
     pub fn predict(self, func: &Function) -> Option<u32> {
         self.predict_with(func, &mut Scratch::default())
     }

@@ -1,9 +1,10 @@
-//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`, what a block has computed
-//! before.
+//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`, what a block has
+//! computed before.
 //!
-//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules (`opts/*.isle`)
-//! that remove an instruction, not those that exchange one for a smaller one. It changes no function.
+//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules
+//! (`opts/*.isle`) that remove an instruction, not those that exchange one for a smaller one. It changes no function.
 
+use crate::ir::compare;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{
@@ -13,6 +14,9 @@ use cranelift_entity::{EntityRef, EntitySet};
 
 /// How many instructions are remembered, by their hash.
 const MAX_KNOWN: usize = 256;
+
+/// How many consecutive shifts are added up.
+const MAX_SHIFTS: usize = 8;
 
 /// What becomes of a value.
 #[derive(Clone, Copy, Default)]
@@ -168,27 +172,62 @@ impl Simplified {
             None => folded(opcode, ty, from, operands),
         };
         let operands = if is_commutative(opcode, code) { sorted(operands) } else { operands };
-        self.values[result.index()] = match folded.or_else(|| self.undone(func, opcode, operands)) {
+        let folded = folded
+            .or_else(|| self.undone(func, opcode, operands))
+            .or_else(|| self.shifted_out(func, opcode, ty, operands));
+        self.values[result.index()] = match folded {
             Some(folded) => becomes(folded),
             None => self.computed_before(block, Key(opcode, ty, code, operands), result),
         };
     }
 
-    /// What is left of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other operand.
-    fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
-        let inner = |operand: Operand| {
-            let Is(value) = operand else { return None };
-            let inst = func.dfg.value_def(value).inst()?;
-            match func.dfg.insts[inst] {
-                InstructionData::Binary { opcode, args: [x, y] } => {
-                    Some((opcode, self.operand(func, x), self.operand(func, y)))
-                }
-                _ => None,
+    /// The operation that computes an operand, with its own operands.
+    fn inner(&self, func: &Function, operand: Operand) -> Option<(Opcode, Operand, Operand)> {
+        let Is(value) = operand else { return None };
+        let inst = func.dfg.value_def(value).inst()?;
+        match func.dfg.insts[inst] {
+            InstructionData::Binary { opcode, args: [x, y] } => {
+                Some((opcode, self.operand(func, x), self.operand(func, y)))
             }
+            _ => None,
+        }
+    }
+
+    /// Zero, if consecutive shifts in one direction leave no bit of what is shifted.
+    fn shifted_out(
+        &self,
+        func: &Function,
+        opcode: Opcode,
+        ty: Type,
+        [mut shifted, by]: [Operand; 2],
+    ) -> Option<Operand> {
+        if !matches!(opcode, Opcode::Ishl | Opcode::Ushr) {
+            return None;
+        }
+        let bits = u64::from(ty.bits());
+        let amount = |by| match by {
+            Constant(by) => Some(unsigned(ty, by) % bits),
+            Is(_) => None,
         };
+        let mut sum = amount(by)?;
+        for _ in 0..MAX_SHIFTS {
+            let (_, inner, by) =
+                self.inner(func, shifted).filter(|&(inner, ..)| inner == opcode)?;
+            shifted = inner;
+            sum += amount(by)?;
+            if sum >= bits {
+                return Some(Constant(0));
+            }
+        }
+        None
+    }
+
+    /// What is left of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other
+    /// operand.
+    fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
         use Opcode::*;
         let [x, y] = operands;
-        let of = |operand, other| match (opcode, inner(operand)?) {
+        let of = |operand, other| match (opcode, self.inner(func, operand)?) {
             (Isub, (Iadd, a, b)) | (Bxor, (Bxor, a, b)) => {
                 if a == other {
                     Some(b)
@@ -289,19 +328,7 @@ fn compared(code: IntCC, ty: Type, operands: [Operand; 2]) -> Option<Operand> {
         [Is(x), Is(y)] if x == y => (0, 0),
         _ => return None,
     };
-    let (ux, uy) = (unsigned(ty, x), unsigned(ty, y));
-    let holds = match code {
-        IntCC::Equal => x == y,
-        IntCC::NotEqual => x != y,
-        IntCC::SignedLessThan => x < y,
-        IntCC::SignedGreaterThanOrEqual => x >= y,
-        IntCC::SignedGreaterThan => x > y,
-        IntCC::SignedLessThanOrEqual => x <= y,
-        IntCC::UnsignedLessThan => ux < uy,
-        IntCC::UnsignedGreaterThanOrEqual => ux >= uy,
-        IntCC::UnsignedGreaterThan => ux > uy,
-        IntCC::UnsignedLessThanOrEqual => ux <= uy,
-    };
+    let holds = compare(code, unsigned(ty, x), unsigned(ty, y), ty.bits());
     Some(Constant(holds.into()))
 }
 

@@ -121,7 +121,8 @@ impl Thunk {
         let tail_call = func.dfg.insts[*call].opcode() == Opcode::ReturnCall;
         add(if tail_call { Quantity::TailThunk } else { Quantity::Thunk }, 1);
         let words = registers.stack_words(signature);
-        // The stack is aligned to two words. A tail call that needs more of it than the thunk was given moves the frame.
+        // The stack is aligned to two words. A tail call that needs more of it than the thunk was given moves the
+        // frame.
         let grows = words.div_ceil(2) > registers.stack_words(&func.signature).div_ceil(2);
         let mut taken = registers.taken(signature.call_conv);
         let own = func.signature.params.len();

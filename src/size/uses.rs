@@ -172,8 +172,8 @@ impl Scratch {
         }
     }
 
-    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or that takes
-    /// its place, or itself.
+    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or
+    /// that takes its place, or itself.
     fn first_use(&mut self, func: &Function, value: Value) -> Value {
         let original = self.simplified.original(func, value);
         self.values[value.index()].original = original.into();
