@@ -219,9 +219,9 @@ impl<'a> Merger<'a> {
         let Merger { options, summaries, .. } = self;
         let content = options.content_addressing?;
         let (plan, known, _) = identical(summaries, None, None, bodies, &options, &mut |_| {});
-        let Known { observed, encodings } = &known;
+        let Known { observed: _, encodings } = &known;
         let compiled = encodings.compiled();
-        Some(summary(&plan, observed, compiled, bodies, &options, &content, unit))
+        Some(summary(&plan, compiled, bodies, &options, &content, unit))
     }
 
     /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
@@ -328,7 +328,7 @@ fn similar(
 ) -> (Plan, Option<EntitySet<FunctionIndex>>) {
     let Known { observed, encodings } = known;
     let map = options.sharing_map.filter(|_| options.content_addressing.is_some());
-    let shared = map.map(|map| matched(&plan, observed, encodings, bodies, options, map));
+    let shared = map.map(|map| matched(&plan, encodings, bodies, options, map));
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
@@ -339,7 +339,7 @@ fn similar(
         let mut found = parameterise::search(&mut plan, given, bodies, options, attempt);
         end("search");
         let mut second = SecondPass::new(options, encodings);
-        while let Some(summaries) = second.summaries(&mut found, &plan, observed, bodies) {
+        while let Some(summaries) = second.summaries(&mut found, &plan, bodies) {
             let (again, ..) = identical(
                 summaries,
                 None,

@@ -59,6 +59,8 @@ mod permutations;
 mod phases;
 #[path = "laws/predictions.rs"]
 mod predictions;
+#[path = "laws/refusals.rs"]
+mod refusals;
 #[path = "laws/refused_plans.rs"]
 mod refused_plans;
 #[path = "laws/rules.rs"]

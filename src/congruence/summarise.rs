@@ -101,7 +101,8 @@ impl Summaries {
     }
 
     /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
-    /// were added, and keeps apart those that do not get the body that is compared.
+    /// were added, pins those that something points into, and keeps apart those that do not get the body that is
+    /// compared.
     pub fn complete(
         &mut self,
         bodies: &mut dyn Bodies,
@@ -114,13 +115,16 @@ impl Summaries {
                 self.observed.add_address_uses(body, symbols);
             }
         }
-        if let Canonicalize::Optimize(_) = options.canonicalize {
-            // A function that keeps its own code does not get the body that is compared: it equals only itself.
-            let Unit { functions, attributes: interned, .. } = &mut self.unit;
-            for Defined { symbol, attributes } in functions.values_mut() {
-                if attributes.pinned || self.observed.points_inside(symbol) {
-                    *attributes = interned.intern(Attributes { no_merge: true, ..**attributes });
-                }
+        // A function that keeps its own code does not get the body that is compared: it equals only itself.
+        let equals_none = matches!(options.canonicalize, Canonicalize::Optimize(_));
+        let Unit { functions, attributes: interned, .. } = &mut self.unit;
+        for Defined { symbol, attributes } in functions.values_mut() {
+            let own = **attributes;
+            let pinned = own.pinned || self.observed.points_inside(symbol);
+            let pinned =
+                Attributes { pinned, no_merge: own.no_merge || pinned && equals_none, ..own };
+            if pinned != own {
+                *attributes = interned.intern(pinned);
             }
         }
     }

@@ -370,7 +370,7 @@ impl Decision<'_> {
         for &member in members {
             let entry = self.plan.entry(member);
             let attributes = entry.attributes();
-            let reason = if attributes.pinned || self.observed.points_inside(entry.symbol()) {
+            let reason = if attributes.pinned {
                 Reason::Pinned
             } else if attributes.no_merge {
                 Reason::NoMerge

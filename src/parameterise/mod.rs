@@ -114,7 +114,7 @@ pub(crate) fn search(
     attempt: Attempt,
 ) -> Found {
     let Given { observed, encodings, earlier, shared } = given;
-    let shapes = shapes(plan, observed, encodings, bodies, options);
+    let shapes = shapes(plan, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
     // The second identical pass may merge these.
     let equal = plan.entries().take(plan.added()).map(|(function, _)| function);
@@ -420,7 +420,6 @@ fn order(plan: &Plan, function: FunctionIndex) -> (u32, u32) {
 /// symbols; groups are ordered by their first functions.
 fn shapes(
     plan: &mut Plan,
-    observed: &Observed,
     encodings: &Encodings,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
@@ -429,8 +428,7 @@ fn shapes(
     let mut shapes: BTreeMap<u32, Vec<FunctionIndex>> = BTreeMap::new();
     for index in 0..plan.added() {
         let function = FunctionIndex::new(index);
-        let points_inside = observed.points_inside(plan.entry(function).symbol());
-        if !is_candidate(plan, function, options) || points_inside {
+        if !is_candidate(plan, function, options) {
             continue;
         }
         let shape = match (encodings.hashes(function), options.walks()) {

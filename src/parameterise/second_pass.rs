@@ -17,9 +17,7 @@ use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
 use crate::plan::{Disposition, Entry, Plan, Reason};
-use crate::unit::{
-    Attributes, Bodies, Candidate, CodeSizes, FunctionIndex, Item, Linkage, NoUnit, Observed,
-};
+use crate::unit::{Attributes, Bodies, Candidate, CodeSizes, FunctionIndex, Item, Linkage, NoUnit};
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -118,7 +116,6 @@ impl<'a> SecondPass<'a> {
         &mut self,
         found: &mut Found,
         plan: &Plan,
-        observed: &Observed,
         bodies: &mut dyn Bodies,
     ) -> Option<Summaries> {
         let has_bodies = plan.new_bodies().iter().any(|new| new.copy_of().is_none());
@@ -139,7 +136,6 @@ impl<'a> SecondPass<'a> {
             let kept_apart = self.kept_apart.contains(function);
             let own = entry.attributes();
             let attributes = Attributes {
-                pinned: own.pinned || observed.points_inside(entry.symbol()),
                 no_merge: own.no_merge || malformed || kept_apart,
                 // Extra arguments of calls are not visible in the bodies. They can hold the address of another
                 // function instead of that of a body of the plan.

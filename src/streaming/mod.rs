@@ -469,6 +469,8 @@ impl<'a> StreamingMerger<'a> {
         unit.reserve(self.functions.len());
         for Streamed { symbol, attributes, .. } in self.functions.iter() {
             let attributes = self.attributes.all[*attributes as usize].attributes;
+            let pinned = attributes.pinned || self.symbols.points_inside(*symbol);
+            let attributes = Attributes { pinned, ..attributes };
             unit.add(self.symbols.name(*symbol).clone(), attributes, 0, 0);
         }
         let observed = self.symbols.observed();

@@ -102,7 +102,7 @@ impl Observed {
         self.observe_address(symbol, addend != 0);
     }
 
-    /// Whether something points into it, or behind it: only its own code is correct there.
+    /// Whether something points into it, or behind it: only its own code is correct there, so it is pinned.
     pub fn points_inside(&self, symbol: &UserExternalName) -> bool {
         self.interior.contains(symbol)
     }

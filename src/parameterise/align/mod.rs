@@ -117,7 +117,7 @@ pub(crate) fn align(
         effort,
     };
     let mut rounds = 0..effort.rounds;
-    while rounds.next().is_some() && aligning.round(observed) {}
+    while rounds.next().is_some() && aligning.round() {}
     // Functions keep their numbers until the last round.
     remove_merged_bodies(plan, options);
     plan.count();
@@ -180,16 +180,15 @@ const IN_HAND: usize = 256;
 
 impl Aligning<'_> {
     /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
-    fn round(&mut self, observed: &Observed) -> bool {
+    fn round(&mut self) -> bool {
         let plan = &*self.plan;
         let mut functions: Vec<FunctionIndex> = plan
             .entries()
             .map(|(function, _)| function)
             .filter(|&function| {
                 let own = function.index() < plan.added();
-                let inside = own && observed.points_inside(plan.entry(function).symbol());
                 let body = plan.parameterised_body(function).is_some();
-                (own || body) && is_candidate(plan, function, self.options) && !inside
+                (own || body) && is_candidate(plan, function, self.options)
             })
             .collect();
         // Of those that resemble each other equally, the first ones are paired.

@@ -16,7 +16,7 @@ use crate::parameterise::table::{Ranges, places};
 use crate::parameterise::value::{Symbols, Value, blocks_with_addresses};
 use crate::plan::Plan;
 use crate::target::Target as CodeTarget;
-use crate::unit::{Bodies, FunctionIndex, Linkage, Observed};
+use crate::unit::{Bodies, FunctionIndex, Linkage};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -56,7 +56,6 @@ impl Rows {
 /// Walks every function once: what only this unit can see is known by a digest of all that it reaches.
 pub(super) fn rows(
     plan: &Plan,
-    observed: &Observed,
     compiled: &Compiled,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
@@ -84,8 +83,7 @@ pub(super) fn rows(
             continue;
         }
         reader.keep_contents(function, body);
-        let inside = observed.points_inside(plan.entry(function).symbol());
-        if inside || !is_candidate(plan, function, options) {
+        if !is_candidate(plan, function, options) {
             continue;
         }
         let shape = xxh3_128(&reader.encoding.shape).to_le_bytes();
@@ -264,14 +262,13 @@ fn fixed(ranges: &Ranges<'_>, body: &Function, encoding: &Encoding, mark: &Mark)
 /// The summary of a unit after identical merging.
 pub(crate) fn summary(
     plan: &Plan,
-    observed: &Observed,
     compiled: &Compiled,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     content: &ContentAddressing,
     unit: String,
 ) -> UnitSummary {
-    let Rows { rows, identities } = rows(plan, observed, compiled, bodies, options, &mut |_| true);
+    let Rows { rows, identities } = rows(plan, compiled, bodies, options, &mut |_| true);
     let models = [CodeTarget::x86_64().size_model, CodeTarget::aarch64(false).size_model];
     let functions = rows
         .into_iter()

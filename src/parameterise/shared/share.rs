@@ -19,7 +19,7 @@ use crate::ir::observes_its_frame;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::stats::Stats;
-use crate::unit::{Bodies, FunctionIndex, Observed};
+use crate::unit::{Bodies, FunctionIndex};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,7 +54,6 @@ impl Shared {
 /// a parameterised body once more.
 pub(crate) fn matched(
     plan: &Plan,
-    observed: &Observed,
     encodings: &Encodings,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
@@ -78,7 +77,7 @@ pub(crate) fn matched(
         !sets.is_empty()
     };
     let compiled = encodings.compiled();
-    let rows = rows(plan, observed, compiled, bodies, options, &mut wanted);
+    let rows = rows(plan, compiled, bodies, options, &mut wanted);
     shared.ignored = damaged;
     let mut number: BTreeMap<(Shape, usize), usize> = BTreeMap::new();
     for row in &rows.rows {
