@@ -165,6 +165,8 @@ faults! {
     // What the plan overlooks.
     /// That a function is pinned.
     Pinned = "pinned",
+    /// That something points into a function.
+    Inside = "inside",
     /// That a function must not be merged.
     NoMerge = "no-merge",
     /// That a function is externally called.

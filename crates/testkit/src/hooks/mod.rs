@@ -191,6 +191,13 @@ let (func, context) = (
         put: Put::After(r#"crate::fault_injection::encoded(out);"#),
     },
     Hook {
+        file: "src/congruence/summarise.rs",
+        at: &["let pinned = own.pinned || self.observed.points_inside(symbol);"],
+        put: Put::After(
+            r#"let pinned = pinned && !crate::fault_injection::is(crate::fault_injection::Fault::Inside);"#,
+        ),
+    },
+    Hook {
         file: "src/congruence/refine.rs",
         at: &["let incoming = incoming(partition, nodes, references);"],
         put: Put::Before(

@@ -107,6 +107,11 @@ impl Batch {
         Batch { cpu, words: Vec::new(), shapes: Vec::new() }
     }
 
+    /// Where its programs run.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
     /// Compiles a program.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! few instructions, but only what the generator draws; here the functions are those of Cranelift's own tests
 //! (`CLIF_MERGE_RUNTESTS`, as for `commands`), which have every instruction and type.
 
-use crate::commands::{File, call_of, files, invocation, is_expected};
+use crate::commands::{File, call_of, compiles_into, files, invocation, is_expected};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
     Block, ExternalName, FuncRef, Function, Inst, InstBuilder, MemFlagsData, Opcode, StackSlotData,
@@ -344,22 +344,8 @@ fn check(
     let mut batch = Batch::new(Cpu::Native);
     let mut levels = Vec::new();
     for level in Level::ALL {
-        let mut sides = Vec::new();
-        for side in [0, 1] {
-            let mut alone = Batch::new(Cpu::Native);
-            let (program, calls) = (&comparison.programs[side], &comparison.invocations[side]);
-            let add = || alone.add(level, program, calls).is_ok();
-            if catch_unwind(AssertUnwindSafe(add)).unwrap_or(false) {
-                sides.push(alone);
-            }
-        }
-        match sides.len() {
-            2 => {
-                sides.into_iter().for_each(|side| batch.append(side));
-                levels.push(level);
-            }
-            0 => {}
-            _ => return Err(format!("{level:?}: compiles on one side only")),
+        if compiles_into(&mut batch, level, &comparison)? {
+            levels.push(level);
         }
     }
     let mut tally = Tally::default();
