@@ -433,8 +433,9 @@ impl<M: Module> MergingModule<M> {
         }
         match back_end {
             BackEnd::Object => self.name_passed_functions(plan, pending, unit, flush)?,
-            // There is no local name by which the address of a function could stay near.
-            BackEnd::Any if self.view().is_elf() && !flush.last => {
+            // There is no local name by which the address of a function could stay near. It is passed in place of a
+            // callee that may be exported.
+            BackEnd::Any if self.view().is_elf() => {
                 for (function, _) in &unit.functions {
                     self.pass_from_afar(*function);
                 }

@@ -88,8 +88,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Makes the body of a function receive addresses of functions in a form that stays valid if these are exported
-    /// later.
+    /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now or
+    /// later: takes as many bytes.
     pub(super) fn pass_from_afar(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             match argument {

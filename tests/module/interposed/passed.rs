@@ -3,7 +3,8 @@
 use super::{compare, pin, with_own_function};
 use crate::linked::{interposed, prints, same};
 use cranelift_mergefunc::{Addresses, BackEnd, Callees, MergingModule, ModuleOptions, Similar};
-use cranelift_module::Linkage;
+use cranelift_module::{FuncId, Linkage};
+use cranelift_object::ObjectModule;
 use testkit::modules::*;
 
 /// A function that combines its argument with the result of another function for that argument and a constant.
@@ -80,17 +81,57 @@ fn a_function_passed_by_an_unknown_module_can_be_exported_later() {
     let other = mixes("local", "h", 1).replace("v2 = iadd", "v2 = bxor");
     let program = mixes("local", "f", 1) + &other + &near("d", "f") + &near("e", "h");
     let main = prints(&["d", "e"]);
+    passed_by_an_unknown_module(&program, &main, |module| {
+        module.flush().unwrap();
+        let bodies = ["d", "e"].map(|name| module.body_of(id(module, name)));
+        declare(module, "f", Linkage::Export, I64);
+        bodies
+    });
+}
+
+/// The same in place of a near address of a local function, which was merged into an exported one.
+#[test]
+fn an_exported_function_is_not_passed_near_by_an_unknown_module() {
+    let by_address = |name: &str, colocated: &str, callee: &str| {
+        let declared = format!("fn0 = {colocated}%{callee}(i64) -> i64 system_v");
+        let signature =
+            format!("sig0 = (i64) -> i64 system_v\n    fn0 = {colocated}%{callee} sig0");
+        mixes_call("export", name, callee)
+            .replace(&format!("fn0 = %{callee}(i64) -> i64 system_v"), &declared)
+            .replace(&declared, &signature)
+            .replace(
+                "v1 = call fn0(v0)",
+                "v30 = func_addr.i64 fn0\n    v1 = call_indirect sig0, v30(v0)",
+            )
+    };
+    let program = plus("export", "f", 5)
+        + &plus("export", "g", 5)
+        + &plus("local", "h", 5)
+        + &by_address("d", "colocated ", "h")
+        + &by_address("e", "", "g");
+    let main = prints(&["d", "e"]);
+    passed_by_an_unknown_module(&program, &main, |module| {
+        module.flush_last().unwrap();
+        ["d", "e"].map(|name| module.body_of(id(module, name)))
+    });
+}
+
+/// A shared library of a program does the same merged and unmerged. `flush` returns the bodies of two functions, which
+/// must be one if anything is to be shown.
+fn passed_by_an_unknown_module(
+    program: &str,
+    main: &str,
+    mut flush: impl FnMut(&mut MergingModule<ObjectModule>) -> [FuncId; 2],
+) {
     let options = for_size(BackEnd::Any);
     let mut merged = false;
     let printed = [options, unmerged(options)].map(|options| {
         let mut module = MergingModule::with_options(object(), options);
-        define_all(&mut module, &program);
-        module.flush().unwrap();
-        let bodies = ["d", "e"].map(|name| module.body_of(id(&module, name)));
+        define_all(&mut module, program);
+        let bodies = flush(&mut module);
         merged |= bodies[0] == bodies[1];
-        declare(&mut module, "f", Linkage::Export, I64);
         let (inner, _) = module.into_inner().unwrap();
-        interposed(inner.finish(), &main)
+        interposed(inner.finish(), main)
     });
     assert!(merged, "nothing is shown");
     same("an unknown module", printed);
