@@ -35,6 +35,7 @@
 mod constants;
 mod incremental;
 mod instruction;
+mod joins;
 mod selection;
 mod simulation;
 mod tables;

@@ -6,8 +6,8 @@
 //! block, until the ways join. No other control flow may reach these blocks. Nothing is assumed of the shape of the
 //! branches: a chain, a tree, or anything else of comparisons.
 //!
-//! What is followed alone is what the code does. So a wrong guess of where the ways join refuses what could be
-//! proved, and proves nothing else.
+//! What is followed alone is what the code does: where the ways join (`joins`) only decides what is compared with
+//! what.
 //!
 //! To the code generator, the body is one function: it may run an instruction of a way that the function does not take, and a
 //! processor may do so speculatively. So the ways that are not taken are read as well ([`Simulation::untaken`]). Nothing
@@ -16,6 +16,7 @@
 
 use super::Claim;
 use super::constants::Known;
+use super::joins::Joins;
 use super::simulation::{Checked, Simulation, require};
 use super::terms::Term;
 use crate::plan::{Mismatch, Place};
@@ -25,19 +26,15 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-/// Where the kept code is alone.
+/// Where the kept code is alone: for each branch that was followed and whose ways have not joined, the block where they
+/// do, if there is one.
 #[derive(Default)]
-pub(super) struct Selected {
-    /// How many branches were followed whose ways have not joined.
-    pub open: u32,
-    /// Whether a branch was followed last: the next one selects among fewer ways, and joins with it.
-    branched: bool,
-}
+pub(super) struct Selected(Vec<Option<Block>>);
 
 impl Selected {
-    /// Both functions made a step.
-    pub fn stepped(&mut self) {
-        self.branched = false;
+    /// Whether ways have not joined.
+    pub fn is_open(&self) -> bool {
+        !self.0.is_empty()
     }
 }
 
@@ -73,15 +70,21 @@ impl Simulation<'_> {
                         return Ok(None);
                     }
                 }
-                selected.open += u32::from(!selected.branched);
+                let block = a.layout.inst_block(kept).ok_or(Mismatch::Undefined)?;
+                selected.0.push(self.joins.get_or_insert_with(|| Joins::of(a)).behind(block));
                 self.selecting.push(kept);
-                selected.branched = true;
                 self.enter_alone(if bits != 0 { then } else { otherwise }).map(Some)
             }
-            I::Jump { opcode: _, destination } if selected.open > 0 => {
-                selected.open -= 1;
+            I::Jump { opcode: _, destination } => {
+                let joins = Some(destination.block(&a.dfg.value_lists));
+                if selected.0.last() != Some(&joins) {
+                    return Ok(None);
+                }
+                // Of branches that follow one another, all can join there.
+                while selected.0.last() == Some(&joins) {
+                    selected.0.pop();
+                }
                 self.selecting.push(kept);
-                selected.branched = false;
                 self.enter_alone(destination).map(Some)
             }
             _ => Ok(None),

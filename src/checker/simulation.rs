@@ -7,6 +7,7 @@
 //! bound before it is used.
 
 use super::constants::Known;
+use super::joins::Joins;
 use super::selection::Selected;
 use super::tables;
 use super::terms::{Base, Term, Terms};
@@ -86,6 +87,8 @@ pub(super) struct Simulation<'a> {
     pub at: Place,
     /// Branches of the kept code on extra arguments that were followed, and where such ways join.
     pub selecting: Vec<Inst>,
+    /// Where the ways of branches of the kept code join, if that was asked.
+    pub joins: Option<Joins>,
     /// Records what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
     /// The facts of the kept function at the accesses of the original.
@@ -117,6 +120,7 @@ impl<'a> Simulation<'a> {
             dead: false,
             at: Place::default(),
             selecting: Vec::new(),
+            joins: None,
             recorder: None,
             facts: Facts::default(),
         }
@@ -392,9 +396,8 @@ impl<'a> Simulation<'a> {
                         None => {
                             let opcode = b.dfg.insts[original].opcode();
                             let guard = opcode == Opcode::SelectSpectreGuard;
-                            require(!guard || selected.open == 0, Mismatch::Guard)?;
+                            require(!guard || !selected.is_open(), Mismatch::Guard)?;
                             self.step(kept, original)?;
-                            selected.stepped();
                             alone = false;
                         }
                     }

@@ -162,6 +162,12 @@ fn library() {
     finish(&here(100..220, check_library), &OCCURS);
 }
 
+/// A program with a dispatch among callees whose cases are arms: ways that join within ways.
+#[test]
+fn library_with_ways_within_ways() {
+    finish(&here(920_001_063..920_001_064, check_library), &["merged with extra arguments"]);
+}
+
 /// Merged as one unit, whose functions arrive in the order of the flushes.
 #[test]
 fn streaming() {
