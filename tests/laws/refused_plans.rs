@@ -206,6 +206,8 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
     }
 }
 
+/// What something points into is pinned. (That the checker sees the pointer itself, where the plan forgets that, is shown by
+/// an injected fault.)
 #[test]
 fn a_pointer_into_a_function_needs_its_own_code() {
     let text = DUPLICATES
@@ -214,11 +216,9 @@ fn a_pointer_into_a_function_needs_its_own_code() {
     let mut given = unit(&text);
     given.options.target = Target::x86_64();
     given.options.aliases = true;
-    for (disposition, mismatch) in
-        to_1().into_iter().zip([Mismatch::Reference, Mismatch::LostAddress, Mismatch::LostAddress])
-    {
+    for disposition in to_1() {
         let plan = decided(given.plan(), at(0), disposition);
-        assert_eq!(proven(&given, &plan), Err(mismatch), "{disposition:?}");
+        assert_eq!(proven(&given, &plan), Err(Mismatch::NotMerged), "{disposition:?}");
     }
 }
 
