@@ -206,8 +206,8 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
     }
 }
 
-/// What something points into is pinned. (That the checker sees the pointer itself, where the plan forgets that, is shown by
-/// an injected fault.)
+/// A plan pins what something points into. The checker sees the pointer as well, so a plan that was made as if there were
+/// none is refused.
 #[test]
 fn a_pointer_into_a_function_needs_its_own_code() {
     let text = DUPLICATES
@@ -216,9 +216,15 @@ fn a_pointer_into_a_function_needs_its_own_code() {
     let mut given = unit(&text);
     given.options.target = Target::x86_64();
     given.options.aliases = true;
-    for disposition in to_1() {
+    let mut overlooked = unit(&text.replace("+4", ""));
+    overlooked.options = given.options;
+    for (disposition, mismatch) in
+        to_1().into_iter().zip([Mismatch::Reference, Mismatch::LostAddress, Mismatch::LostAddress])
+    {
         let plan = decided(given.plan(), at(0), disposition);
         assert_eq!(proven(&given, &plan), Err(Mismatch::NotMerged), "{disposition:?}");
+        let plan = decided(overlooked.plan(), at(0), disposition);
+        assert_eq!(proven(&given, &plan), Err(mismatch), "{disposition:?}");
     }
 }
 
