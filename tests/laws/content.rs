@@ -140,7 +140,7 @@ fn is_valid(func: &Function) -> bool {
 }
 
 /// Every combination of what can be compared besides behaviour, by number.
-fn compared(bits: u64) -> ComparePolicy {
+pub fn compared(bits: u64) -> ComparePolicy {
     let compare = |bit: u32| match bits >> bit & 1 {
         0 => Compare::Ignore,
         _ => Compare::Compare,

@@ -2,11 +2,13 @@
 //!
 //! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of options.
 
+use crate::content::compared;
+use crate::support::asked_runs;
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
-    CallThunks, Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions,
-    Options, Policy, Prebucket, Prove, Similar, Target,
+    CallThunks, Callees, Canonicalize, ContentAddressing, Instructions, Options, Policy, Prebucket,
+    Prove, Similar, Target,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -23,14 +25,6 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
     };
     let [off, balanced, size] = [Policy::Off, Policy::Balanced, Policy::Size].map(options);
     let similar = |similar: Similar| Options { similar, ..size };
-    let everything = ComparePolicy {
-        source_locations: Compare::Compare,
-        debug_tags: Compare::Compare,
-        value_labels: Compare::Compare,
-        stack_slot_keys: Compare::Compare,
-        operand_order: Compare::Compare,
-        constant_branches: Compare::Compare,
-    };
     vec![
         ("identical functions", off),
         ("balanced", balanced),
@@ -53,7 +47,7 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
                 ..size
             },
         ),
-        ("everything is compared", Options { compare: everything, ..size }),
+        ("everything is compared", Options { compare: compared(u64::MAX), ..size }),
         ("every function is walked", Options { prebucket: Prebucket::WalkAll, ..size }),
         ("canonical bodies", Options { canonicalize: Canonicalize::Optimize(isa), ..balanced }),
         (
@@ -65,12 +59,11 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
 
 #[test]
 fn no_plan_for_a_random_unit_is_refused() {
-    let runs = std::env::var("CLIF_MERGE_RUNS").map_or(60, |runs| runs.parse().expect("a number"));
     let (mut merged, mut sets) = (0, 0);
     let machines = [Machine::X86_64, Machine::Aarch64];
     // Options of a unit live as long as the program.
     let isas = machines.map(|machine| &**Box::leak(Box::new(machine.isa("speed"))));
-    for seed in 0..runs {
+    for seed in 0..asked_runs(60) {
         let at = seed as usize % machines.len();
         let profile = match seed % 5 {
             0 => Profile::all(machines[at]),

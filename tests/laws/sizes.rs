@@ -4,7 +4,7 @@
 //! arguments one goes over the stack, the thunk needs a frame, and two functions took 32 bytes more than before.
 //! Here everything is compiled before and after, for functions of many signatures and conventions.
 
-use crate::support::{Rng, parse_one};
+use crate::support::{Rng, asked_runs, parse_one};
 use arbitrary::Unstructured;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
@@ -367,11 +367,6 @@ fn a_large_caller_that_grows_more_than_is_predicted_is_noticed() {
     }
 }
 
-/// How many units are drawn whose sizes are hard to predict. `CLIF_MERGE_RUNS` asks for another number.
-fn hard_units() -> u64 {
-    std::env::var("CLIF_MERGE_RUNS").map_or(150, |runs| runs.parse().expect("a number"))
-}
-
 /// Once, sizes were predicted as if nothing were folded away, and everything computed where it stands: functions of 68 bytes
 /// became one of 21,789, and of units as these every seventh grew.
 #[test]
@@ -379,7 +374,7 @@ fn the_default_makes_no_unit_larger_that_is_hard_to_predict() {
     let mut larger = Vec::new();
     for name in ["x86_64", "aarch64"] {
         let isa = isa(name, "speed");
-        for seed in 0..hard_units() {
+        for seed in 0..asked_runs(150) {
             let functions = chains(seed);
             let mut compiled = Compiled { functions: &functions, isa: &*isa, fresh: 0, noise: 0 };
             let options = Options { target: Target::of(&*isa), ..Options::default() };

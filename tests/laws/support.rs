@@ -8,6 +8,11 @@ pub use testkit::support::*;
 
 pub use testkit::corpus;
 
+/// How many random units are drawn: so many, or the number that `CLIF_MERGE_RUNS` asks for.
+pub fn asked_runs(runs: u64) -> u64 {
+    std::env::var("CLIF_MERGE_RUNS").map_or(runs, |runs| runs.parse().expect("a number"))
+}
+
 /// How many inputs a property is run on.
 const INPUTS: u64 = 250;
 
