@@ -4,7 +4,7 @@
 //! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules
 //! (`opts/*.isle`) that remove an instruction, not those that exchange one for a smaller one. It changes no function.
 
-use crate::ir::compare;
+use crate::ir::{compare, signed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{
@@ -140,7 +140,8 @@ impl Simplified {
         let operand = |value| self.operand(func, value);
         let (operands, code) = match *data {
             InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-                self.values[result.index()] = Becomes::Constant(signed(ty, imm.bits()));
+                self.values[result.index()] =
+                    Becomes::Constant(signed(imm.bits() as u64, ty.bits()));
                 return;
             }
             InstructionData::Binary { args: [x, y], .. } => ([operand(x), operand(y)], None),
@@ -283,12 +284,6 @@ fn is_small(ty: Type) -> bool {
     ty.is_int() && ty.bits() <= 64
 }
 
-/// The low bits of a constant, with the sign of the type.
-fn signed(ty: Type, bits: i64) -> i64 {
-    let unused = 64 - ty.bits();
-    bits << unused >> unused
-}
-
 fn unsigned(ty: Type, bits: i64) -> u64 {
     bits as u64 & (u64::MAX >> (64 - ty.bits()))
 }
@@ -361,7 +356,7 @@ fn folded(opcode: Opcode, ty: Type, from: Type, operands: [Operand; 2]) -> Optio
                 Uextend => unsigned(from, x) as i64,
                 _ => return None,
             };
-            Constant(signed(ty, bits))
+            Constant(signed(bits as u64, ty.bits()))
         }
         (Isub | Bxor, x, y) if x == y => Constant(0),
         (Band | Bor | Smax | Smin | Umax | Umin, x, y) if x == y => x,
