@@ -15,7 +15,7 @@ use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::support::Rng;
 
-/// The sets of options: each differs from the default or from the policy for size in one of them.
+/// The sets of options: most differ from the policy for size in one of them.
 fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'static>)> {
     let options = |policy| Options {
         target: Target::of(isa),
@@ -50,6 +50,14 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
         ("everything is compared", Options { compare: compared(u64::MAX), ..size }),
         ("every function is walked", Options { prebucket: Prebucket::WalkAll, ..size }),
         ("canonical bodies", Options { canonicalize: Canonicalize::Optimize(isa), ..balanced }),
+        (
+            "canonical bodies that dispatch",
+            Options {
+                canonicalize: Canonicalize::Optimize(isa),
+                similar: Similar { callees: Callees::Dispatch, ..size.similar },
+                ..size
+            },
+        ),
         (
             "content addressing",
             Options { content_addressing: Some(ContentAddressing::of(isa)), ..size },
