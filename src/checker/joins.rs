@@ -1,8 +1,8 @@
 //! Where the ways of a branch join: immediate post-dominators.
 //!
 //! By the algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on the reversed control-flow
-//! graph, from an end behind all blocks that leave the function. A block from which no such block can be reached, and one
-//! whose ways meet only behind the function, has none.
+//! graph, from an end behind all blocks that leave the function. A block whose ways meet only behind the function has
+//! none. From an endless loop no such block can be reached: a block that closes the loop counts as one.
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function};
@@ -18,7 +18,7 @@ impl Joins {
         let dfg = &func.dfg;
         let mut before: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
         let mut behind: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
-        let mut leaving = Vec::new();
+        let mut leaving: SecondaryMap<Block, bool> = SecondaryMap::new();
         for block in func.layout.blocks() {
             let ways = func.layout.last_inst(block).map_or(&[][..], |last| {
                 dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables)
@@ -28,19 +28,28 @@ impl Joins {
                 before[to].push(block);
                 behind[block].push(to);
             }
-            if ways.is_empty() {
-                leaving.push(block);
-            }
+            leaving[block] = ways.is_empty();
         }
         // A depth-first search backwards, and the numbers of blocks when it has left them; the end has the largest one.
         let mut order: PrimaryMap<Left, Block> = PrimaryMap::new();
         let mut left: SecondaryMap<Block, Option<Left>> = SecondaryMap::new();
         let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
-        for &first in &leaving {
-            let mut stack = Vec::new();
-            if !core::mem::replace(&mut seen[first], true) {
-                stack.push((first, 0));
+        let mut walked: SecondaryMap<Block, bool> = SecondaryMap::new();
+        let ends: Vec<Block> = func.layout.blocks().filter(|&block| leaving[block]).collect();
+        for first in ends.into_iter().chain(func.layout.blocks()) {
+            if seen[first] {
+                continue;
             }
+            // All that is left is endless: forward to a block that only leads back.
+            let mut last = first;
+            walked[first] = true;
+            while let Some(&next) = behind[last].iter().find(|&&to| !walked[to]) {
+                walked[next] = true;
+                last = next;
+            }
+            leaving[last] = true;
+            seen[last] = true;
+            let mut stack = Vec::from([(last, 0)]);
             while let Some((block, next)) = stack.last_mut() {
                 match before[*block].get(*next) {
                     Some(&other) => {
@@ -64,7 +73,7 @@ impl Joins {
             for (at, &block) in order.iter().rev() {
                 let ways = behind[block].iter().filter_map(|&to| left[to]);
                 // What leaves the function goes to the end.
-                let ends = behind[block].is_empty().then_some(end);
+                let ends = leaving[block].then_some(end);
                 let join = ends
                     .into_iter()
                     .chain(ways)
@@ -148,11 +157,33 @@ block3: return";
     }
 
     #[test]
-    fn a_loop_joins_behind_itself_and_an_endless_one_nowhere() {
+    fn a_loop_joins_behind_itself() {
+        let behind = "block0(v0: i64): jump block1
+block1: brif v0, block1, block2
+block2: return";
+        assert_eq!(joins(behind), vec![Some(1), Some(2), None]);
         let endless = "block0(v0: i64): brif v0, block1, block3
 block1: brif v0, block1, block2
 block2: return
 block3: jump block3";
-        assert_eq!(joins(endless), vec![Some(1), Some(2), None, None]);
+        assert_eq!(joins(endless), vec![None, Some(2), None, None]);
+    }
+
+    /// Once, nothing was known of such a loop, and a body with arms in one was refused.
+    #[test]
+    fn ways_join_in_an_endless_loop() {
+        for (entry, head) in [("jump block1", Some(1)), ("brif v0, block1, block6", None)] {
+            let endless = alloc::format!(
+                "block0(v0: i64): {entry}
+block1: brif v0, block2, block3
+block2: jump block4
+block3: jump block4
+block4: brif v0, block1, block5
+block5: jump block1
+block6: return"
+            );
+            let [join, last] = [4, 5].map(Some);
+            assert_eq!(joins(&endless), vec![head, join, join, join, last, None, None]);
+        }
     }
 }
