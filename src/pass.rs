@@ -348,7 +348,7 @@ fn similar(
                 second.options(),
                 &mut |_| {},
             );
-            second.merge(&again, &found, &mut plan, bodies);
+            second.merge(&again, &found, &mut plan);
         }
         attempts.consider(&mut plan, &found, bodies);
         end("second pass");

@@ -49,8 +49,6 @@ pub struct Stats {
     pub shared_ignored: usize,
     /// Functions and parameterised bodies that are emitted under digests of their contents.
     pub content_bodies: usize,
-    /// Representatives that lose facts, because another member does not have them.
-    pub plan_weakened: usize,
 }
 
 impl Stats {

@@ -1,19 +1,16 @@
 //! Carrying out a plan, function by function.
 //!
 //! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to their
-//! representatives, and a representative loses the facts that do not hold for all functions that it replaces. It
-//! cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be rewritten in
-//! any order and by several threads.
+//! representatives. It cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be
+//! rewritten in any order and by several threads.
 //!
 //! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back end, with
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
 mod thunk;
-mod weaken;
 mod written;
 
 pub use thunk::{Thunk, call_thunk};
-pub(crate) use weaken::{weaken, without_can_move};
 pub(crate) use written::Written;
 
 use crate::canonicalize::canonicalized;
@@ -46,8 +43,7 @@ impl Plan {
     /// cannot be preempted, so the flag of the old callee holds for it. It never becomes `colocated`, because the
     /// embedder may not support that.
     ///
-    /// Linear in the number of imports; for a representative that loses facts, and for a function that takes the
-    /// address of a function it also calls, in its size.
+    /// Linear in the number of imports; for a function that takes the address of a function it also calls, in its size.
     pub fn apply(
         &self,
         function: FunctionIndex,
@@ -66,7 +62,7 @@ impl Plan {
         options: &Options<'_>,
     ) -> bool {
         let changed = self.canonicalize(function, func, options);
-        self.rewrite(function, func, written, options) || changed
+        self.rewrite(function, func, written) || changed
     }
 
     /// Whether [`apply`](Plan::apply) would change `func`, which is the body of `function`. A function that it would
@@ -85,8 +81,7 @@ impl Plan {
         let goes_elsewhere = |symbol: &UserExternalName| {
             self.call_symbol(symbol) != symbol || self.address_symbol(symbol) != symbol
         };
-        entry.weakened().is_some()
-            || canonical && entry.gets_compared_body()
+        canonical && entry.gets_compared_body()
             || func.params.user_named_funcs().values().any(goes_elsewhere)
     }
 
@@ -125,19 +120,12 @@ impl Plan {
 
     /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without
     /// the canonicalisation. Some calls stay as they are `written`.
-    fn rewrite(
-        &self,
-        function: FunctionIndex,
-        func: &mut Function,
-        written: &Written,
-        options: &Options<'_>,
-    ) -> bool {
-        let changed = self.weaken(function, func, options);
+    fn rewrite(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
         let written = match self.content_digest(function) {
             Some(_) => Written::visible(),
             None => written,
         };
-        self.redirect(func, written) || changed
+        self.redirect(func, written)
     }
 
     /// Redirects the references of `func`, but for calls that stay as they are written.
@@ -205,11 +193,9 @@ impl Plan {
         options: &Options<'_>,
     ) {
         self.canonicalize(function, func, options);
-        self.weaken(function, func, options);
     }
 
-    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies, and so
-    /// were the facts that all members share.
+    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies.
     fn canonicalize(
         &self,
         function: FunctionIndex,
@@ -223,18 +209,6 @@ impl Plan {
             Cow::Borrowed(_) => false,
             Cow::Owned(canonical) => {
                 *func = canonical;
-                true
-            }
-        }
-    }
-
-    /// Weakens `func` to the facts that hold for all functions that it replaces.
-    fn weaken(&self, function: FunctionIndex, func: &mut Function, options: &Options<'_>) -> bool {
-        let entry = self.entry(function);
-        match entry.weakened() {
-            None => false,
-            Some(facts) => {
-                weaken(func, entry.attributes().key, facts, options);
                 true
             }
         }
@@ -381,26 +355,21 @@ pub(crate) fn compared_as(
 ) -> Function {
     let own = || canonicalized(bodies.body(function), options.canonicalize).into_owned();
     let mut func = kept(plan, function, own);
-    plan.rewrite(function, &mut func, written, options);
+    plan.rewrite(function, &mut func, written);
     func
 }
 
-/// The same function with its references as they were, for a walk through [`Redirecting`]. Copied only if it loses
-/// facts.
+/// The same function with its references as they were, for a walk through [`Redirecting`]. Copied only if it is optimised.
 pub(crate) fn not_redirected<'a>(
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,
     function: FunctionIndex,
     options: &Options<'_>,
 ) -> Cow<'a, Function> {
-    let mut func = match plan.new_body(function) {
+    match plan.new_body(function) {
         Some(new) => Cow::Borrowed(new.body()),
         None => canonicalized(bodies.body(function), options.canonicalize),
-    };
-    if plan.entry(function).weakened().is_some() {
-        plan.weaken(function, func.to_mut(), options);
     }
-    func
 }
 
 /// The symbols of a unit after a plan: a function is walked as if the plan were applied to it, without a copy.

@@ -1,10 +1,9 @@
-//! The digest of all of an encoding, facts included.
+//! The digest of an encoding and an alignment.
 //!
 //! It is trusted without comparing, so it has to be one of 256 bits for which nobody can find two inputs with equal
 //! results. That takes several times as long for a byte as writing it, so encodings are packed first: most numbers of an
 //! encoding are small, and take a byte instead of four.
 
-use super::facts::{Fact, Region};
 use super::{Digest, Encoding};
 use alloc::vec::Vec;
 
@@ -15,22 +14,9 @@ pub(crate) fn code_digest(encoding: &Encoding, alignment: u32, packed: &mut Vec<
     for length in encoding.key().map(<[u8]>::len) {
         number(length as u64, packed);
     }
-    number(encoding.facts.len() as u64, packed);
     number(alignment.into(), packed);
     for stream in encoding.key() {
         pack(stream, packed);
-    }
-    packed.reserve(encoding.facts.len());
-    for fact in &encoding.facts {
-        match *fact {
-            Fact::Block { cold } => packed.push(u8::from(cold)),
-            Fact::Access { flags, region: None } => packed.push(2 | flags << 2),
-            Fact::Access { flags, region: Some(Region { number: region, user_id }) } => {
-                packed.push(3 | flags << 2);
-                number(region.into(), packed);
-                number(user_id.into(), packed);
-            }
-        }
     }
     *blake3::hash(packed).as_bytes()
 }

@@ -1,9 +1,7 @@
 //! The encoding of a function: what equality, order, hash and "first difference" are views of.
 //!
-//! An encoding is four byte streams (see [`Encoding`]). Two functions are equal if their `shape`,
-//! `constants` and `references` are equal and the functions of the unit that they refer to are, at
-//! the same places, equal in turn; `classes` settles the second half. `facts` are never compared:
-//! the kept body gets those that hold for all.
+//! An encoding is three byte streams (see [`Encoding`]). Two functions are equal if their streams are equal and the
+//! functions of the unit that they refer to are, at the same places, equal in turn; `congruence` settles the second half.
 //!
 //! **Laws**, each tested by name in `tests/laws.rs`:
 //! * the order of encodings is total: reflexive, antisymmetric, transitive (it is the order of
@@ -13,20 +11,18 @@
 //!
 //! This module knows bytes, not IR: what they mean is said in `canon`, the only writer.
 
-use super::Fact;
 use crate::unit::Node;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use cranelift_codegen::ir::UserExternalName;
 
-/// A function as four streams. All numbers are little-endian, whatever the host.
+/// A function as three streams, all of which identical merging compares. All numbers are little-endian, whatever the host.
 ///
-/// | stream | holds | identical merging |
-/// |---|---|---|
-/// | `shape` | signature, control flow, opcodes, types, operand numbers, slots, tables, trap codes | must be equal |
-/// | `constants` | immediates, offsets, constant-pool bytes | must be equal |
-/// | `references` | every symbol used, in order, with the kind of its use | must be equal, functions of the unit as classes |
-/// | `facts` | facts that only enable optimisation | not compared, the kept body gets the meet |
+/// | stream | holds |
+/// |---|---|
+/// | `shape` | signature, control flow, cold blocks, opcodes, types, operand numbers, memory flags, slots, tables, trap codes |
+/// | `constants` | immediates, offsets, constant-pool bytes |
+/// | `references` | every symbol used, in order, with the kind of its use; functions of the unit as classes |
 #[derive(Clone, Debug, Default)]
 pub struct Encoding {
     pub(crate) shape: Vec<u8>,
@@ -35,8 +31,6 @@ pub struct Encoding {
     /// The nodes of the references that are compared by class, in order. The `references` stream only holds that
     /// there is one.
     pub(crate) callees: Vec<Node>,
-    /// One fact per block and per memory access, in the order of the walk.
-    pub(crate) facts: Vec<Fact>,
     /// Instructions written, `nop` and unreachable ones left out.
     pub(crate) instructions: u32,
 }
@@ -44,12 +38,11 @@ pub struct Encoding {
 impl Encoding {
     /// Makes the encoding empty and keeps its memory.
     pub(crate) fn clear(&mut self) {
-        let Encoding { shape, constants, references, callees, facts, instructions } = self;
+        let Encoding { shape, constants, references, callees, instructions } = self;
         shape.clear();
         constants.clear();
         references.clear();
         callees.clear();
-        facts.clear();
         *instructions = 0;
     }
 
@@ -60,12 +53,8 @@ impl Encoding {
 
     /// The size of the streams in bytes.
     pub fn size(&self) -> usize {
-        let Encoding { shape, constants, references, callees, facts, instructions: _ } = self;
-        shape.len()
-            + constants.len()
-            + references.len()
-            + size_of::<Node>() * callees.len()
-            + size_of::<Fact>() * facts.len()
+        let Encoding { shape, constants, references, callees, instructions: _ } = self;
+        shape.len() + constants.len() + references.len() + size_of::<Node>() * callees.len()
     }
 
     /// The number of instructions, `nop` and unreachable ones left out.

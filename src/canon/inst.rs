@@ -80,12 +80,10 @@ impl Walk<'_> {
         let pool = &func.dfg.value_lists;
         match data {
             InstructionData::AtomicCas { opcode: _, args, flags } => {
-                let access = self.access(*flags)?;
-                self.operands(record.half(access), args)
+                self.access(record, *flags, args)
             }
             InstructionData::AtomicRmw { opcode: _, args, flags, op } => {
-                let access = self.access(*flags)?;
-                self.operands(record.byte(atomic_rmw_op(*op)).half(access), args)
+                self.access(record.byte(atomic_rmw_op(*op)), *flags, args)
             }
             InstructionData::Binary { opcode, args } => {
                 self.ordered_operands(record, *opcode, args)
@@ -157,14 +155,12 @@ impl Walk<'_> {
                 self.block_call(record, destination)
             }
             InstructionData::Load { opcode: _, arg, flags, offset } => {
-                let access = self.access(*flags)?;
-                self.operands(record.half(access), &[*arg])?;
+                self.access(record, *flags, &[*arg])?;
                 self.offset(|| Some(func.dfg.value_type(*arg)), i32::from(*offset));
                 Ok(())
             }
             InstructionData::LoadNoOffset { opcode: _, arg, flags } => {
-                let access = self.access(*flags)?;
-                self.operands(record.half(access), &[*arg])
+                self.access(record, *flags, &[*arg])
             }
             InstructionData::MultiAry { opcode: _, args } => {
                 self.operand_list(record, args.as_slice(pool))
@@ -186,14 +182,12 @@ impl Walk<'_> {
                 Ok(())
             }
             InstructionData::Store { opcode: _, args, flags, offset } => {
-                let access = self.access(*flags)?;
-                self.operands(record.half(access), args)?;
+                self.access(record, *flags, args)?;
                 self.offset(|| Some(func.dfg.value_type(args[1])), i32::from(*offset));
                 Ok(())
             }
             InstructionData::StoreNoOffset { opcode: _, args, flags } => {
-                let access = self.access(*flags)?;
-                self.operands(record.half(access), args)
+                self.access(record, *flags, args)
             }
             InstructionData::Ternary { opcode: _, args } => self.operands(record, args),
             InstructionData::TernaryImm8 { opcode: _, args, imm } => {

@@ -1,7 +1,7 @@
 //! The canonical walk: the only code that reads IR in order to decide equality.
 //!
 //! [`encode`] visits the blocks of a function in the order in which control flow first mentions
-//! them, starting at the entry, and writes what it sees into the four streams of an [`Encoding`].
+//! them, starting at the entry, and writes what it sees into the three streams of an [`Encoding`].
 //! Layout order, unreachable blocks, unused entities and all index numbering never reach a stream:
 //! * a block is numbered when it is first mentioned, a value when it is defined (a definition
 //!   dominates its uses, and control flow comes to a dominator first on every path, so in verified
@@ -27,7 +27,6 @@
 mod code_digest;
 pub(crate) mod data;
 mod encoding;
-mod facts;
 mod hash;
 mod inst;
 mod labels;
@@ -42,7 +41,6 @@ pub(crate) use code_digest::code_digest;
 pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
-pub(crate) use facts::{Fact, Region, facts_allow, meet};
 pub use hash::{ContentDigest, StructuralHash, structural_hash};
 pub(crate) use hash::{Digest, PartHashes, digest, hashes};
 pub(crate) use prefilter::{counts, outline};
@@ -60,7 +58,7 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 
 /// Begins every shape stream. Changes with the output of the walk.
-const ENCODING_VERSION: u32 = 4;
+const ENCODING_VERSION: u32 = 5;
 
 /// Begins a block: no opcode. So it ends the block before, whose last instruction may be any one in unverified IR.
 const BLOCK: u8 = 0;
@@ -125,7 +123,6 @@ pub(crate) struct Mark {
     pub constants: usize,
     pub references: usize,
     pub callees: usize,
-    pub facts: usize,
 }
 
 /// Memory that a walk needs, to be reused for the next. Holds nothing between two walks.
@@ -152,6 +149,8 @@ pub(crate) struct Scratch {
     /// 1 + the number of an alias region, by its index.
     regions: Vec<u32>,
     region_count: u32,
+    /// The largest number of a region that was written.
+    regions_written: u32,
     /// What is written of accesses with these memory flags, by their index.
     accesses: Vec<Option<tables::Access>>,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
@@ -241,6 +240,7 @@ pub(crate) fn encode(
     scratch.block_count = 0;
     scratch.signature_count = 0;
     scratch.region_count = 0;
+    scratch.regions_written = 0;
     reset(&mut scratch.symbols, func.params.user_named_funcs().len());
     scratch.passed.clear();
     scratch.extended.clear();
@@ -277,7 +277,7 @@ impl Walk<'_> {
 
     #[cold]
     fn new_mark(&mut self, place: Place) {
-        let Encoding { shape, constants, references, callees, facts, instructions: _ } = &*self.out;
+        let Encoding { shape, constants, references, callees, instructions: _ } = &*self.out;
         self.scratch.marks.push(Mark {
             place,
             operand: None,
@@ -286,7 +286,6 @@ impl Walk<'_> {
             constants: constants.len(),
             references: references.len(),
             callees: callees.len(),
-            facts: facts.len(),
         });
     }
 
@@ -537,10 +536,10 @@ impl Walk<'_> {
     fn block(&mut self, block: Block) -> Result<(), Malformed> {
         let func = self.func;
         self.mark(Place::Block(block));
-        self.out.facts.push(Fact::Block { cold: func.layout.is_cold(block) });
+        let cold = u8::from(func.layout.is_cold(block));
         let params = func.dfg.block_params(block);
         let length = u32::try_from(params.len()).map_err(|_| Malformed)?;
-        self.put_numbers(Record::EMPTY.byte(BLOCK), [length]);
+        self.put_numbers(Record::EMPTY.byte(BLOCK).byte(cold), [length]);
         for &param in params {
             self.ty(func.dfg.value_type(param));
             self.define(param);

@@ -5,13 +5,13 @@
 //! each use. No index into a table ever reaches a stream.
 
 use super::{Malformed, Record, Walk, type_number};
-use crate::canon::{Fact, KNOWN_SYMBOL, LIBCALL, Region, TEST_CASE};
+use crate::canon::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 use crate::target::Target;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     self, AbiParam, AliasRegion, ArgumentExtension, ArgumentPurpose, Endianness, ExceptionTable,
     ExceptionTableItem, ExtFuncData, ExternalName, FuncRef, GlobalValue, GlobalValueData, MemFlags,
-    MemFlagsData, SigRef, Signature,
+    MemFlagsData, SigRef, Signature, Value,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -94,9 +94,18 @@ impl Default for Distinct {
 /// What is written of the memory flags of an access.
 #[derive(Clone, Copy)]
 pub(super) struct Access {
-    /// To the shape.
-    behaviour: u16,
-    fact: Fact,
+    /// All but the alias region, in the low 14 bits.
+    flags: u16,
+    region: Option<Region>,
+}
+
+/// An alias region of an access.
+#[derive(Clone, Copy)]
+struct Region {
+    /// Its number in the order of first use, which distinguishes two regions of one function even if their ids are equal.
+    number: u32,
+    /// The embedder's id.
+    user_id: u32,
 }
 
 /// How a symbol is used.
@@ -215,11 +224,10 @@ impl Walk<'_> {
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
                     let data = self.mem_flags(*flags)?;
-                    // Such loads exist in `stack_limit` only, so all of their facts are compared: nothing is gained
-                    // by weakening them.
+                    // Such loads exist in `stack_limit` only: their regions are not those of accesses.
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
-                    let record = Record::EMPTY.byte(1).half(self.trap_and_endianness(data));
-                    let record = record.byte(fact_bits(data)).half(type_number(*global_type));
+                    let record = Record::EMPTY.byte(1).half(self.flag_bits(data));
+                    let record = record.half(type_number(*global_type));
                     let record = record.word(i32::from(*offset) as u32);
                     self.put(record.byte(u8::from(region.is_some())).word(region.unwrap_or(0)));
                     gv = *base;
@@ -264,8 +272,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The part of memory flags that is behaviour, in the low 10 bits.
-    fn trap_and_endianness(&self, data: MemFlagsData) -> u16 {
+    /// Memory flags without the number of their alias region.
+    fn flag_bits(&self, data: MemFlagsData) -> u16 {
         // 0 is no trap code; it equals no trap code.
         let trap = data.trap_code().map_or(0, |code| u16::from(code.as_raw().get()));
         let endianness = match byte_order(data, &self.context.target) {
@@ -273,25 +281,45 @@ impl Walk<'_> {
             Some(Endianness::Big) => 2,
             None => 0,
         };
+        let bit = |stated: bool, bit: u32| u16::from(stated) << bit;
         trap | endianness << 8
+            | bit(data.aligned(), 10)
+            | bit(data.readonly(), 11)
+            | bit(data.can_move(), 12)
+            | bit(data.alias_region().is_some(), 13)
     }
 
-    /// The memory flags of an access: notes their facts, and returns what of them is behaviour, for the shape.
+    /// Writes a record, the memory flags of an access and its operands.
     #[inline]
-    pub(super) fn access(&mut self, flags: MemFlags) -> Result<u16, Malformed> {
-        let Access { behaviour, fact } = match self.scratch.accesses.get(flags.index()) {
+    pub(super) fn access<const N: usize>(
+        &mut self,
+        record: Record,
+        flags: MemFlags,
+        operands: &[Value; N],
+    ) -> Result<(), Malformed> {
+        let Access { flags, region } = match self.scratch.accesses.get(flags.index()) {
             Some(Some(known)) => *known,
             Some(None) | None => self.first_access(flags)?,
         };
-        self.out.facts.push(fact);
-        Ok(behaviour)
+        self.operands(record.half(flags), operands)?;
+        if let Some(region) = region {
+            self.region(region);
+        }
+        Ok(())
     }
 
-    /// The same for the flags of an instruction that states nothing.
-    pub(super) fn plain_access(&mut self) -> u16 {
-        let data = MemFlagsData::new();
-        self.out.facts.push(Fact::Access { flags: fact_bits(data), region: None });
-        self.trap_and_endianness(data)
+    /// What is written of the memory flags of an instruction that states nothing.
+    pub(super) fn plain_access(&self) -> u16 {
+        self.flag_bits(MemFlagsData::new())
+    }
+
+    /// An alias region: its number, and its id where it is used first.
+    fn region(&mut self, Region { number, user_id }: Region) {
+        self.put_numbers(Record::EMPTY, [number]);
+        if number > self.scratch.regions_written {
+            self.scratch.regions_written = number;
+            self.word(user_id);
+        }
     }
 
     fn first_access(&mut self, flags: MemFlags) -> Result<Access, Malformed> {
@@ -308,8 +336,7 @@ impl Walk<'_> {
                 Some(Region { number: *number, user_id })
             }
         };
-        let fact = Fact::Access { flags: fact_bits(data), region };
-        let access = Access { behaviour: self.trap_and_endianness(data), fact };
+        let access = Access { flags: self.flag_bits(data), region };
         let accesses = &mut self.scratch.accesses;
         if accesses.len() <= flags.index() {
             accesses.resize(flags.index() + 1, None);
@@ -402,14 +429,6 @@ impl Walk<'_> {
 /// The byte order of an access: as stated, or else that of the target, if it is known.
 pub(crate) fn byte_order(data: MemFlagsData, target: &Target) -> Option<Endianness> {
     data.explicit_endianness().or(target.endianness)
-}
-
-/// The facts of memory flags, as bits of [`Fact::Access`].
-fn fact_bits(data: MemFlagsData) -> u8 {
-    let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
-    bit(data.aligned(), Fact::ALIGNED)
-        | bit(data.readonly(), Fact::READONLY)
-        | bit(data.can_move(), Fact::CAN_MOVE)
 }
 
 fn call_conv_number(call_conv: CallConv) -> u8 {

@@ -74,15 +74,13 @@ fn settled<'f>(func: &'f Function, isa: &dyn TargetIsa) -> Option<Cow<'f, Functi
         canon::encode(body, &context, &mut Scratch::default(), &mut encoding).ok()?;
         Some(encoding)
     };
-    let is_same = |a: &Encoding, b: &Encoding| a == b && a.facts == b.facts;
     let mut bodies = alloc::vec![Cow::Borrowed(func)];
     let mut encodings = alloc::vec![encode(func)?];
     while bodies.len() <= MAX_ROUNDS {
         let next = round(bodies.last().expect("begins with one"), isa)?;
         let encoding = encode(&next)?;
-        if let Some(first) = encodings.iter().position(|known| is_same(known, &encoding)) {
-            let order = |&at: &usize| (&encodings[at], &encodings[at].facts);
-            let least = (first..encodings.len()).min_by(|a, b| order(a).cmp(&order(b)));
+        if let Some(first) = encodings.iter().position(|known| *known == encoding) {
+            let least = (first..encodings.len()).min_by_key(|&at| &encodings[at]);
             return Some(bodies.swap_remove(least.expect("at least one repeats")));
         }
         bodies.push(Cow::Owned(next));

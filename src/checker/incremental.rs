@@ -1,7 +1,7 @@
 //! Claims on functions and data objects of earlier units, whose code is not kept.
 //!
 //! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to prove a claim
-//! on it: its [`Trace`], the facts of the code that its calls reach, where its address is, and, if its code is
+//! on it: its [`Trace`], where its address is, and, if its code is
 //! another function's, that function and the extra arguments. A later function is proved equal to it by its own
 //! trace; that their references may replace each other are claims of the same kind, followed like all others.
 //! Nothing of an earlier unit is trusted: a function is not merged into a function of which nothing is remembered.
@@ -10,7 +10,7 @@
 //! the code exists: claims on the code are claims on the function.
 
 use super::terms::ExtraTerm;
-use super::trace::{Fact, Feed, Trace, facts_allow};
+use super::trace::{Feed, Trace};
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
 use super::{Symbols, Use};
 use crate::plan::{Mismatch, Plan, Refutation};
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 use cranelift_codegen::ir::{Signature, UserExternalName};
 use cranelift_entity::EntityRef;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
@@ -175,10 +175,6 @@ fn target(plan: &Plan, function: FunctionIndex) -> (&UserExternalName, Vec<Extra
 pub(super) struct Known {
     digest: [u8; 32],
     references: Box<[(Use, UserExternalName)]>,
-    /// The facts of the function, on which its callers rely.
-    own: Arc<[Fact]>,
-    /// The facts of the code that its calls reach.
-    pub(super) reached: Arc<[Fact]>,
     pub(super) face: Face,
 }
 
@@ -198,9 +194,7 @@ pub(crate) struct Memory {
     pub(super) eliminated: BySymbol<EliminatedFunction>,
     /// The objects to which eliminated objects were redirected.
     pub(super) eliminated_data: BySymbol<UserExternalName>,
-    /// Interned: most functions have the same facts as others, and equal functions with equal references share all
-    /// that is known of them.
-    facts: HashSet<Arc<[Fact]>, FxBuildHasher>,
+    /// Equal functions with equal references share all that is known of them.
     last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
 }
 
@@ -217,21 +211,19 @@ pub(crate) struct Learned {
 impl Memory {
     /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have figures.
     pub fn size(&self) -> usize {
-        let Memory { functions, data, eliminated, eliminated_data, facts, last } = self;
+        let Memory { functions, data, eliminated, eliminated_data, last } = self;
         let parts = |known: &Arc<Known>| {
             let owners = Arc::strong_count(known).max(1);
             (size_of::<Known>() + size_of_val(&*known.references)) / owners
         };
         let extra = eliminated.values().map(|eliminated| size_of_val(&*eliminated.extra));
-        let fact_bytes = facts.iter().map(|facts| size_of_val(&**facts));
         functions.allocation_size()
             + data.allocation_size()
             + eliminated.allocation_size()
             + eliminated_data.allocation_size()
-            + facts.allocation_size()
             + last.allocation_size()
             + functions.values().chain(data.values()).map(parts).sum::<usize>()
-            + extra.chain(fact_bytes).sum::<usize>()
+            + extra.sum::<usize>()
     }
 
     pub fn extend(&mut self, learned: &Learned) {
@@ -240,11 +232,8 @@ impl Memory {
             let function = match self.last.get(&function.digest) {
                 Some(known) if known == function => known.clone(),
                 _ => {
-                    let own = self.interned(&function.own);
-                    let reached = self.interned(&function.reached);
-                    let function = Arc::new(Known { own, reached, ..(**function).clone() });
                     self.last.insert(function.digest, function.clone());
-                    function
+                    function.clone()
                 }
             };
             self.functions.insert(symbol.clone(), function);
@@ -255,16 +244,6 @@ impl Memory {
         for symbol in late_thunks {
             if let Some(function) = self.functions.get_mut(symbol) {
                 Arc::make_mut(function).face.is_there = true;
-            }
-        }
-    }
-
-    fn interned(&mut self, facts: &Arc<[Fact]>) -> Arc<[Fact]> {
-        match self.facts.get(facts) {
-            Some(known) => known.clone(),
-            None => {
-                self.facts.insert(facts.clone());
-                facts.clone()
             }
         }
     }
@@ -301,11 +280,9 @@ impl Prover<'_> {
         let key = self.plan.entry(function).attributes().key;
         let body = self.code.canonical(function);
         let known = Trace::of(&body, key, self.options).map(|trace| {
-            let Trace { digest, references, facts } = trace;
-            let own: Arc<[Fact]> = facts.into();
-            let reached = self.reached.get(&function).cloned().unwrap_or_else(|| own.clone());
+            let Trace { digest, references } = trace;
             let face = Face::of_function(self.plan, function);
-            Arc::new(Known { digest, references: references.into(), own, reached, face })
+            Arc::new(Known { digest, references: references.into(), face })
         });
         self.traces.insert(function, known.clone());
         known
@@ -327,8 +304,6 @@ impl Prover<'_> {
         Some(Known {
             digest: *hasher.finalize().as_bytes(),
             references: references.into(),
-            own: Arc::default(),
-            reached: Arc::default(),
             face: Face::of_data(self.plan, data),
         })
     }
@@ -345,9 +320,6 @@ impl Prover<'_> {
         let b = self.known(original).map_err(wrong)?;
         if a.digest != b.digest {
             return Err(wrong(Mismatch::Remembered));
-        }
-        if !facts_allow(&a.reached, &b.own) {
-            return Err(wrong(Mismatch::Fact));
         }
         let (a, b) = (&*a.references, &*b.references);
         let earlier = !self.is_here(kept);

@@ -90,16 +90,16 @@ pub fn may_replace(
     options: &Options<'_>,
 ) -> Result<(), Refutation> {
     let claim = Claim::new(kept, original, options);
-    Simulation::new(&claim, &mut IdentitySymbols).run().map(drop).map_err(|failure| {
+    Simulation::new(&claim, &mut IdentitySymbols).run().map_err(|failure| {
         let Failure { mismatch, at } = failure;
         let name = |func: &Function| func.name.get_user().cloned().unwrap_or_default();
         Refutation { kept: name(kept), original: name(original), mismatch, at: Some(at) }
     })
 }
 
-/// What is remembered of a function, except facts, so that tests can compare it: a digest, and the references.
+/// What is remembered of a function, so that tests can compare it: a digest, and the references.
 pub fn trace(func: &Function, options: &Options<'_>) -> Option<([u8; 32], alloc::string::String)> {
-    let trace::Trace { digest, references, facts: _ } = trace::Trace::of(func, 0, options).ok()?;
+    let trace::Trace { digest, references } = trace::Trace::of(func, 0, options).ok()?;
     Some((digest, alloc::format!("{references:?}")))
 }
 

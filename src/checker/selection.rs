@@ -105,8 +105,8 @@ impl Simulation<'_> {
             let term = self.terms[0].behind(a, value).ok_or(Mismatch::Undefined)?;
             let same_type = term.ty() == a.dfg.value_type(param);
             require(same_type, Mismatch::BlockParams)?;
-            // The parameter is an alias of the value that is passed.
-            self.terms[0].set(param, term);
+            // The parameter is an alias of the value that is passed on this way, and extra arguments select the way.
+            self.terms[0].set_selected(param, term);
         }
         Ok(block)
     }

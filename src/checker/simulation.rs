@@ -11,7 +11,7 @@ use super::joins::Joins;
 use super::selection::Selected;
 use super::tables;
 use super::terms::{Base, Term, Terms};
-use super::trace::{Fact, Facts, Recorder};
+use super::trace::Recorder;
 use super::{Claim, Symbols, Use};
 use crate::options::Compare;
 use crate::plan::{Mismatch, Place};
@@ -91,8 +91,6 @@ pub(super) struct Simulation<'a> {
     pub joins: Option<Joins>,
     /// Records what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
-    /// The facts of the kept function at the accesses of the original.
-    pub facts: Facts,
 }
 
 pub(super) type Checked = Result<(), Mismatch>;
@@ -122,24 +120,18 @@ impl<'a> Simulation<'a> {
             selecting: Vec::new(),
             joins: None,
             recorder: None,
-            facts: Facts::default(),
         }
     }
 
-    /// Walks both functions to their ends. Returns the facts of the kept one at the accesses of the original, in
-    /// the order of the walk.
-    pub fn run(mut self) -> Result<Vec<Fact>, Failure> {
-        match self.walk() {
-            Ok(()) => Ok(self.facts.into_list()),
-            Err(mismatch) => Err(Failure { mismatch, at: self.at }),
-        }
+    /// Walks both functions to their ends.
+    pub fn run(mut self) -> Result<(), Failure> {
+        self.walk().map_err(|mismatch| Failure { mismatch, at: self.at })
     }
 
-    /// The same walk; returns what was recorded, too.
-    pub fn recorded(mut self) -> Result<(Recorder, Vec<Fact>), Mismatch> {
+    /// The same walk; returns what was recorded.
+    pub fn recorded(mut self) -> Result<Recorder, Mismatch> {
         self.walk()?;
-        let recorder = *self.recorder.take().expect("was asked for");
-        Ok((recorder, self.facts.into_list()))
+        Ok(*self.recorder.take().expect("was asked for"))
     }
 
     fn walk(&mut self) -> Checked {
@@ -337,6 +329,7 @@ impl<'a> Simulation<'a> {
     pub fn regions(&mut self, kept: Option<AliasRegion>, original: Option<AliasRegion>) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
+        self.note_region(original);
         let one = *self.regions.entry(original).or_insert(kept) == kept;
         let same = match (kept, original) {
             (None, _) => true,
@@ -378,6 +371,7 @@ impl<'a> Simulation<'a> {
             params.0 = &params.0[..own];
         }
         self.define(params.0, params.1, Mismatch::BlockParams)?;
+        self.note(&b.layout.is_cold(original));
         require(!a.layout.is_cold(kept) || b.layout.is_cold(original), Mismatch::Fact)?;
         let mut steps = (effects(a, kept), effects(b, original));
         // Where the kept function is alone, and whether it is a step ahead.

@@ -120,7 +120,6 @@ pub(super) fn global_value(
                 let (Some(p), Some(q)) = (mem_flags(a, *flags), mem_flags(b, *other_flags)) else {
                     return Err(Mismatch::GlobalValue);
                 };
-                // No pass weakens the facts of such a load.
                 let made = ((facts(p), region_id(a, p)), (facts(q), region_id(b, q)));
                 simulation.same(&made.0, &made.1, Mismatch::GlobalValue)?;
                 behaviour(simulation, p, q)?;
@@ -226,12 +225,12 @@ pub(super) fn access(
 ) -> Checked {
     let Claim { kept: a, original: b, .. } = *simulation.claim;
     let (p, q) = both_flags(simulation, kept, original)?;
+    simulation.note(&(facts(q), region_id(b, q)));
     let made = facts(p).into_iter().zip(facts(q)).all(|(kept, made)| !kept || made);
     require(made, Mismatch::Fact)?;
     let regions = (valid_region(a, p), valid_region(b, q));
     let valid = regions.0 == p.alias_region() && regions.1 == q.alias_region();
     require(valid, Mismatch::Undefined)?;
-    simulation.facts.push(facts(p), regions.0, region_id(a, p));
     simulation.regions(regions.0, regions.1)
 }
 

@@ -138,6 +138,12 @@ impl Terms {
         self.passed.insert(param);
     }
 
+    /// The same for a value that extra arguments select.
+    pub fn set_selected(&mut self, param: Value, term: Term) {
+        self.set(param, term);
+        self.extra.insert(param);
+    }
+
     /// The bits of a value that follow from extra arguments.
     pub fn selected(&self, func: &Function, value: Value) -> Option<u128> {
         let of_extra = self.extra.contains(resolve(&func.dfg, value)?);

@@ -1,10 +1,10 @@
-//! The trace of a function: all that a simulation compares, as a digest, a list of references and a list of facts.
+//! The trace of a function: all that a simulation compares, as a digest and a list of references.
 //!
 //! The code of an earlier unit is no longer available when a later function is merged into it, so the two cannot be
 //! walked in step. But a simulation of a function with itself sees everything that a simulation with another
 //! function would compare, in the same order, and records it: values and blocks by number, everything else by
 //! content. Two functions with equal traces would be bound to each other step by step. What is left to prove is
-//! that their references may replace each other and that the facts hold, and these are kept in full.
+//! that their references may replace each other, and these are kept in full.
 //!
 //! Every comparison of a simulation goes through [`Simulation::same`] or is recorded next to it, so the trace is as
 //! complete as the simulation; a law changes each field of each instruction and demands that a change that the
@@ -24,27 +24,13 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// The facts of one memory access, or what is left of them in code that runs in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Fact {
-    /// `aligned`, `readonly`, `can_move`.
-    pub flags: [bool; 3],
-    pub region: Option<Region>,
-}
-
-/// A number that distinguishes an alias region from the other regions of the same code, and the embedder's id for
-/// it.
-type Region = (u32, u32);
-
 /// What a function does, for comparing it with a function whose code is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
-    /// Covers everything but references and facts.
+    /// Covers everything but references.
     pub digest: [u8; 32],
     /// In the order of the walk.
     pub references: Vec<(Use, UserExternalName)>,
-    /// In the order of the walk.
-    pub facts: Vec<Fact>,
 }
 
 impl Trace {
@@ -60,30 +46,9 @@ impl Trace {
         let mut identity = IdentitySymbols;
         let mut simulation = Simulation::new(&claim, &mut identity);
         simulation.recorder = Some(Box::new(recorder));
-        let (recorder, facts) = simulation.recorded()?;
-        let Recorder { hasher, references, .. } = recorder;
-        Ok(Trace { digest: *hasher.finalize().as_bytes(), references, facts })
+        let Recorder { hasher, references, .. } = simulation.recorded()?;
+        Ok(Trace { digest: *hasher.finalize().as_bytes(), references })
     }
-}
-
-/// Whether code with the facts `kept` may run in place of code with the facts `original`: no fact is new, and
-/// regions that the one distinguishes the other distinguishes, too, under the same ids.
-pub(super) fn facts_allow(kept: &[Fact], original: &[Fact]) -> bool {
-    if kept.len() != original.len() {
-        return false;
-    }
-    // The kept region at each region of the original, or at none.
-    let mut at: BTreeMap<Option<Region>, Option<Region>> = BTreeMap::new();
-    kept.iter().zip(original).all(|(kept, original)| {
-        let made = kept.flags.iter().zip(original.flags).all(|(kept, made)| !kept || made);
-        let one = *at.entry(original.region).or_insert(kept.region) == kept.region;
-        let named = match (kept.region, original.region) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some((_, kept)), Some((_, original))) => kept == original,
-        };
-        made && one && named
-    })
 }
 
 /// Records what a simulation compares.
@@ -95,6 +60,7 @@ pub(super) struct Recorder {
     next_value: u32,
     blocks: SecondaryMap<Block, u32>,
     next_block: u32,
+    regions: BTreeMap<AliasRegion, usize>,
 }
 
 /// Feeds a digest with any value that implements `Hash`: the same in all units of a process, which is as long as
@@ -133,6 +99,12 @@ impl Recorder {
             self.blocks[block] = self.next_block;
         }
         let number = self.blocks[block];
+        self.note(&number);
+    }
+
+    fn region(&mut self, region: AliasRegion) {
+        let next = self.regions.len();
+        let number = *self.regions.entry(region).or_insert(next);
         self.note(&number);
     }
 
@@ -176,6 +148,13 @@ impl Simulation<'_> {
     pub fn note_block(&mut self, original: Block) {
         if let Some(recorder) = &mut self.recorder {
             recorder.block(original);
+        }
+    }
+
+    pub fn note_region(&mut self, original: Option<AliasRegion>) {
+        self.note(&original.is_some());
+        if let Some((recorder, region)) = self.recorder.as_mut().zip(original) {
+            recorder.region(region);
         }
     }
 
@@ -242,22 +221,5 @@ impl Simulation<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The facts that a simulation found in the kept function at the accesses of the original.
-#[derive(Default)]
-pub(super) struct Facts {
-    list: Vec<Fact>,
-}
-
-impl Facts {
-    pub fn push(&mut self, flags: [bool; 3], region: Option<AliasRegion>, name: Option<u32>) {
-        let region = region.zip(name).map(|(region, name)| (region.index() as u32, name));
-        self.list.push(Fact { flags, region });
-    }
-
-    pub fn into_list(self) -> Vec<Fact> {
-        self.list
     }
 }

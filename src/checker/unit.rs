@@ -3,7 +3,6 @@
 use super::incremental::{Face, Known, Learned, Memory, Remember};
 use super::simulation::{Failure, Simulation};
 use super::terms::ExtraTerm;
-use super::trace::Fact;
 use super::{Claim, Code, Symbols, Use, may_replace};
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
@@ -38,7 +37,6 @@ pub(crate) fn prove_and_learn(
         options,
         code,
         pending: Pending::default(),
-        reached: BTreeMap::new(),
         traces: BTreeMap::new(),
         proof: Proof::default(),
     };
@@ -129,8 +127,6 @@ pub(super) struct Prover<'a> {
     pub options: &'a Options<'a>,
     pub code: &'a mut dyn Code,
     pub pending: Pending,
-    /// The facts of the code that calls of a function reach, if they differ from the facts of the function.
-    pub reached: BTreeMap<FunctionIndex, Arc<[Fact]>>,
     /// What is known of functions of the unit, as far as it was requested.
     pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
@@ -170,10 +166,7 @@ impl Prover<'_> {
                 // Its references have the same targets as before, unless an address moved.
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
-                        Ok(facts) => {
-                            self.reached.insert(body_of, facts.into());
-                            self.proof.rewritten += 1;
-                        }
+                        Ok(()) => self.proof.rewritten += 1,
                         // The verifier refuses it: it was not merged, and its references are redirected.
                         Err(_) if self.is_malformed(body_of) => {}
                         Err(refutation) => return Err(refutation),
@@ -181,8 +174,7 @@ impl Prover<'_> {
                 }
             }
             for (member, extra) in members {
-                let facts = self.claim(kept, &body, &extra, member, false)?;
-                self.reached.insert(member, facts.into());
+                self.claim(kept, &body, &extra, member, false)?;
                 self.proof.merged += 1;
             }
         }
@@ -204,7 +196,6 @@ impl Prover<'_> {
         if !extra.is_empty() || !known.face.is_there {
             return wrong(Mismatch::NoBody);
         }
-        self.reached.insert(member, known.reached.clone());
         self.pending.add_across_units(&kept, &member_symbol);
         Ok(())
     }
@@ -254,7 +245,7 @@ impl Prover<'_> {
         extra: &[ExtraTerm],
         original: FunctionIndex,
         own: bool,
-    ) -> Result<Vec<Fact>, Refutation> {
+    ) -> Result<(), Refutation> {
         let symbol = |function| self.plan.entry(function).symbol().clone();
         let keys = [kept, original].map(|at| self.plan.entry(at).attributes().key);
         if keys[0] != keys[1] {

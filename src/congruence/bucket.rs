@@ -3,16 +3,15 @@
 //! The walk processes one bucket at a time. Each of its functions is walked once and compared with those before it
 //! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
 //! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
-//! function has the same. Of a function that has equals, its references and facts are kept.
+//! function has the same. Of a function that has equals, its references are kept.
 //!
 //! Several threads walk several buckets, and the pieces of large ones, at a time. What they find is put together in the
 //! order of the buckets, so the result does not depend on their number.
 
-use super::facts::{Facts, FactsIndex};
 use super::in_hand::InHand;
 use super::{Partition, References};
 use crate::canon::{
-    self, Context, Digest, Encoding, Fact, PartHashes, Scratch, StructuralHash, data, digest,
+    self, Context, Digest, Encoding, PartHashes, Scratch, StructuralHash, data, digest,
     structural_hash,
 };
 use crate::canonicalize::canonicalized;
@@ -23,7 +22,6 @@ use crate::threads::{Pool, are_several, for_each};
 use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
-use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, EntitySet};
 
 /// Which items are walked.
@@ -46,9 +44,6 @@ pub(crate) struct Bucketed {
     pub references: References,
     /// The digests of the encodings of `nodes`, in an incremental run.
     pub digests: Vec<Digest>,
-    /// Index into `facts`; `None` for nodes outside `nodes`.
-    pub facts_of: Vec<PackedOption<FactsIndex>>,
-    pub facts: Facts,
     walked: Vec<PackedWalked>,
     /// Nodes whose encodings equal those of other nodes, whatever they refer to.
     pub equal_encodings: EntitySet<Node>,
@@ -111,8 +106,6 @@ impl Bucketed {
             nodes: Vec::new(),
             references: References::new(),
             digests: Vec::new(),
-            facts_of: Vec::new(),
-            facts: Facts::default(),
             walked: walked.map(PackedWalked::from).collect(),
             equal_encodings: EntitySet::new(),
         };
@@ -131,16 +124,6 @@ impl Bucketed {
     /// The result of this phase for an item.
     pub fn walked(&self, node: Node) -> Walked {
         self.walked.get(node.index()).map_or(Walked::No, |&walked| walked.into())
-    }
-
-    /// The facts of a node, if it is one of `nodes`.
-    pub fn facts_of(&self, node: Node) -> Option<&[Fact]> {
-        Some(&self.facts[self.facts_index(node)?])
-    }
-
-    /// Their index: equal lists have the same.
-    pub fn facts_index(&self, node: Node) -> Option<FactsIndex> {
-        self.facts_of.get(node.index())?.expand()
     }
 }
 
@@ -381,7 +364,6 @@ struct Walks {
 #[derive(Default)]
 struct Grouped {
     walks: Walks,
-    facts: Facts,
     /// Of each encoding in hand, if they are wanted.
     digests: Vec<Digest>,
 }
@@ -397,7 +379,7 @@ impl Grouped {
         memory: &mut Memory,
     ) {
         let Memory { scratch, encoding, in_hand } = memory;
-        let Grouped { walks, facts, digests } = self;
+        let Grouped { walks, digests } = self;
         for &node in members {
             let Some(hash) = walker.encode(node, bodies, scratch, encoding, walks) else {
                 continue;
@@ -405,10 +387,9 @@ impl Grouped {
             let again = |node: Node, out: &mut Encoding| {
                 walker.encode(node, bodies, scratch, out, walks);
             };
-            let is_new = in_hand.push(node, hash, encoding, facts, again);
+            let is_new = in_hand.push(node, hash, encoding, again);
             if is_new && all {
                 digests.push(digest(encoding.key()));
-                in_hand.set_facts(facts.intern(&encoding.facts));
             }
         }
     }
@@ -422,7 +403,6 @@ struct Part {
     classes: Lists<Node>,
     /// Of each of these nodes, in the same order.
     references: References,
-    facts_of: Vec<PackedOption<FactsIndex>>,
     digests: Vec<Digest>,
 }
 
@@ -452,9 +432,7 @@ impl Part {
             self.classes.push(equal.iter().map(|&row| in_hand.row(row).0));
             let digest = digests.get(in_hand.encoding_of(equal[0]) as usize);
             for &row in equal {
-                let (_, references, facts) = in_hand.row(row);
-                self.references.push(references.iter().copied());
-                self.facts_of.push(facts.into());
+                self.references.push(in_hand.row(row).1.iter().copied());
                 self.digests.extend(digest);
             }
         }
@@ -470,8 +448,6 @@ struct Classes {
     nodes: Vec<Node>,
     references: References,
     digests: Vec<Digest>,
-    facts_of: Vec<PackedOption<FactsIndex>>,
-    facts: Facts,
     walked: Vec<PackedWalked>,
     equal_encodings: EntitySet<Node>,
     stats: Stats,
@@ -486,8 +462,6 @@ impl Classes {
             nodes: Vec::new(),
             references: References::new(),
             digests: Vec::new(),
-            facts_of: alloc::vec![PackedOption::default(); nodes],
-            facts: Facts::default(),
             walked: alloc::vec![Walked::No.into(); nodes],
             equal_encodings: EntitySet::new(),
             stats: Stats::default(),
@@ -519,11 +493,10 @@ impl Classes {
                 core::mem::swap(in_hand, &mut memory.in_hand);
             });
             for (_, grouped, further) in pieces {
-                let Grouped { walks, facts, digests } = grouped;
+                let Grouped { walks, digests } = grouped;
                 let own = &mut part.grouped;
                 own.walks.walked.extend(walks.walked);
                 own.walks.stats.add_walks(&walks.stats);
-                let numbers = own.facts.intern_all(&facts);
                 if in_hand.is_empty() {
                     in_hand = further;
                     own.digests = digests;
@@ -532,7 +505,7 @@ impl Classes {
                 let again = |node: Node, out: &mut Encoding| {
                     walker.encode(node, bodies, &mut scratch, out, &mut own.walks);
                 };
-                let is_new = in_hand.append(&further, &numbers, &mut own.facts, again);
+                let is_new = in_hand.append(&further, again);
                 let digests = digests.into_iter().zip(is_new).filter(|&(_, is_new)| is_new);
                 own.digests.extend(digests.map(|(digest, _)| digest));
             }
@@ -542,21 +515,18 @@ impl Classes {
     }
 
     fn add(&mut self, part: Part) {
-        let Part { grouped, classes, references, facts_of, mut digests } = part;
-        let Grouped { walks: Walks { walked, stats }, facts, digests: _ } = grouped;
+        let Part { grouped, classes, references, mut digests } = part;
+        let Grouped { walks: Walks { walked, stats }, digests: _ } = grouped;
         for (node, walked) in walked {
             self.walked[node.index()] = walked;
         }
         self.stats.add_walks(&stats);
-        let numbers = self.facts.intern_all(&facts);
-        let mut rows = references.iter().zip(facts_of);
+        let mut rows = references.iter();
         for class in classes.iter() {
-            for (&node, (references, facts)) in class.iter().zip(&mut rows) {
+            for (&node, references) in class.iter().zip(&mut rows) {
                 self.class_of[node.index()] = self.count;
                 self.nodes.push(node);
                 self.references.push(references.iter().copied());
-                let facts = facts.expand().map(|own| numbers[own.index()]);
-                self.facts_of[node.index()] = facts.into();
                 if class.len() > 1 {
                     self.equal_encodings.insert(node);
                 }
@@ -567,8 +537,8 @@ impl Classes {
     }
 
     fn finish(self, numbering: Numbering, stats: &mut Stats) -> Bucketed {
-        let Classes { all: _, mut class_of, mut count, nodes, references, digests, .. } = self;
-        let Classes { facts_of, facts, walked, equal_encodings, stats: walks, .. } = self;
+        let Classes { all: _, mut class_of, mut count, nodes, references, .. } = self;
+        let Classes { digests, walked, equal_encodings, stats: walks, .. } = self;
         stats.add_walks(&walks);
         for class in &mut class_of {
             if *class == u32::MAX {
@@ -582,8 +552,6 @@ impl Classes {
             nodes,
             references,
             digests,
-            facts_of,
-            facts,
             walked,
             equal_encodings,
         }

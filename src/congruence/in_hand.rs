@@ -2,14 +2,11 @@
 //!
 //! It groups by equal encodings, and does not walk anything itself.
 
-use super::facts::{Facts, FactsIndex};
-use crate::canon::{Encoding, Fact, StructuralHash};
+use crate::canon::{Encoding, StructuralHash};
 use crate::unit::Node;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
-use core::ops::Range;
-use cranelift_entity::packed_option::PackedOption;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -31,7 +28,6 @@ pub(super) struct InHand {
     collisions: BTreeMap<u128, Ordered>,
     stored: Vec<Stored>,
     streams: Vec<u8>,
-    facts: Vec<Fact>,
     /// The encoding of an item that is walked again.
     again: Encoding,
 }
@@ -43,8 +39,6 @@ struct Row {
     first: u32,
     /// Where its references begin in [`InHand::callees`]. They end where those of the next row begin.
     callees: usize,
-    /// Its facts, if its encoding is that of another row as well.
-    facts: PackedOption<FactsIndex>,
 }
 
 /// An encoding that equals none before it.
@@ -108,7 +102,6 @@ impl Ordered {
 struct Stored {
     /// Where shape, constants and references begin, and where they end.
     streams: [usize; 4],
-    facts: Range<usize>,
 }
 
 impl Default for InHand {
@@ -122,7 +115,6 @@ impl Default for InHand {
             collisions: BTreeMap::new(),
             stored: Vec::new(),
             streams: Vec::new(),
-            facts: Vec::new(),
             again: Encoding::default(),
         }
     }
@@ -131,16 +123,14 @@ impl Default for InHand {
 impl InHand {
     /// Makes it empty, and keeps its memory.
     pub fn clear(&mut self) {
-        let InHand { rows, callees, firsts, by_hash, collisions, .. } = self;
+        let InHand { rows, callees, firsts, by_hash, collisions, stored, streams, .. } = self;
         collisions.clear();
-        let (stored, streams, facts) = (&mut self.stored, &mut self.streams, &mut self.facts);
         rows.clear();
         callees.clear();
         firsts.clear();
         *by_hash = None;
         stored.clear();
         streams.clear();
-        facts.clear();
     }
 
     /// Whether nothing was added.
@@ -155,40 +145,32 @@ impl InHand {
         node: Node,
         hash: StructuralHash,
         encoding: &Encoding,
-        table: &mut Facts,
         walk: impl FnMut(Node, &mut Encoding),
     ) -> bool {
         let callees = self.callees.len();
         self.callees.extend_from_slice(&encoding.callees);
-        let (first, facts) = match self.find(hash, encoding, walk) {
-            Ok(first) => {
-                self.intern_facts(first, table);
-                (first, Some(table.intern(&encoding.facts)))
-            }
-            Err(position) => (self.push_first(hash, encoding, position), None),
+        let (first, is_new) = match self.find(hash, encoding, walk) {
+            Ok(first) => (first, false),
+            Err(position) => (self.push_first(hash, encoding, position), true),
         };
-        self.rows.push(Row { node, first, callees, facts: facts.into() });
-        facts.is_none()
+        self.rows.push(Row { node, first, callees });
+        is_new
     }
 
-    /// Adds the items of `other`, behind its own. `facts` has the number in `table` of each list of facts of `other`.
-    /// Returns whether each encoding of `other` equals none before it. `walk` as for [`InHand::push`].
+    /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals none before it. `walk`
+    /// as for [`InHand::push`].
     pub fn append(
         &mut self,
         other: &InHand,
-        facts: &[FactsIndex],
-        table: &mut Facts,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Vec<bool> {
         let mut encoding = Encoding::default();
         let mut is_new = Vec::with_capacity(other.firsts.len());
         let mut number: Vec<u32> = Vec::with_capacity(other.firsts.len());
-        let in_table = |row: &Row| row.facts.expand().map(|own| facts[own.as_u32() as usize]);
         for (at, row) in other.rows.iter().enumerate() {
             let callees = self.callees.len();
-            let (node, own_callees, _) = other.row(at as u32);
+            let (node, own_callees) = other.row(at as u32);
             self.callees.extend_from_slice(own_callees);
-            let mut own = in_table(row);
             if row.first as usize == number.len() {
                 let First { hash, row: first, stored } = other.firsts[row.first as usize];
                 debug_assert_eq!(first as usize, at, "rows are in the order of their encodings");
@@ -199,16 +181,12 @@ impl InHand {
                 let known = self.find(hash, &encoding, &mut walk);
                 is_new.push(known.is_err());
                 number.push(match known {
-                    Ok(first) => {
-                        self.intern_facts(first, table);
-                        own = own.or_else(|| Some(table.intern(&encoding.facts)));
-                        first
-                    }
+                    Ok(first) => first,
                     Err(position) => self.push_first(hash, &encoding, position),
                 });
             }
             let first = number[row.first as usize];
-            self.rows.push(Row { node, first, callees, facts: own.into() });
+            self.rows.push(Row { node, first, callees });
         }
         is_new
     }
@@ -220,12 +198,6 @@ impl InHand {
         encoding.shape.extend_from_slice(shape);
         encoding.constants.extend_from_slice(constants);
         encoding.references.extend_from_slice(references);
-        encoding.facts.extend_from_slice(&self.facts[stored.facts.clone()]);
-    }
-
-    /// Gives the row that was added last its facts, although no other row has its encoding.
-    pub fn set_facts(&mut self, facts: FactsIndex) {
-        self.rows.last_mut().expect("a row was added").facts = facts.into();
     }
 
     /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash only, O(log n) of n.
@@ -265,22 +237,9 @@ impl InHand {
         found.map_err(|(chunk, at)| Position { first: Some(first), chunk, at })
     }
 
-    /// Keeps the facts of the first item of an encoding, of which a second was just found.
-    fn intern_facts(&mut self, first: u32, table: &mut Facts) {
-        let First { row, stored, .. } = self.firsts[first as usize];
-        let own = match self.stored.get(stored as usize) {
-            Some(stored) => &self.facts[stored.facts.clone()],
-            None => &self.again.facts,
-        };
-        let facts = &mut self.rows[row as usize].facts;
-        if facts.is_none() {
-            *facts = table.intern(own).into();
-        }
-    }
-
     /// Adds an encoding that equals none before it, where [`find`](InHand::find) says.
     fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding, position: Position) -> u32 {
-        let stored = match self.streams.len() + size_of_val(&*self.facts) < self.budget {
+        let stored = match self.streams.len() < self.budget {
             true => self.store(encoding),
             false => u32::MAX,
         };
@@ -318,9 +277,7 @@ impl InHand {
             self.streams.extend_from_slice(stream);
             *bound = self.streams.len();
         }
-        let facts = self.facts.len()..self.facts.len() + encoding.facts.len();
-        self.facts.extend_from_slice(&encoding.facts);
-        self.stored.push(Stored { streams, facts });
+        self.stored.push(Stored { streams });
         self.stored.len() as u32 - 1
     }
 
@@ -336,12 +293,12 @@ impl InHand {
         self.rows[row as usize].first
     }
 
-    /// The item of a row, its references, and its facts, if some other row has the same encoding.
-    pub fn row(&self, row: u32) -> (Node, &[Node], Option<FactsIndex>) {
+    /// The item of a row, and its references.
+    pub fn row(&self, row: u32) -> (Node, &[Node]) {
         let row = row as usize;
-        let Row { node, first: _, callees, facts } = self.rows[row];
+        let Row { node, first: _, callees } = self.rows[row];
         let end = self.rows.get(row + 1).map_or(self.callees.len(), |next| next.callees);
-        (node, &self.callees[callees..end], facts.expand())
+        (node, &self.callees[callees..end])
     }
 }
 
@@ -354,6 +311,7 @@ fn key<'a>(streams: &'a [u8], stored: &Stored) -> [&'a [u8]; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ops::Range;
     use cranelift_entity::EntityRef;
 
     /// Encodings of contents, of which two each have one hash.
@@ -361,7 +319,6 @@ mod tests {
         let mut encoding = Encoding::default();
         encoding.shape.extend([7, content]);
         encoding.callees.push(Node::new(content.into()));
-        encoding.facts.push(Fact::Block { cold: content == 2 });
         (StructuralHash((content / 2).into()), encoding)
     }
 
@@ -372,15 +329,14 @@ mod tests {
             let contents: Vec<u8> =
                 (0..24).map(|_| u.int_in_range(0..=2)).collect::<Result<_, _>>()?;
             let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
-            let (mut in_hand, mut facts) =
-                (InHand { budget, ..InHand::default() }, Facts::default());
+            let mut in_hand = InHand { budget, ..InHand::default() };
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = encoding(content);
                 let walk = |node: Node, out: &mut Encoding| {
                     assert!(budget < usize::MAX, "walked again although it is kept");
                     *out = encoding(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, &mut facts, walk);
+                in_hand.push(Node::new(at), hash, &own, walk);
             }
             let order = in_hand.by_encoding();
             let classes = order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b));
@@ -391,13 +347,9 @@ mod tests {
                 seen.push(content);
                 assert!(class.is_sorted(), "in the order in which they were added");
                 for &row in class {
-                    let (node, callees, own) = in_hand.row(row);
+                    let (node, callees) = in_hand.row(row);
                     assert_eq!(contents[node.index()], content);
                     assert_eq!(*callees, [Node::new(content.into())]);
-                    assert_eq!(own.is_some(), class.len() > 1);
-                    if let Some(own) = own {
-                        assert_eq!(facts[own], [Fact::Block { cold: content == 2 }]);
-                    }
                 }
             }
             assert_eq!(order.len(), contents.len());
@@ -424,8 +376,7 @@ mod tests {
         let orders: [Vec<usize>; 3] =
             [(0..COUNT).collect(), (0..COUNT).rev().collect(), random.take(COUNT).collect()];
         for contents in orders {
-            let (mut in_hand, mut facts) =
-                (InHand { budget: 0, ..InHand::default() }, Facts::default());
+            let mut in_hand = InHand { budget: 0, ..InHand::default() };
             let (mut walks, mut most) = (0, 0);
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = of(content);
@@ -434,7 +385,7 @@ mod tests {
                     walks += 1;
                     *out = of(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, &mut facts, walk);
+                in_hand.push(Node::new(at), hash, &own, walk);
                 most = most.max(walks - before);
             }
             let of_one_hash = (COUNT / 16).ilog2() as usize + 1;
@@ -457,26 +408,22 @@ mod tests {
             let contents: Vec<u8> =
                 (0..24).map(|_| u.int_in_range(0..=5)).collect::<Result<_, _>>()?;
             let walk = |node: Node, out: &mut Encoding| *out = encoding(contents[node.index()]).1;
-            let piece = |range: Range<usize>, budget, facts: &mut Facts| {
+            let piece = |range: Range<usize>, budget| {
                 let mut in_hand = InHand { budget, ..InHand::default() };
                 for at in range {
                     let (hash, own) = encoding(contents[at]);
-                    in_hand.push(Node::new(at), hash, &own, facts, walk);
+                    in_hand.push(Node::new(at), hash, &own, walk);
                 }
                 in_hand
             };
-            let mut table = Facts::default();
-            let whole = piece(0..24, usize::MAX, &mut table);
+            let whole = piece(0..24, usize::MAX);
             let bounds = [0, u.int_in_range(0..=12)?, u.int_in_range(12..=24)?, 24];
-            let mut facts = Facts::default();
             let mut put = InHand { budget: *u.choose(&[0, 40, usize::MAX])?, ..InHand::default() };
             for bounds in bounds.windows(2) {
-                let mut own = Facts::default();
                 let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
-                let further = piece(bounds[0]..bounds[1], budget, &mut own);
-                let numbers = facts.intern_all(&own);
+                let further = piece(bounds[0]..bounds[1], budget);
                 let before = put.firsts.len();
-                let is_new = put.append(&further, &numbers, &mut facts, walk);
+                let is_new = put.append(&further, walk);
                 assert_eq!(
                     before + is_new.iter().filter(|&&is_new| is_new).count(),
                     put.firsts.len()
@@ -485,10 +432,7 @@ mod tests {
             assert_eq!(put.by_encoding(), whole.by_encoding());
             for row in 0..24 {
                 assert_eq!(put.encoding_of(row), whole.encoding_of(row));
-                let ((node, callees, own), expected) = (put.row(row), whole.row(row));
-                assert_eq!((node, callees), (expected.0, expected.1));
-                let lists = [own.map(|own| &facts[own]), expected.2.map(|own| &table[own])];
-                assert_eq!(lists[0], lists[1]);
+                assert_eq!(put.row(row), whole.row(row));
             }
             Ok(())
         });

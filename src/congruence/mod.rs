@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `summarise` | keeps a summary of each function, before the unit is complete |
 //! | `in_hand` | keeps the encodings of one bucket |
-//! | `facts` | keeps lists of facts |
 //! | `bucket` | groups items with equal encodings, references to each other ignored |
 //! | `refine` | refines that partition to the coarsest congruence |
 //! | `components` | strongly connected components, callees first |
@@ -13,13 +12,11 @@
 
 mod bucket;
 mod components;
-mod facts;
 mod in_hand;
 mod refine;
 mod summarise;
 
 pub(crate) use bucket::{Bucketed, Bucketer, Compiled, Encodings, Walk, Walked, bucket};
 pub(crate) use components::components;
-pub(crate) use facts::{Facts, FactsIndex};
 pub(crate) use refine::{Partition, References, refine};
 pub(crate) use summarise::Summaries;

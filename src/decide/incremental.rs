@@ -10,20 +10,19 @@ use alloc::vec::Vec;
 use cranelift_entity::EntityRef;
 
 impl Decision<'_> {
-    /// The emitted body that may replace an item: it is of the item's class, and its facts allow it.
+    /// The emitted body that may replace an item: it is of the item's class.
     ///
     /// It is aligned to `alignment`. If the item's address is used by class, it is also aligned to what code relies
     /// on that takes the address of any member, because one such use may replace another.
     fn cached_body(&self, item: Item, alignment: u64, by_class: bool) -> Option<&Body> {
         let node = self.bucketed.numbering.node(item);
         let class = (*self.found.get(self.bucketed.partition.class_of(node.index()))?)?;
-        let facts = self.bucketed.facts_of(node)?;
         let cache = self.cache?;
         let alignment = match by_class {
             true => alignment.max(cache.alignment(class)),
             false => alignment,
         };
-        cache.body(class, facts, alignment)
+        cache.body(class, alignment)
     }
 
     /// The entry of a data object that an earlier unit emitted and that equals `data`.
@@ -75,19 +74,16 @@ impl Decision<'_> {
         let copies = self.plan.new_bodies().iter().filter_map(|new| {
             Some((Item::Function(new.function()), Item::Function(new.copy_of()?)))
         });
-        let bodies = own.chain(copies).filter_map(|(item, body_of)| {
+        let bodies = own.chain(copies).map(|(item, body_of)| {
             let node = numbering.node(body_of);
-            let facts = self.bucketed.facts_of(node)?;
-            let (alignment, facts) = match item {
+            let alignment = match item {
                 Item::Function(function) => {
                     let entry = self.plan.entry(function);
-                    let pinned = entry.attributes().pinned;
-                    let alignment = (!pinned).then_some(u64::from(entry.alignment()));
-                    (alignment, entry.weakened().unwrap_or(facts))
+                    (!entry.attributes().pinned).then_some(u64::from(entry.alignment()))
                 }
-                Item::Data(data) => (Some(self.plan.data_entry(data).alignment()), facts),
+                Item::Data(data) => Some(self.plan.data_entry(data).alignment()),
             };
-            Some(RememberedBody { symbol: self.symbol(item), node, alignment, facts })
+            RememberedBody { symbol: self.symbol(item), node, alignment }
         });
         Record::new(graph, self.found, symbols, bodies)
     }

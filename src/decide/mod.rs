@@ -7,9 +7,8 @@
 mod incremental;
 
 use crate::apply::call_thunk;
-use crate::canon::meet;
 use crate::canonicalize::canonicalized;
-use crate::congruence::{Bucketed, FactsIndex, Walked};
+use crate::congruence::{Bucketed, Walked};
 use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
 use crate::options::{Options, Prebucket};
@@ -91,7 +90,6 @@ pub(crate) fn decide(
     // Members first: this may raise the alignment that their representatives need.
     decision.align(&alignments);
     decision.align_representatives();
-    decision.weaken();
     decision.lonely_representatives();
     let record = graph.map(|graph| decision.record(&graph));
     let Decision { mut plan, .. } = decision;
@@ -619,87 +617,5 @@ impl Decision<'_> {
                 Disposition::Keep | Disposition::Thunk { to: _ } => {}
             }
         }
-    }
-
-    /// Gives every body the facts that all functions that it replaces share.
-    ///
-    /// That affects not only representatives: callers that are equal because they call two functions of one class
-    /// may share a body that calls one of the two, even if both are kept.
-    fn weaken(&mut self) {
-        let Bucketed { partition, numbering, facts, .. } = self.bucketed;
-        let copies = self.plan.new_bodies().iter();
-        let copy_of: BTreeMap<FunctionIndex, FunctionIndex> =
-            copies.filter_map(|new| Some((new.copy_of()?, new.function()))).collect();
-        let referred_to = self.classes_referred_to();
-        for (class, referred_to) in referred_to.into_iter().enumerate() {
-            let cache = self.found.get(class).copied().flatten().zip(self.cache);
-            let cache = cache.and_then(|(class, cache)| cache.facts(class));
-            let nodes = partition.members(class);
-            if nodes.len() < 2 && cache.is_none() {
-                continue;
-            }
-            let mut members: Vec<(FunctionIndex, FactsIndex)> = Vec::with_capacity(nodes.len());
-            for &node in nodes {
-                let node = Node::new(node as usize);
-                if let (Item::Function(function), Some(own)) =
-                    (numbering.item(node), self.bucketed.facts_index(node))
-                    && self.counts_for_facts(function, referred_to)
-                {
-                    members.push((function, own));
-                }
-            }
-            let mut distinct: Vec<FactsIndex> = members.iter().map(|&(_, own)| own).collect();
-            distinct.sort_unstable();
-            distinct.dedup();
-            let Some((&first, others)) = distinct.split_first() else {
-                continue;
-            };
-            if others.is_empty() && cache.is_none() {
-                continue;
-            }
-            // The facts that all share do not depend on the order of the meets, up to the numbers of regions. So
-            // each function meets the common facts, not those of every other one.
-            let mut common = facts[first].to_vec();
-            for &other in others {
-                meet(&mut common, &facts[other]);
-            }
-            if let Some(cache) = cache {
-                meet(&mut common, cache);
-            }
-            for (function, own) in members {
-                let before = &facts[own];
-                let kept = (self.plan.entry(function).disposition() == Disposition::Keep)
-                    .then_some(function)
-                    .into_iter();
-                for function in kept.chain(copy_of.get(&function).copied()) {
-                    let mut weakened = before.to_vec();
-                    meet(&mut weakened, &common);
-                    let changed = *weakened != *before;
-                    self.plan.set_weakened(function, changed.then_some(weakened));
-                }
-            }
-        }
-    }
-
-    /// Whether a caller that was written to call `function` may reach the body of another function of its class, or
-    /// the other way round.
-    fn counts_for_facts(&self, function: FunctionIndex, referred_to: bool) -> bool {
-        let entry = self.plan.entry(function);
-        let by_class = resolved(Node::new(0), entry.attributes()).call.is_some();
-        entry.disposition() != Disposition::Keep
-            || entry.reason() == Reason::Representative
-            || referred_to && by_class
-    }
-
-    /// The classes that are referred to by functions that have equals, or may get some in later units.
-    fn classes_referred_to(&self) -> Vec<bool> {
-        let Bucketed { partition, nodes, references, .. } = self.bucketed;
-        let mut referred_to = alloc::vec![self.cache.is_some(); partition.len()];
-        for row in 0..nodes.len() {
-            for target in references.of(row) {
-                referred_to[partition.class_of(target.index())] = true;
-            }
-        }
-        referred_to
     }
 }

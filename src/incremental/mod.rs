@@ -4,7 +4,7 @@
 //! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago should not be
 //! compiled a second time, but neither the IR nor the encoding of everything that was ever emitted can be kept.
 //! [`MergeCache`] keeps, of each class, a BLAKE3 digest of the encoding together with the classes that it refers
-//! to, and of each body its facts. Digests are trusted without comparing encodings, as in a content-addressed
+//! to. Digests are trusted without comparing encodings, as in a content-addressed
 //! store: a wrong merge would need two encodings with the same 256 bits.
 //!
 //! [`MergeCache::find`] looks the classes of a new unit up, callees first. A class that is not part of a cycle is
@@ -12,9 +12,8 @@
 //! never meets two that differ, which is the greatest fixpoint once more.
 //!
 //! What it does *not* find: a function whose callee was not yet defined when the function was emitted, if that
-//! callee later turns out to equal another one; and a class whose emitted body has more facts than a later
-//! function, since emitted code cannot be weakened. Such a function begins a class of its own, which later
-//! functions can find.
+//! callee later turns out to equal another one; and a class whose emitted bodies are aligned to less than a later
+//! function, since emitted code cannot be moved. Such a function begins a class of its own, which later functions can find.
 
 mod eliminated;
 mod symbols;
@@ -22,9 +21,9 @@ mod symbols;
 pub(crate) use eliminated::{NewlyEliminated, ReferredTo, add_eliminated, add_late_thunks};
 pub(crate) use symbols::{External, UnitSymbols};
 
-use crate::canon::{Digest, Fact, facts_allow};
+use crate::canon::Digest;
 use crate::checker::{Learned, Memory};
-use crate::congruence::{Bucketed, FactsIndex, Partition, components};
+use crate::congruence::{Bucketed, Partition, components};
 use crate::lists::Lists;
 use crate::plan::{Disposition, NoCode, Plan};
 use crate::unit::{Alignment, Node, Numbering};
@@ -64,19 +63,8 @@ struct Known {
 struct Class {
     leader: Option<UserExternalName>,
     bodies: Vec<Body>,
-    /// Facts of further code that calls of members reach, such as parameterised bodies: nothing can be merged into
-    /// it, but a caller of a later member may be merged into a caller of an earlier one.
-    facts: Vec<Box<[Fact]>>,
     /// The alignment in bytes on which code may rely that takes the address of a member.
     alignment: u64,
-}
-
-impl Class {
-    /// The facts of all code that a call of a member may reach.
-    fn facts(&self) -> impl Iterator<Item = &[Fact]> {
-        let bodies = self.bodies.iter().map(|body| &*body.facts);
-        bodies.chain(self.facts.iter().map(|facts| &**facts))
-    }
 }
 
 /// A body that callers of equal functions may reach.
@@ -85,7 +73,6 @@ pub(crate) struct Body {
     pub symbol: UserExternalName,
     /// In bytes; 0 if nothing can be merged into it.
     pub alignment: u64,
-    facts: Box<[Fact]>,
 }
 
 /// The merge cache: what is kept of the code that earlier units emitted and eliminated.
@@ -128,25 +115,14 @@ pub(crate) struct Record {
     classes: Vec<NewClass>,
     symbols: Vec<(UserExternalName, Of, bool, bool)>,
     bodies: Vec<(Of, Body)>,
-    /// Facts of the code that calls of eliminated members reach.
-    facts: Vec<(Of, Box<[Fact]>)>,
 }
 
 impl Record {
-    /// Restricts the record to bodies that a plan keeps. Of a body that it eliminated, the facts of the code that
-    /// calls reach instead are recorded: those of its parameterised body, if they are fewer than its own.
+    /// Restricts the record to bodies that a plan keeps.
     pub fn retain_kept(&mut self, plan: &Plan) {
-        let Record { bodies, facts, .. } = self;
-        bodies.retain(|(of, body)| {
-            let entry = plan.function(&body.symbol).map(|function| plan.entry(function));
-            match entry.filter(|entry| entry.disposition() != Disposition::Keep) {
-                None => true,
-                Some(entry) => {
-                    let own = || body.facts.clone();
-                    facts.push((*of, entry.body_facts().map_or_else(own, Into::into)));
-                    false
-                }
-            }
+        self.bodies.retain(|(_, body)| {
+            let function = plan.function(&body.symbol);
+            function.is_none_or(|function| plan.entry(function).disposition() == Disposition::Keep)
         });
     }
 }
@@ -188,8 +164,6 @@ pub(crate) struct Graph<'a> {
     external: &'a External,
     /// The row of one member, by class.
     row: Vec<Option<u32>>,
-    /// The distinct facts of the members, by class.
-    facts: Vec<Vec<FactsIndex>>,
     /// Strongly connected components, callees first.
     components: Lists<u32>,
     /// The component of each class.
@@ -203,26 +177,13 @@ impl<'a> Graph<'a> {
     /// of a member, by class.
     pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [Alignment]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
-        let mut facts: Vec<Vec<FactsIndex>> = alloc::vec![Vec::new(); row.len()];
         for (at, node) in bucketed.nodes.iter().enumerate() {
             let class = bucketed.partition.class_of(node.index());
             row[class].get_or_insert(at as u32);
-            if let Some(own) = bucketed.facts_index(*node)
-                && !facts[class].contains(&own)
-            {
-                facts[class].push(own);
-            }
         }
         let component = alloc::vec![u32::MAX; row.len()];
-        let mut graph = Graph {
-            bucketed,
-            external,
-            row,
-            facts,
-            components: Lists::new(),
-            component,
-            alignment,
-        };
+        let mut graph =
+            Graph { bucketed, external, row, components: Lists::new(), component, alignment };
         for component in components(graph.row.len(), |class| graph.classes_used(class)).iter() {
             if graph.row[component[0] as usize].is_some() {
                 graph.components.push(component.iter().copied());
@@ -300,21 +261,17 @@ impl MergeCache {
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.
     ///
-    /// About 25 bytes for each function, and for each class 200 bytes and 12 for each block and
-    /// memory access of its body; about twice as much where plans are proved
+    /// About 25 bytes for each function, and 200 for each class; about twice as much where plans are proved
     /// ([`Options::prove`](crate::Options::prove)), which grows with the references of a function as well.
     pub fn size(&self) -> usize {
         let MergeCache { symbols, classes, by_key, cyclic, cycles, eliminated, memory } = self;
         let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();
-        let facts = classes.values().flat_map(Class::facts);
-        let facts: usize = facts.map(|facts| size_of_val(facts) + size_of::<Box<[Fact]>>()).sum();
         let lists: usize = cyclic.values().map(|list| size_of_val(&**list)).sum();
         let external_nodes: usize =
             cycles.values().map(|cycle| size_of_val(&*cycle.references)).sum();
         symbols.allocation_size()
             + classes.len() * size_of::<Class>()
             + bodies * size_of::<Body>()
-            + facts
             + by_key.allocation_size()
             + cyclic.allocation_size()
             + lists
@@ -427,22 +384,10 @@ impl MergeCache {
     }
 
     /// Whether references to a class of the unit may go to the emitted code of a cached class: the addresses are
-    /// aligned as much, and no body has a fact that a member does not have. (A caller of the one may be merged into
-    /// a caller of the other, whatever the dispositions of the members themselves.)
+    /// aligned as much. (A caller of the one may be merged into a caller of the other, whatever the dispositions of the
+    /// members themselves.)
     fn fits(&self, graph: &Graph<'_>, class: u32, cache: CachedClass) -> bool {
-        let facts_allow = |facts: &FactsIndex| {
-            let facts = &graph.bucketed.facts[*facts];
-            self.classes[cache].facts().all(|body| facts_allow(body, facts))
-        };
-        let aligned = graph.alignment[class as usize].bytes() <= self.classes[cache].alignment;
-        let facts_hold = graph.facts[class as usize].iter().all(facts_allow);
-        aligned && facts_hold
-    }
-
-    /// Facts that hold for all members of a cached class, if any code of it was remembered: those of one of its
-    /// bodies. Every function that counts as a member has them, so callers of any member rely on no more.
-    pub(crate) fn facts(&self, class: CachedClass) -> Option<&[Fact]> {
-        self.classes[class].facts().next()
+        graph.alignment[class as usize].bytes() <= self.classes[cache].alignment
     }
 
     /// The alignment in bytes on which code may rely that takes the address of a member of a cached class.
@@ -497,10 +442,9 @@ impl MergeCache {
         Some(equal)
     }
 
-    /// A body of `class` into which a function with these facts and this alignment can be merged.
-    pub(crate) fn body(&self, class: CachedClass, facts: &[Fact], alignment: u64) -> Option<&Body> {
-        let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);
-        self.classes[class].bodies.iter().find(fits)
+    /// A body of `class` into which a function with this alignment can be merged.
+    pub(crate) fn body(&self, class: CachedClass, alignment: u64) -> Option<&Body> {
+        self.classes[class].bodies.iter().find(|body| body.alignment >= alignment)
     }
 
     /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`] returned besides the plan.
@@ -516,10 +460,10 @@ impl MergeCache {
     }
 
     fn add_record(&mut self, record: &Record) {
-        let Record { classes, symbols, bodies, facts } = record;
+        let Record { classes, symbols, bodies } = record;
         let mut new: Vec<CachedClass> = Vec::with_capacity(classes.len());
         for &NewClass { alignment, .. } in classes {
-            let class = Class { leader: None, bodies: Vec::new(), facts: Vec::new(), alignment };
+            let class = Class { leader: None, bodies: Vec::new(), alignment };
             new.push(self.classes.push(class));
         }
         let class_of = |of: &Of| match of {
@@ -536,12 +480,6 @@ impl MergeCache {
         }
         for (of, body) in bodies {
             self.classes[class_of(of)].bodies.push(body.clone());
-        }
-        for (of, facts) in facts {
-            let known = &mut self.classes[class_of(of)].facts;
-            if !known.contains(facts) {
-                known.push(facts.clone());
-            }
         }
         for (class, &cache) in classes.iter().zip(&new) {
             let NewClass { digest, references, cyclic, alignment: _ } = class;
@@ -596,7 +534,6 @@ pub(crate) struct RememberedBody<'a> {
     pub node: Node,
     /// In bytes, if functions can be merged into it.
     pub alignment: Option<u64>,
-    pub facts: &'a [Fact],
 }
 
 impl Record {
@@ -641,11 +578,10 @@ impl Record {
                 record.symbols.push((symbol.clone(), of, calls, addresses));
             }
         }
-        for RememberedBody { symbol, node, alignment, facts } in bodies {
+        for RememberedBody { symbol, node, alignment } in bodies {
             if let Some(of) = of(node) {
                 let alignment = alignment.unwrap_or(0);
-                let body = Body { symbol: symbol.clone(), alignment, facts: facts.into() };
-                record.bodies.push((of, body));
+                record.bodies.push((of, Body { symbol: symbol.clone(), alignment }));
             }
         }
         record

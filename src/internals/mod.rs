@@ -41,11 +41,6 @@ pub fn encodings(
     [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
 }
 
-/// Whether two encodings have the same facts.
-pub fn same_facts(a: &Encoding, b: &Encoding) -> bool {
-    a.facts == b.facts
-}
-
 /// The canonical form of a function, for the target of these options and what they compare.
 pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
     layout::laid_out(func, &options.compare, &options.target)

@@ -6,11 +6,9 @@
 use super::Search;
 use super::judge::{Candidate, Judged, Outcomes};
 use super::table::Table;
-use crate::canon::Fact;
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Added, Disposition, Plan, Reason, SimilarSet};
 use crate::unit::{Addresses, Attributes, CandidateToken, FunctionIndex, Item, Linkage};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 
@@ -73,7 +71,6 @@ impl Search<'_> {
     ) {
         let Candidate { mut body, outcomes, saved, token } = candidate;
         let Outcomes { arguments, thunks, .. } = outcomes;
-        let common_facts: Arc<[Fact]> = table.common_facts(rows).into();
         let key = self.plan.entry(table.function(rows[0])).attributes().key;
         name(&mut body, &self.callee, &symbol);
         let to = add_body(self.plan, symbol, key, self.next_class, body, token);
@@ -90,7 +87,6 @@ impl Search<'_> {
             let reason = self.uses.must_keep_symbol(self.plan, function);
             let thunk = thunk || reason.is_some();
             self.plan.set_extra_arguments(function, arguments);
-            self.plan.set_body_facts(function, common_facts.clone());
             let (disposition, reason) = outcome(to, thunk, reason);
             self.plan.set(function, disposition, reason);
             self.merged.insert(function, function);

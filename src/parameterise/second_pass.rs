@@ -4,15 +4,13 @@
 //! takes as extra arguments. Then the callers of the two can be equal, too. So the unit as the plan leaves it is
 //! planned once more by identical merging, and the result is written into the plan.
 //!
-//! What it does *not* do: a function of the unit is not weakened a second time. A function that would have to be
-//! weakened equals only itself here. So does a parameterised body whose address is an extra argument, if it equals
-//! a function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
+//! What it does *not* do: a parameterised body whose address is an extra argument, equals no
+//! function that other libraries see. Nothing is optimised here: canonical bodies are compared as the plan
 //! rewrites them.
 
 use super::candidates::{Input, candidates};
 use super::{Found, cost};
-use crate::apply::{Redirecting, Written, compared, not_redirected, weaken};
-use crate::canon::Fact;
+use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::congruence::{Encodings, Summaries};
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Canonicalize, Options, Prebucket, Prove, Similar};
@@ -156,13 +154,13 @@ impl<'a> SecondPass<'a> {
 
     /// Ends a round: writes what identical merging found into the plan. If that cannot be done for some functions,
     /// they are kept apart in the next round.
-    pub fn merge(&mut self, again: &Plan, found: &Found, plan: &mut Plan, bodies: &mut dyn Bodies) {
+    pub fn merge(&mut self, again: &Plan, found: &Found, plan: &mut Plan) {
         let rejected = again.entries().filter(|&entry| self.cannot_merge(found, plan, entry));
         let rejected: Vec<FunctionIndex> =
             rejected.map(|(at, _)| self.functions[at.index()]).collect();
         if rejected.is_empty() {
             self.rounds_left = 0;
-            self.write(again, plan, bodies);
+            self.write(again, plan);
         }
         for function in rejected {
             self.kept_apart.insert(function);
@@ -178,8 +176,7 @@ impl<'a> SecondPass<'a> {
     ) -> bool {
         let function = self.functions[at.index()];
         if plan.parameterised_body(function).is_none() {
-            // Callers of an equal function may call this one only if it has fewer facts.
-            return entry.weakened().is_some();
+            return false;
         }
         // Extra arguments hold its address, and the address of an externally visible function is not always its
         // own.
@@ -191,13 +188,7 @@ impl<'a> SecondPass<'a> {
         is_passed && !matches!(linkage, Linkage::Local | Linkage::Hidden)
     }
 
-    fn write(&self, again: &Plan, plan: &mut Plan, bodies: &mut dyn Bodies) {
-        // By the bodies as they were planned.
-        for (at, entry) in again.entries() {
-            if let Some(facts) = entry.weakened() {
-                self.weaken_body(self.functions[at.index()], facts, plan, bodies);
-            }
-        }
+    fn write(&self, again: &Plan, plan: &mut Plan) {
         let mut followers: SecondaryMap<FunctionIndex, Vec<FunctionIndex>> = SecondaryMap::new();
         for (function, entry) in plan.entries() {
             if let Some(to) = entry.disposition().representative() {
@@ -223,19 +214,6 @@ impl<'a> SecondPass<'a> {
             }
         }
         remove_merged_bodies(plan, self.options);
-    }
-
-    /// Weakens a parameterised body to the facts that all functions that it replaces share.
-    fn weaken_body(
-        &self,
-        function: FunctionIndex,
-        facts: &[Fact],
-        plan: &mut Plan,
-        bodies: &mut dyn Bodies,
-    ) {
-        let mut body = compared(plan, bodies, function, self.options);
-        weaken(&mut body, plan.entry(function).attributes().key, facts, self.options);
-        plan.set_body(function, body);
     }
 }
 

@@ -8,8 +8,7 @@
 
 use super::value::{Symbols, Value, blocks_with_addresses};
 use crate::apply::Written;
-use crate::canon::{Encoding, Fact, Mark, Place, Scratch, meet};
-use crate::congruence::{Facts, FactsIndex};
+use crate::canon::{Encoding, Mark, Place, Scratch};
 use crate::interner::Interner;
 use crate::unit::{FunctionIndex, Linkage};
 use alloc::boxed::Box;
@@ -38,9 +37,6 @@ pub(super) struct Table {
     values: Vec<Option<Value>>,
     keys: Interner<Box<[u8]>>,
     signatures: Interner<Signature>,
-    /// The facts of each row, which are mostly the same.
-    facts: Vec<FactsIndex>,
-    distinct_facts: Facts,
 }
 
 /// Columns in which some rows have different values, and each row has the same value in all.
@@ -68,8 +64,6 @@ impl Table {
             values: Vec::new(),
             keys: Interner::default(),
             signatures: Interner::default(),
-            facts: Vec::new(),
-            distinct_facts: Facts::default(),
         };
         let itself = table.cell(&[0], None);
         debug_assert_eq!(itself, ITSELF);
@@ -175,7 +169,7 @@ impl Table {
                 {
                     key.push(0);
                 }
-                // By symbol: equal functions that both stay need not have the same facts.
+                // By symbol: equal functions that both stay are different callees.
                 Some(Value::Callee { ty: _, symbol, signature, colocated: _, direct: _ }) => {
                     key.push(4);
                     push_symbol(&mut key, symbol);
@@ -211,7 +205,6 @@ impl Table {
         }
         assert_eq!(self.width, width, "functions of one shape have the same places");
         self.functions.push(function);
-        self.facts.push(self.distinct_facts.intern(&encoding.facts));
     }
 
     /// Sets of rows that agree in everything that cannot become a parameter: each set ascending, and the sets in
@@ -235,19 +228,6 @@ impl Table {
     /// sizes.
     pub fn parameters(&self, rows: &[u32]) -> Vec<Parameter> {
         parameters_of(self.width, rows, |row, column| self.at(row, column))
-    }
-
-    /// The facts that all of these rows share, as the first of them states them.
-    pub fn common_facts(&self, rows: &[u32]) -> Vec<Fact> {
-        let mut distinct: Vec<FactsIndex> =
-            rows[1..].iter().map(|&row| self.facts[row as usize]).collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let mut common = self.distinct_facts[self.facts[rows[0] as usize]].to_vec();
-        for facts in distinct {
-            meet(&mut common, &self.distinct_facts[facts]);
-        }
-        common
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof, Reason,
     Refutation, SimilarSet, symbol_of,
 };
-use crate::canon::{ContentDigest, Fact};
+use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
@@ -145,11 +145,6 @@ impl Plan {
         self.details.entry(function).or_default().is_called_by_symbol = true;
     }
 
-    /// Records the facts of the parameterised body that the calls of a function reach.
-    pub(crate) fn set_body_facts(&mut self, function: FunctionIndex, facts: Arc<[Fact]>) {
-        self.details.entry(function).or_default().body_facts = Some(facts);
-    }
-
     /// Aligns an item to this many bytes at least.
     pub(crate) fn align(&mut self, item: Item, bytes: u64) {
         match item {
@@ -171,13 +166,6 @@ impl Plan {
                 self.outcomes[function].alignment = Alignment::of_function(bytes);
             }
             Item::Data(data) => self.data[data].alignment = bytes,
-        }
-    }
-
-    /// Leaves a body these facts, if they are fewer than its own.
-    pub(crate) fn set_weakened(&mut self, function: FunctionIndex, facts: Option<Vec<Fact>>) {
-        if facts.is_some() || self.entry(function).weakened().is_some() {
-            self.details.entry(function).or_default().weakened = facts;
         }
     }
 
@@ -307,14 +295,12 @@ impl Plan {
         &mut self.stats
     }
 
-    /// Counts the functions and data objects that are merged away or weakened.
+    /// Counts the functions and data objects that are merged away.
     pub(crate) fn count(&mut self) {
-        let weakened = self.entries().filter(|(_, entry)| entry.weakened().is_some()).count();
         let Plan { outcomes, data, numbering, stats, .. } = self;
         let functions = outcomes.values().take(numbering.functions);
         let merged = |outcome: &&Outcome| outcome.disposition() != Disposition::Keep;
         stats.plan_merged = functions.filter(merged).count();
-        stats.plan_weakened = weakened;
         let objects = data.values().take(numbering.data);
         let merged = objects.filter(|entry| entry.disposition != Disposition::Keep);
         (stats.plan_merged_data_objects, stats.plan_merged_data_bytes) =
@@ -365,7 +351,6 @@ impl Plan {
                 plan_merged: 0,
                 plan_merged_data_objects: 0,
                 plan_merged_data_bytes: 0,
-                plan_weakened: 0,
                 similar_bodies: 0,
                 similar_merged: 0,
                 ..stats

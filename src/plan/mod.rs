@@ -31,7 +31,7 @@ pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 
-use crate::canon::{ContentDigest, Fact};
+use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
@@ -133,13 +133,8 @@ impl Outcome {
 /// What few functions have.
 #[derive(Clone, Debug, Default)]
 struct Details {
-    /// The remaining facts of a representative, if they are fewer than its own.
-    weakened: Option<Vec<Fact>>,
     /// The extra arguments of a call to the representative.
     extra_arguments: Arc<[ExtraArgument]>,
-    /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
-    /// Later changes of the body only weaken them.
-    body_facts: Option<Arc<[Fact]>>,
     /// A thunk that some calls need: see [`Entry::is_called_by_symbol`].
     is_called_by_symbol: bool,
 }
@@ -168,9 +163,9 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
-    /// calls of its equals may run it, in this unit or a later one, and facts are those of compared bodies.
+    /// calls of its equals may run it, in this unit or a later one.
     pub(crate) fn gets_compared_body(&self) -> bool {
-        self.has_equals() || self.reason() == Reason::Representative || self.weakened().is_some()
+        self.has_equals() || self.reason() == Reason::Representative
     }
 
     /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
@@ -193,16 +188,6 @@ impl<'a> Entry<'a> {
     /// The same arguments, shared.
     pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
         self.details().map_or_else(Arc::default, |details| details.extra_arguments.clone())
-    }
-
-    /// The remaining facts of a representative, if they are fewer than its own.
-    pub(crate) fn weakened(&self) -> Option<&'a [Fact]> {
-        self.details()?.weakened.as_deref()
-    }
-
-    /// The facts of the parameterised body that calls reach, at the places of the function as it was compared.
-    pub(crate) fn body_facts(&self) -> Option<&'a [Fact]> {
-        self.details()?.body_facts.as_deref()
     }
 
     /// Whether calls of this thunk stay calls of the thunk in code that units share, too: they are by another signature than

@@ -13,7 +13,7 @@ use testkit::check::{Applied, check_unit};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::permute::{Facts, permuted};
+use testkit::permute::{Colocated, permuted};
 use testkit::program::Parts;
 use testkit::support::canonical_body;
 use testkit::unit::{Held, Member, Unit};
@@ -23,7 +23,7 @@ fn an_applied_unit_is_complete_and_valid() {
     random(|u| {
         let unit = Unit::random(u)?;
         check_unit(&unit);
-        check_unit(&unit.permuted(Facts::Change, u.arbitrary()?));
+        check_unit(&unit.permuted(Colocated::Change, u.arbitrary()?));
         Ok(())
     });
 }
@@ -34,7 +34,7 @@ fn a_unit_compared_after_optimisation_is_complete_and_valid() {
         let mut unit = Unit::random(u)?;
         unit.options.canonicalize = Canonicalize::Optimize(any_isa());
         check_unit(&unit);
-        check_unit(&unit.permuted(Facts::Change, u.arbitrary()?));
+        check_unit(&unit.permuted(Colocated::Change, u.arbitrary()?));
         Ok(())
     });
 }
@@ -88,7 +88,7 @@ fn the_generator_reaches_every_disposition_and_reason() {
 #[test]
 fn planning_an_applied_unit_merges_nothing_more() {
     random(|u| {
-        let unit = Unit::random(u)?.redirect_only().permuted(Facts::Change, u.arbitrary()?);
+        let unit = Unit::random(u)?.redirect_only().permuted(Colocated::Change, u.arbitrary()?);
         let Applied { plan, kept } = check_unit(&unit);
         for (_, entry) in plan.entries() {
             match entry.disposition() {
@@ -136,7 +136,7 @@ fn the_checker_notices_another_body() {
         }
         // In another form, it is still the function that was planned.
         let original = bodies[member].clone();
-        bodies[member] = permuted(&original, Facts::Keep, u.arbitrary()?);
+        bodies[member] = permuted(&original, Colocated::Keep, u.arbitrary()?);
         assert_eq!(prove_bodies(&plan, &bodies, &unit.options), Ok(()));
 
         let mutants = testkit::mutate::function::function_mutants(&original);

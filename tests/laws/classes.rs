@@ -4,7 +4,7 @@ use crate::support::{Rng, random};
 use cranelift_mergefunc::{Disposition, Plan, Prebucket, Similar};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::classes::classes;
-use testkit::permute::Facts;
+use testkit::permute::Colocated;
 use testkit::unit::Unit;
 
 /// Panics unless the plan has exactly those functions in one class that the oracle says are equal.
@@ -34,7 +34,7 @@ fn classes_are_the_greatest_fixpoint() {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         check_classes(&unit, &unit, "every function walked");
-        let permuted = unit.permuted(Facts::Change, u.arbitrary()?);
+        let permuted = unit.permuted(Colocated::Change, u.arbitrary()?);
         check_classes(&unit, &permuted, "permuted");
         // Equal texts have equal counts, so prefiltering by counts loses nothing here.
         unit.options.prebucket = Prebucket::Counts;
@@ -76,7 +76,7 @@ fn applied(unit: &Unit, plan: &Plan) -> BTreeMap<String, String> {
 #[test]
 fn the_plan_does_not_depend_on_the_order_of_the_functions() {
     random(|u| {
-        let unit = Unit::random(u)?.permuted(Facts::Change, u.arbitrary()?);
+        let unit = Unit::random(u)?.permuted(Colocated::Change, u.arbitrary()?);
         let mut other = unit.clone();
         Rng::new(u.arbitrary()?).shuffle(&mut other.functions);
         let (plan, other_plan) = (unit.plan(), other.plan());
@@ -102,7 +102,7 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
         for member in &mut unit.functions {
             if u.arbitrary()? {
                 member.body =
-                    testkit::permute::permuted(&member.body, Facts::Change, u.arbitrary()?);
+                    testkit::permute::permuted(&member.body, Colocated::Change, u.arbitrary()?);
             }
         }
         let all = unit.plan();

@@ -10,7 +10,7 @@ use cranelift_mergefunc::{
     Addresses, Compare, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Site,
     Target, first_difference, nearest,
 };
-use testkit::permute::Facts;
+use testkit::permute::Colocated;
 use testkit::unit::{Held, Member, Unit};
 
 #[test]
@@ -18,7 +18,7 @@ fn there_is_a_difference_exactly_between_classes() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         if u.arbitrary()? {
-            unit = unit.permuted(Facts::Change, u.arbitrary()?);
+            unit = unit.permuted(Colocated::Change, u.arbitrary()?);
         }
         let plan = unit.plan();
         let bodies = unit.bodies();
@@ -44,7 +44,7 @@ fn there_is_a_difference_exactly_between_classes() {
 #[test]
 fn the_nearest_functions_are_those_of_the_class() {
     random(|u| {
-        let unit = Unit::random(u)?.permuted(Facts::Change, u.arbitrary()?);
+        let unit = Unit::random(u)?.permuted(Colocated::Change, u.arbitrary()?);
         let plan = unit.plan();
         let bodies = unit.bodies();
         let count = bodies.len() as u32;

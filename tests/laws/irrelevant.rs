@@ -1,13 +1,13 @@
 //! The table of what does not make functions different.
 //!
-//! Each row is one change that the library must overlook, with the reason why it may. Which of the two a merged
-//! body keeps is another question: facts meet (`facts`), everything else is the kept body's own.
+//! Each row is one change that the library must overlook, with the reason why it may. A merged body
+//! has what the kept function has. What lets the optimiser assume something is compared (`facts`).
 
 use cranelift_codegen::ir::{
-    AliasRegionData, Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function,
-    GlobalValueData, Inst, InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature,
-    SourceLoc, StackSlotKey, UserExternalName, UserFuncName, Value, ValueLabel,
-    ValueLabelAssignments, ValueLabelStart, types,
+    Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function, GlobalValueData, Inst,
+    InstructionData, MemFlagsData, Opcode, RelSourceLoc, Signature, SourceLoc, StackSlotKey,
+    UserExternalName, UserFuncName, Value, ValueLabel, ValueLabelAssignments, ValueLabelStart,
+    types,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::{Compare, ComparePolicy};
@@ -25,41 +25,6 @@ pub struct Irrelevant {
 }
 
 pub const IRRELEVANT: &[Irrelevant] = &[
-    Irrelevant {
-        what: "aligned",
-        why: "a fact: the kept body has it only if all do",
-        apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.0 = !bits.0)),
-        compared_by: None,
-    },
-    Irrelevant {
-        what: "readonly",
-        why: "a fact: the kept body has it only if all do",
-        apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.1 = !bits.1)),
-        compared_by: None,
-    },
-    Irrelevant {
-        what: "can_move",
-        why: "a fact: the kept body has it only if all do",
-        apply: |func| accesses(func, |_, data| with_bits(data, |bits| bits.2 = !bits.2)),
-        compared_by: None,
-    },
-    Irrelevant {
-        what: "no alias region",
-        why: "a fact: the kept body keeps a region only if all agree",
-        apply: |func| accesses(func, |_, data| data.with_alias_region(None)),
-        compared_by: None,
-    },
-    Irrelevant {
-        what: "another alias region",
-        why: "a fact: the kept body keeps a region only if all agree",
-        apply: |func| {
-            accesses(func, |func, data| {
-                let region = AliasRegionData { user_id: 900, description: "new".into() };
-                data.with_alias_region(Some(func.dfg.alias_regions.insert(region)))
-            })
-        },
-        compared_by: None,
-    },
     Irrelevant {
         what: "colocated callee",
         why: "a fact about the symbol, true for all functions that name it",
@@ -85,17 +50,6 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                     }
                     _ => false,
                 }
-            })
-        },
-        compared_by: None,
-    },
-    Irrelevant {
-        what: "cold block",
-        why: "a fact: the kept body's block is cold only if all are",
-        apply: |func| {
-            each(func.layout.blocks(), func, |func, block| {
-                func.layout.set_cold(block);
-                func.layout.entry_block() != Some(block)
             })
         },
         compared_by: None,
@@ -257,7 +211,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
 
 /// One copy of the function for each item, changed; those for which the change says `false` are
 /// left out.
-fn each<T>(
+pub fn each<T>(
     items: impl IntoIterator<Item = T>,
     func: &Function,
     change: impl Fn(&mut Function, T) -> bool,
@@ -277,16 +231,20 @@ fn is_nop(func: &Function, inst: Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::Nop
 }
 
-/// One copy of the function for each memory access, with other flags at it.
-fn accesses(
+/// One copy of the function for each memory access that can be changed, with other flags at it.
+pub fn accesses(
     func: &Function,
-    change: fn(&mut Function, MemFlagsData) -> MemFlagsData,
+    change: fn(&mut Function, MemFlagsData) -> Option<MemFlagsData>,
 ) -> Vec<Function> {
     each(insts(func), func, |func, inst| {
-        let Some(flags) = func.dfg.insts[inst].memflags() else {
+        // That of a bitcast is no access.
+        let is_access = func.dfg.insts[inst].opcode() != Opcode::Bitcast;
+        let Some(flags) = func.dfg.insts[inst].memflags().filter(|_| is_access) else {
             return false;
         };
-        let data = change(func, func.dfg.mem_flags[flags]);
+        let Some(data) = change(func, func.dfg.mem_flags[flags]) else {
+            return false;
+        };
         let flags = func.dfg.mem_flags.insert(data).expect("few flags");
         *func.dfg.insts[inst].memflags_mut().expect("has flags") = flags;
         true
@@ -295,7 +253,7 @@ fn accesses(
 
 /// Changes the bits of `aligned`, `readonly` and `can_move`. They can be set but not cleared, so the
 /// flags are made anew.
-fn with_bits(old: MemFlagsData, change: fn(&mut (bool, bool, bool))) -> MemFlagsData {
+pub fn with_bits(old: MemFlagsData, change: fn(&mut (bool, bool, bool))) -> MemFlagsData {
     let mut bits = (old.aligned(), old.readonly(), old.can_move());
     change(&mut bits);
     let mut new =

@@ -1,4 +1,4 @@
-//! Law: the canonical form of a function depends only on its encoding, its facts and the names and flags of its references,
+//! Law: the canonical form of a function depends only on its encoding and the names and flags of its references,
 //! and so does the code that Cranelift makes of it.
 
 use crate::irrelevant::IRRELEVANT;
@@ -9,7 +9,7 @@ use cranelift_codegen::ir::function::FunctionParameters;
 use cranelift_codegen::ir::{DebugTags, ExternalName, Function, GlobalValueData};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
-use cranelift_mergefunc::internals::{laid_out, same_facts};
+use cranelift_mergefunc::internals::laid_out;
 use cranelift_mergefunc::{Compare, Encoding, Options, Target};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use std::path::Path;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
-use testkit::permute::{Facts, permuted};
+use testkit::permute::{Colocated, permuted};
 use testkit::unit::Unit;
 
 /// Every function is walked, for each of the targets that the encoding depends on.
@@ -83,7 +83,6 @@ fn check(func: &Function, options: &Options<'_>) -> Function {
     let canonical = canonical(func, options);
     let [of_func, of_canonical] = [func, &canonical].map(|func| encode(func, options));
     assert_eq!(of_func, of_canonical, "\n{func}\n{canonical}");
-    assert!(same_facts(&of_func, &of_canonical), "facts\n{func}\n{canonical}");
     verify(&canonical);
     let twice = self::canonical(&canonical, options);
     assert!(twice == canonical, "laid out twice\n{canonical}\n{twice}");
@@ -93,7 +92,7 @@ fn check(func: &Function, options: &Options<'_>) -> Function {
 }
 
 #[test]
-fn a_canonical_form_has_the_encoding_and_facts_of_the_function_and_is_its_own() {
+fn a_canonical_form_has_the_encoding_of_the_function_and_is_its_own() {
     let functions = functions();
     assert!(functions.len() > 250, "only {} functions", functions.len());
     let mut formats = BTreeSet::new();
@@ -138,13 +137,13 @@ fn a_canonical_form_has_what_is_compared() {
 fn permuted_functions_have_one_canonical_form() {
     for (at, func) in functions().iter().enumerate() {
         for (seed, options) in all_options().iter().enumerate() {
-            let other = permuted(func, Facts::Keep, (at * 3 + seed) as u64);
+            let other = permuted(func, Colocated::Keep, (at * 3 + seed) as u64);
             assert_same_code(func, &other, options, &format!("function {at}, seed {seed}"));
         }
     }
     for func in corpus() {
         for seed in 0..40 {
-            let other = permuted(&func, Facts::Keep, seed);
+            let other = permuted(&func, Colocated::Keep, seed);
             assert_same_code(&func, &other, &walk_all(), &format!("seed {seed}"));
         }
     }
@@ -156,16 +155,15 @@ fn permuted_random_functions_have_one_canonical_form() {
         let unit = Unit::random(u)?;
         for member in &unit.functions {
             check(&member.body, &walk_all());
-            let other = permuted(&member.body, Facts::Keep, u.arbitrary()?);
+            let other = permuted(&member.body, Colocated::Keep, u.arbitrary()?);
             assert_same_code(&member.body, &other, &walk_all(), "permuted");
         }
         Ok(())
     });
 }
 
-/// Functions that are equal have canonical forms that differ in nothing but facts, which the encoding has, too.
 #[test]
-fn functions_with_one_encoding_and_the_same_facts_have_one_canonical_form() {
+fn functions_with_one_encoding_have_one_canonical_form() {
     let mut pairs = 0;
     random(|u| {
         let unit = Unit::random(u)?;
@@ -176,9 +174,9 @@ fn functions_with_one_encoding_and_the_same_facts_have_one_canonical_form() {
             .map(|member| (encode(&member.body, &options), &member.body))
             .collect();
         for (at, (encoding, func)) in encoded.iter().enumerate() {
-            let equal = encoded[..at].iter().find(|(other, of)| {
-                other == encoding && same_facts(other, encoding) && distances(of) == distances(func)
-            });
+            let equal = encoded[..at]
+                .iter()
+                .find(|(other, of)| other == encoding && distances(of) == distances(func));
             if let Some((_, other)) = equal {
                 let mut other = (*other).clone();
                 other.name = func.name.clone();
@@ -192,7 +190,7 @@ fn functions_with_one_encoding_and_the_same_facts_have_one_canonical_form() {
 }
 
 /// How near everything is that a function declares.
-fn distances(func: &Function) -> BTreeSet<(String, bool)> {
+fn distances(func: &Function) -> Vec<(String, bool)> {
     let callees = func.dfg.ext_funcs.values().map(|callee| (&callee.name, callee.colocated));
     let symbols = func.global_values.values().filter_map(|global| match global {
         GlobalValueData::Symbol { name, colocated, .. } => Some((name, *colocated)),
@@ -271,7 +269,7 @@ fn permuted_functions_in_canonical_form_compile_to_equal_code() {
     let mut formats = BTreeSet::new();
     let (mut count, mut other_as_written) = (0, 0);
     for (seed, func) in functions.iter().chain(&generated).enumerate() {
-        let other = permuted(func, Facts::Keep, seed as u64);
+        let other = permuted(func, Colocated::Keep, seed as u64);
         for machine in &machines {
             if !compiles_equally(func, &other, machine) {
                 continue;

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use cranelift_mergefunc::structural_hash;
 use std::path::Path;
-use testkit::permute::{Facts, permuted};
+use testkit::permute::{Colocated, permuted};
 use testkit::unit::Unit;
 
 #[test]
@@ -20,7 +20,7 @@ fn the_corpus_passes_the_verifier() {
 fn a_permuted_function_is_equal() {
     for func in corpus() {
         for seed in 0..30 {
-            let other = permuted(&func, Facts::Keep, seed);
+            let other = permuted(&func, Colocated::Keep, seed);
             verify(&other);
             assert_equal(&func, &other, &format!("seed {seed}"));
         }
@@ -31,7 +31,7 @@ fn a_permuted_function_is_equal() {
 fn a_permuted_function_with_other_facts_is_equal() {
     for func in corpus() {
         for seed in 0..30 {
-            let other = permuted(&func, Facts::Change, seed);
+            let other = permuted(&func, Colocated::Change, seed);
             verify(&other);
             assert_equal(&func, &other, &format!("seed {seed}"));
         }
@@ -66,7 +66,7 @@ block4(v4: i64):
     );
     verify(&func);
     for seed in 0..10 {
-        let other = permuted(&func, Facts::Change, seed);
+        let other = permuted(&func, Colocated::Change, seed);
         verify(&other);
         assert_equal(&func, &other, &format!("seed {seed}"));
     }
@@ -106,7 +106,7 @@ block4(v4: i64):
         let func = function(entry, "v2");
         verify(&func);
         for seed in 0..10 {
-            let other = permuted(&func, Facts::Change, seed);
+            let other = permuted(&func, Colocated::Change, seed);
             verify(&other);
             assert_equal(&func, &other, &format!("seed {seed}"));
         }
@@ -154,7 +154,7 @@ fn functions_of_the_filetests_are_equal_in_another_form() {
     let functions = functions_below(&filetests);
     assert!(functions.len() > 100, "only {} functions", functions.len());
     for ((path, func), seed) in functions.iter().zip(0..) {
-        let other = permuted(func, Facts::Keep, seed);
+        let other = permuted(func, Colocated::Keep, seed);
         verify(&other);
         assert_equal(func, &other, &path.to_string_lossy());
     }
@@ -165,8 +165,8 @@ fn permuted_random_functions_are_equal() {
     random(|u| {
         let unit = Unit::random(u)?;
         for member in &unit.functions {
-            let once = permuted(&member.body, Facts::Change, u.arbitrary()?);
-            let twice = permuted(&once, Facts::Change, u.arbitrary()?);
+            let once = permuted(&member.body, Colocated::Change, u.arbitrary()?);
+            let twice = permuted(&once, Colocated::Change, u.arbitrary()?);
             assert_equal(&member.body, &once, "permuted once");
             assert_equal(&once, &twice, "permuted twice");
         }
@@ -180,7 +180,7 @@ fn equal_functions_have_equal_hashes() {
     for func in corpus() {
         let digest = structural_hash(&encode(&func, &options));
         for seed in 100..120 {
-            let other = permuted(&func, Facts::Change, seed);
+            let other = permuted(&func, Colocated::Change, seed);
             let other_digest = structural_hash(&encode(&other, &options));
             assert_eq!(digest, other_digest, "seed {seed}:\n{func}\n{other}");
         }

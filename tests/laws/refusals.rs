@@ -1,9 +1,10 @@
 //! The checker refuses no plan that the pass makes: a refused plan merges nothing, and in a debug build is a panic.
 //!
-//! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of options.
+//! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of options, and
+//! `CLIF_MERGE_SEED` for another first seed.
 
 use crate::content::compared;
-use crate::support::asked_runs;
+use crate::support::{asked_runs, first_seed};
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
@@ -65,32 +66,47 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
     ]
 }
 
+/// Plans the unit of a seed with every set of options, and returns how many functions were merged.
+fn merged(seed: u64, isas: [&'static dyn TargetIsa; 2]) -> usize {
+    let at = seed as usize % MACHINES.len();
+    let profile = match seed % 5 {
+        0 => Profile::all(MACHINES[at]),
+        1 | 2 => Profile::runnable(MACHINES[at]).differing(),
+        3 => Profile::small(),
+        _ => Profile::runnable(MACHINES[at]),
+    };
+    let bytes = Rng::new(seed).bytes(4096);
+    let unit = GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile).unit;
+    let sets = option_sets(isas[at]).into_iter();
+    let merged = sets.map(|(name, options)| {
+        let plan = testkit::unit::Unit { options, ..unit.clone() }.plan();
+        match plan.proof().expect("every plan is proved") {
+            Ok(_) => plan.stats().plan_merged,
+            Err(refutation) => panic!("seed {seed}, {name}: {refutation}"),
+        }
+    });
+    merged.sum()
+}
+
+const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
+
+/// The targets. Options of a unit live as long as the program.
+fn isas() -> [&'static dyn TargetIsa; 2] {
+    MACHINES.map(|machine| &**Box::leak(Box::new(machine.isa("speed"))))
+}
+
 #[test]
 fn no_plan_for_a_random_unit_is_refused() {
-    let (mut merged, mut sets) = (0, 0);
-    let machines = [Machine::X86_64, Machine::Aarch64];
-    // Options of a unit live as long as the program.
-    let isas = machines.map(|machine| &**Box::leak(Box::new(machine.isa("speed"))));
-    for seed in 0..asked_runs(60) {
-        let at = seed as usize % machines.len();
-        let profile = match seed % 5 {
-            0 => Profile::all(machines[at]),
-            1 | 2 => Profile::runnable(machines[at]).differing(),
-            3 => Profile::small(),
-            _ => Profile::runnable(machines[at]),
-        };
-        let bytes = Rng::new(seed).bytes(4096);
-        let unit = GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile).unit;
-        for (name, options) in option_sets(isas[at]) {
-            let unit = testkit::unit::Unit { options, ..unit.clone() };
-            let plan = unit.plan();
-            match plan.proof().expect("every plan is proved") {
-                Ok(_) => merged += plan.stats().plan_merged,
-                Err(refutation) => panic!("seed {seed}, {name}: {refutation}"),
-            }
-            sets += 1;
-        }
-    }
-    println!("{sets} plans, {merged} functions merged");
-    assert!(merged > sets, "{sets} plans, {merged} functions merged");
+    let (isas, first) = (isas(), first_seed());
+    let runs = asked_runs(60);
+    let merged: usize = (first..first + runs).map(|seed| merged(seed, isas)).sum();
+    println!("{runs} units, {merged} functions merged");
+    assert!(merged > runs as usize, "{merged} in {runs} units");
+}
+
+/// Two bodies that dispatch are aligned, and the comparisons of their case numbers are in arms: the ways pass on what they
+/// compare, and the kept code branches on what it gets from them.
+#[test]
+fn what_ways_pass_on_is_branched_on() {
+    merged(11308, isas());
 }

@@ -16,7 +16,7 @@ use cranelift_mergefunc::{
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants, mutants_of};
-use testkit::permute::{Facts, permuted};
+use testkit::permute::{Colocated, permuted};
 
 /// Opcodes that `formats.clif` does not contain.
 const NOT_IN_CORPUS: &[Opcode] = &[];
@@ -112,7 +112,7 @@ fn a_changed_instruction_of_another_form_differs() {
     let options = walk_all();
     let mut aliases = 0;
     for (seed, func) in corpus().iter().enumerate() {
-        let func = permuted(func, Facts::Keep, seed as u64);
+        let func = permuted(func, Colocated::Keep, seed as u64);
         let original = encode(&func, &options);
         aliases +=
             func.dfg.values().filter(|&value| func.dfg.resolve_aliases(value) != value).count();
@@ -390,7 +390,7 @@ fn what_a_policy_compares_counts() {
     }
 }
 
-/// No merge weakens the facts of these loads, so all of them count. Region 0 is not the same as no region.
+/// Region 0 is another one than no region.
 #[test]
 fn facts_of_a_stack_limit_are_compared() {
     let function = |flags: &str| {

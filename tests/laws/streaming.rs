@@ -50,7 +50,7 @@ fn functions_of_one_class_are_equal() {
     });
 }
 
-/// Where no facts differ, nothing is lost against a merger that has all IR.
+/// Nothing is lost against a merger that has all IR.
 #[test]
 fn functions_are_merged_as_with_all_ir() {
     for family in Family::ALL {
@@ -122,8 +122,7 @@ fn a_pinned_function_has_code_of_its_own() {
     }
 }
 
-/// Code is compiled with the facts of its own function, and cannot be weakened any more: a function that states fewer
-/// facts, or that is aligned to more bytes, has code of its own.
+/// A function that states other facts, or that is aligned to more bytes, has code of its own.
 #[test]
 fn functions_of_different_facts_or_alignment_have_code_of_their_own() {
     let functions = parse(

@@ -13,6 +13,11 @@ pub fn asked_runs(runs: u64) -> u64 {
     std::env::var("CLIF_MERGE_RUNS").map_or(runs, |runs| runs.parse().expect("a number"))
 }
 
+/// The first seed of random units: 0, or the one that `CLIF_MERGE_SEED` asks for.
+pub fn first_seed() -> u64 {
+    std::env::var("CLIF_MERGE_SEED").map_or(0, |seed| seed.parse().expect("a number"))
+}
+
 /// How many inputs a property is run on.
 const INPUTS: u64 = 250;
 

@@ -165,13 +165,11 @@ pub fn summary(counts: &Counts) -> String {
 /// What the pass did, for `--verbose`.
 pub fn details(stats: &Stats) -> String {
     let mut text = format!(
-        "walked {} functions with {} instructions; {} classes, {} functions share theirs; \
-         {} representatives lost facts",
+        "walked {} functions with {} instructions; {} classes, {} functions share theirs",
         stats.walk_functions,
         stats.walk_instructions,
         stats.refine_classes_after,
         stats.plan_members,
-        stats.plan_weakened,
     );
     if stats.similar_walks > 0 {
         text += &format!(

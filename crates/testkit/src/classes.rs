@@ -1,6 +1,6 @@
 //! The classes of a unit from the definition, by brute force.
 //!
-//! Two functions are equal if their texts are, with facts left out and every symbol blanked, and if each pair
+//! Two functions are equal if their texts are, with every symbol blanked, and if each pair
 //! of i-th symbols is one symbol or names equal functions that may replace each other. The greatest relation
 //! that satisfies this is found by starting from "all equal texts" and striking out pairs until nothing
 //! changes: O(n²) pairs a round, at most n² rounds.
@@ -10,7 +10,7 @@
 //! must be given units as they were drawn, not their permuted forms.
 
 use crate::unit::{DataMember, Unit};
-use cranelift_codegen::ir::{Function, Opcode, UserExternalNameRef};
+use cranelift_codegen::ir::{AliasRegion, Function, Opcode, UserExternalNameRef};
 use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
 
 /// Which functions of a unit are equal. Data objects come after them.
@@ -126,18 +126,19 @@ fn blank_data(member: &DataMember) -> Blanked {
 
 fn blank(func: &Function) -> Blanked {
     let rendered = func.to_string();
+    let mut regions = Regions { func, used: Vec::new() };
     let mut text = String::new();
     let mut references: Vec<Reference> = Vec::new();
     for line in rendered.lines() {
         // A fact about a symbol.
         let words = line.split_whitespace().filter(|&word| word != "colocated");
-        let mut words: Vec<&str> = words.collect();
+        let words: Vec<&str> = words.collect();
         match words[..] {
             // The name comes before the parenthesis.
             ["function", ..] => {
                 text.push_str(line.split_once('(').expect("has parameters").1);
             }
-            // Regions are facts.
+            // Which regions there are does not count, but which accesses share one.
             [name, "=", ..] if name.starts_with("region") => continue,
             [_, "=", "symbol", symbol] => {
                 let (symbol, offset) = symbol.split_once('+').unwrap_or((symbol, ""));
@@ -166,13 +167,16 @@ fn blank(func: &Function) -> Blanked {
                 text.push_str(&format!("{name} {sig} {flags:?}"));
             }
             _ => {
-                let fact = |word: &str| {
-                    matches!(word, "aligned" | "readonly" | "can_move")
-                        || word.starts_with("region")
-                };
-                words.retain(|&word| !fact(word));
-                let line = words.join(" ");
-                text.push_str(&line.replace(" cold:", ":"));
+                for word in words {
+                    match word.strip_prefix("region") {
+                        Some(number) => {
+                            let number = number.parse().expect("a number");
+                            text.push_str(&regions.render(AliasRegion::from_u32(number)));
+                        }
+                        None => text.push_str(word),
+                    }
+                    text.push(' ');
+                }
             }
         }
         text.push('\n');
@@ -183,7 +187,9 @@ fn blank(func: &Function) -> Blanked {
         if matches!(data.opcode(), Opcode::AtomicRmw | Opcode::AtomicCas) {
             let flags = data.memflags_data(&func.dfg).expect("has flags");
             let behaviour = (flags.trap_code(), flags.explicit_endianness());
-            text.push_str(&format!("{behaviour:?}\n"));
+            let facts = (flags.aligned(), flags.readonly(), flags.can_move());
+            let region = flags.alias_region().map(|region| regions.render(region));
+            text.push_str(&format!("{behaviour:?} {facts:?} {region:?}\n"));
         }
     }
     for reference in &references {
@@ -192,23 +198,39 @@ fn blank(func: &Function) -> Blanked {
     Blanked { text, references }
 }
 
+/// The alias regions that accesses use, in the order of first use.
+struct Regions<'a> {
+    func: &'a Function,
+    used: Vec<AliasRegion>,
+}
+
+impl Regions<'_> {
+    fn render(&mut self, region: AliasRegion) -> String {
+        if !self.used.contains(&region) {
+            self.used.push(region);
+        }
+        let number = self.used.iter().position(|&used| used == region).expect("was added");
+        format!("region {number} of {}", self.func.dfg.alias_regions[region].user_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::support::parse_one;
 
     #[test]
-    fn blanking_leaves_out_symbols_and_facts_only() {
-        let parse = |number: u32, region: &str, callee: &str, facts: &str, cold: &str| {
+    fn blanking_leaves_out_symbols_and_numbers_of_regions_only() {
+        let parse = |number: u32, regions: &str, callee: &str, region: &str| {
             parse_one(&format!(
                 "function u0:{number}(i64) -> i64 tail {{
-        {region}
+        {regions}
         sig0 = (i64) -> i64 tail
         fn0 = {callee} sig0
     block0(v0: i64):
-        v1 = load.i64 notrap {facts} v0+8
+        v1 = load.i64 notrap aligned {region} v0+8
         brif v1, block1, block2
-    block1{cold}:
+    block1 cold:
         v2 = call fn0(v1)
         return v2
     block2:
@@ -217,10 +239,13 @@ mod tests {
     }}"
             ))
         };
-        let one = parse(1, "region0 = 1 \"one\"", "colocated u0:2", "aligned region0", " cold");
-        let other = parse(7, "", "u5:5", "", "");
+        let [one, two] = ["region0 = 1 \"one\"", "region0 = 2 \"two\"\nregion1 = 1 \"one\""];
+        let near_miss = blank(&parse(1, two, "u5:5", "region0"));
+        let one = parse(1, one, "colocated u0:2", "region0");
+        let other = parse(7, two, "u5:5", "region1");
         let (one, other) = (blank(&one), blank(&other));
         assert_eq!(one.text, other.text);
+        assert_ne!(one.text, near_miss.text);
         assert_eq!(one.references.len(), 1);
         assert_eq!(
             one.references[0],

@@ -22,9 +22,9 @@ use cranelift_entity::EntityRef;
 use cranelift_entity::packed_option::ReservedValue;
 use std::collections::BTreeMap;
 
-/// What permuting does to facts, which only enable optimisation.
+/// What permuting does to `colocated`, which is a fact about a symbol and is not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Facts {
+pub enum Colocated {
     /// They stay as they are.
     Keep,
     /// They are drawn anew: the function still computes the same results.
@@ -32,11 +32,11 @@ pub enum Facts {
 }
 
 /// `func` in another form, which depends on nothing but `seed`.
-pub fn permuted(func: &Function, facts: Facts, seed: u64) -> Function {
+pub fn permuted(func: &Function, colocated: Colocated, seed: u64) -> Function {
     let mut copy = Copy {
         old: func,
         new: Function::with_name_signature(func.name.clone(), func.signature.clone()),
-        facts,
+        colocated,
         rng: Rng::new(seed),
         map: Map::default(),
         unreachable: Vec::new(),
@@ -89,7 +89,7 @@ struct Map {
 struct Copy<'a> {
     old: &'a Function,
     new: Function,
-    facts: Facts,
+    colocated: Colocated,
     rng: Rng,
     map: Map,
     /// Blocks of the new function that the old one does not have.
@@ -254,7 +254,7 @@ impl Copy<'_> {
         let ExtFuncData { name, signature, mut colocated, patchable } =
             self.old.dfg.ext_funcs[old].clone();
         // The verifier wants patchable callees to be colocated.
-        if self.facts == Facts::Change && !patchable {
+        if self.colocated == Colocated::Change && !patchable {
             colocated = self.rng.one_in(2);
         }
         let signature = self.signature(signature);
@@ -378,14 +378,6 @@ impl Copy<'_> {
             if can_swap(data.opcode()) && self.rng.one_in(2) {
                 data.arguments_mut(&mut self.new.dfg.value_lists).swap(0, 1);
             }
-            let opcode = data.opcode();
-            if self.facts == Facts::Change
-                && opcode != Opcode::Bitcast
-                && let Some(flags) = data.memflags_mut()
-            {
-                let changed = self.other_facts(*flags, opcode);
-                *flags = self.new.dfg.mem_flags.insert(changed).expect("few flags");
-            }
             self.new.dfg.insts[new] = data;
         }
         if self.rng.one_in(2) {
@@ -461,31 +453,6 @@ impl Copy<'_> {
         BlockCall::new(block, args, &mut self.new.dfg.value_lists)
     }
 
-    /// The same trap code and byte order, other facts.
-    fn other_facts(&mut self, old: MemFlags, opcode: Opcode) -> MemFlagsData {
-        let old = self.new.dfg.mem_flags[old];
-        let mut new = MemFlagsData::new().with_trap_code(old.trap_code());
-        if let Some(endianness) = old.explicit_endianness() {
-            new.set_endianness(endianness);
-        }
-        if self.rng.one_in(2) {
-            new.set_aligned();
-        }
-        // The verifier wants no `readonly` stores.
-        if !opcode.can_store() && self.rng.one_in(2) {
-            new.set_readonly();
-        }
-        if self.rng.one_in(2) {
-            new.set_can_move();
-        }
-        if self.rng.one_in(2) {
-            let user_id = 1 + self.rng.below(4) as u32;
-            let data = AliasRegionData { user_id, description: "region".into() };
-            new.set_alias_region(Some(self.new.dfg.alias_regions.insert(data)));
-        }
-        new
-    }
-
     fn layout(&mut self) {
         let entry = self.old.layout.entry_block().expect("has a body");
         let rest = self.old.layout.blocks().filter(|&block| block != entry);
@@ -507,11 +474,7 @@ impl Copy<'_> {
                         }
                         self.new.layout.append_inst(self.map.insts[&inst], new);
                     }
-                    let cold = match self.facts {
-                        Facts::Keep => self.old.layout.is_cold(old),
-                        Facts::Change => old != entry && self.rng.one_in(2),
-                    };
-                    if cold {
+                    if self.old.layout.is_cold(old) {
                         self.new.layout.set_cold(new);
                     }
                 }

@@ -9,8 +9,8 @@ use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::verify_function;
 use cranelift_mergefunc::internals;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Canonicalize, Encoding, FunctionIndex, Linkage, Merger, Mismatch,
-    Options, Plan, Prebucket, may_replace,
+    Addresses, Attributes, Canonicalize, Encoding, FunctionIndex, Linkage, Merger, Options, Plan,
+    Prebucket, may_replace,
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -114,7 +114,7 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
     Encoding::of(func, options).unwrap_or_else(|| panic!("has no encoding:\n{func}"))
 }
 
-/// What the checker remembers of a function, except facts. `None` for what the verifier refuses.
+/// What the checker remembers of a function. `None` for what the verifier refuses.
 pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
     internals::trace(func, &walk_all())
 }
@@ -156,8 +156,7 @@ pub fn clif_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Panics unless the two functions are equal by every view that the library has of equality. They may have
-/// different facts.
+/// Panics unless the two functions are equal by every view that the library has of equality.
 #[track_caller]
 pub fn assert_equal(a: &Function, b: &Function, what: &str) {
     let options = walk_all();
@@ -166,8 +165,7 @@ pub fn assert_equal(a: &Function, b: &Function, what: &str) {
     for (kept, original) in [(a, b), (b, a)] {
         let mismatch =
             may_replace(kept, original, &options).map_err(|refutation| refutation.mismatch);
-        let proved = matches!(mismatch, Ok(()) | Err(Mismatch::Fact));
-        assert!(proved, "{what}: {mismatch:?}\n{kept}\n{original}");
+        assert_eq!(mismatch, Ok(()), "{what}\n{kept}\n{original}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::generate::function::Profile;
 use crate::generate::opcodes::Machine;
 use crate::generate::unit::GeneratedUnit;
 use crate::mutate::{Mutant, mutants_of};
-use crate::permute::{Facts, permuted};
+use crate::permute::{Colocated, permuted};
 use crate::program::Parts;
 use crate::support::{Rng, any_isa, walk_all};
 use crate::unit::{Member, Unit};
@@ -108,9 +108,9 @@ pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
     check_classes(&known, &plan);
     let right = outcomes(&plan);
 
-    let other_forms = known.unit.permuted(Facts::Change, seed);
+    let other_forms = known.unit.permuted(Colocated::Change, seed);
     check_unit(&other_forms);
-    let same_facts = known.unit.permuted(Facts::Keep, seed);
+    let same_facts = known.unit.permuted(Colocated::Keep, seed);
     // Code that is never executed may take addresses, so the disposition of a function may change.
     let class = |plan: &Plan| -> Vec<u32> {
         plan.entries().take(plan.added()).map(|(_, entry)| entry.class()).collect()
@@ -132,7 +132,7 @@ fn check_order(unit: &Unit, rng: &mut Rng) {
         let Some(encoding) = Encoding::of(body, &options) else {
             panic!("has no encoding:\n{body}");
         };
-        let other = Encoding::of(&permuted(body, Facts::Change, rng.word()), &options);
+        let other = Encoding::of(&permuted(body, Colocated::Change, rng.word()), &options);
         assert_eq!(Some(&encoding), other.as_ref(), "another form of\n{body}");
         let mutant = some_mutant(body, &sites(body, body.layout.blocks()), rng);
         encodings.extend(mutant.and_then(|mutant| Encoding::of(&mutant.func, &options)));
@@ -189,7 +189,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let options = Options { aliases: false, ..known.unit.options };
 
     let body = &known.unit.functions[rng.below(known.unit.functions.len())].body;
-    let other = permuted(body, Facts::Keep, rng.word());
+    let other = permuted(body, Colocated::Keep, rng.word());
     for (kept, original) in [(body, &other), (&other, body)] {
         if let Err(refutation) = may_replace(kept, original, &options) {
             panic!("{refutation}\n{kept}\n{original}");

@@ -216,7 +216,7 @@ mod tests {
     use crate::generate::unit::GeneratedUnit;
     use crate::mutate::function::function_mutants;
     use crate::mutate::instruction_mutants;
-    use crate::permute::{Facts, permuted};
+    use crate::permute::{Colocated, permuted};
     use crate::support::Rng;
     use arbitrary::Unstructured;
     use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Ieee128};
@@ -234,7 +234,7 @@ mod tests {
         for (seed, func) in (0_u64..).zip(corpus()) {
             assert_ne!(check(&func), Found::Invalid, "{func}");
             for round in 0..8 {
-                let other = permuted(&func, Facts::Change, 100 * seed + round);
+                let other = permuted(&func, Colocated::Change, 100 * seed + round);
                 let found = check(&other);
                 assert_ne!(found, Found::Invalid, "{other}");
                 refused += usize::from(found == Found::CraneliftsRefused);

@@ -6,7 +6,7 @@
 use crate::generate::conventions::FUNCTIONS;
 use crate::generate::function::Profile;
 use crate::generate::unit::GeneratedUnit;
-use crate::permute::{Facts, permuted};
+use crate::permute::{Colocated, permuted};
 pub use crate::program::DataMember;
 use crate::program::Parts;
 use crate::support::{Rng, free};
@@ -125,11 +125,11 @@ impl Unit {
     }
 
     /// The same unit with every body in another form.
-    pub fn permuted(&self, facts: Facts, seed: u64) -> Unit {
+    pub fn permuted(&self, colocated: Colocated, seed: u64) -> Unit {
         let mut unit = self.clone();
         let mut rng = Rng::new(seed);
         for member in &mut unit.functions {
-            member.body = permuted(&member.body, facts, rng.word());
+            member.body = permuted(&member.body, colocated, rng.word());
         }
         unit
     }

@@ -15,7 +15,6 @@ use super::blocks::{Aligned, Alignment, Differing};
 use super::entities::Copying;
 use super::guards::{guarded, is_guard};
 use super::outline::Outline;
-use crate::apply::without_can_move;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use alloc::sync::Arc;
@@ -23,7 +22,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
-    Block, BlockArg, ConstantData, Function, Inst, InstBuilder, InstructionData, Type, Value, types,
+    Block, BlockArg, ConstantData, Function, Inst, InstBuilder, InstructionData, MemFlagsData,
+    Type, Value, types,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashMap;
@@ -456,6 +456,22 @@ fn hold(body: &mut Function, inst: Inst) -> Option<()> {
     let held = body.dfg.mem_flags.insert(held).ok()?;
     *body.dfg.insts[inst].memflags_mut().expect("has flags") = held;
     Some(())
+}
+
+/// `data` without `can_move`.
+fn without_can_move(data: MemFlagsData) -> MemFlagsData {
+    let mut new =
+        MemFlagsData::new().with_trap_code(data.trap_code()).with_alias_region(data.alias_region());
+    if let Some(endianness) = data.explicit_endianness() {
+        new.set_endianness(endianness);
+    }
+    if data.aligned() {
+        new.set_aligned();
+    }
+    if data.readonly() {
+        new.set_readonly();
+    }
+    new
 }
 
 /// Whether `select` can have this type on every target, and a constant of it exists, for arms that have no value.

@@ -505,13 +505,12 @@ impl Aligning<'_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { originals, mut body, arguments, sizes: _, token } = merge;
+        let Merge { originals: _, mut body, arguments, sizes: _, token } = merge;
         let plan = &mut *self.plan;
         let mut members: Vec<FunctionIndex> = Vec::new();
         let mut bodies = 0;
         for (function, outcome) in functions.into_iter().zip(outcomes) {
-            let is_body = plan.parameterised_body(function).is_some();
-            match is_body {
+            match plan.parameterised_body(function).is_some() {
                 true => bodies += 1,
                 false => members.push(function),
             }
@@ -533,22 +532,13 @@ impl Aligning<'_> {
         self.next_class += 1;
         self.uses.add_body(to, functions);
         for side in [0, 1] {
-            let plan = &mut *self.plan;
             let (function, arguments) = (functions[side], arguments[side].clone());
-            let is_body = plan.parameterised_body(function).is_some();
             if !outcomes[side].thunk {
                 self.follow(function, to, &arguments);
             }
             let plan = &mut *self.plan;
             let reason = self.uses.must_keep_symbol(plan, function);
             let (disposition, reason) = outcome(to, outcomes[side].thunk, reason);
-            if !is_body {
-                let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
-                let context = context(plan, function, &NoUnit, self.options);
-                let walked = canon::encode(&originals[side], &context, &mut scratch, &mut encoding);
-                debug_assert!(walked.is_ok(), "was aligned");
-                plan.set_body_facts(function, encoding.facts.into());
-            }
             plan.set_extra_arguments(function, arguments);
             plan.set(function, disposition, reason);
         }

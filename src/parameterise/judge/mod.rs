@@ -8,7 +8,7 @@
 
 mod callees;
 
-use crate::apply::{Written, compared, compared_as, not_redirected, weaken};
+use crate::apply::{Written, compared, compared_as, not_redirected};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
@@ -627,11 +627,6 @@ pub(super) fn body_of_rows(
     let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
     let parameters = argument_plan.parameters(table, rows, inst);
     let mut body = original.clone();
-    let facts = table.common_facts(rows);
-    if facts != encoding.facts {
-        let key = plan.entry(function).attributes().key;
-        weaken(&mut body, key, &facts, options);
-    }
     if options.compare.constant_branches == Compare::Ignore {
         body::fold_branches(&mut body);
     }

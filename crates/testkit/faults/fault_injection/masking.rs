@@ -4,15 +4,14 @@
 //! Entities keep their numbers. A masked field has the same value everywhere.
 
 use super::{Fault, PLANTED};
-use crate::apply::weaken::rebuild_flags;
 use crate::unit::{Contents, DataObject};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee16, Ieee32, Ieee64, Imm64, Offset32};
 use cranelift_codegen::ir::{
     ArgumentExtension, ArgumentPurpose, AtomicRmwOp, BlockArg, BlockCall, ConstantData,
     ConstantPool, Endianness, ExceptionTableData, ExceptionTableItem, ExceptionTag, ExternalName,
-    Function, GlobalValueData, Inst, InstructionData, LibCall, MemFlagsData, Opcode, Signature,
-    TrapCode, UserExternalName, Value,
+    Function, GlobalValueData, Inst, InstructionData, Layout, LibCall, MemFlags, MemFlagsData,
+    MemFlagsSet, Opcode, Signature, TrapCode, UserExternalName, Value,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
@@ -197,6 +196,11 @@ fn tables(func: &mut Function, fault: Fault) {
                 .with_trap_code(flags.trap_code())
                 .with_endianness(Endianness::Little),
         }),
+        F::MemoryFlags => {
+            flags(func, |flags| behaviour(flags).with_alias_region(flags.alias_region()));
+        }
+        F::AliasRegion => flags(func, |flags| flags.with_alias_region(None)),
+        F::ColdBlock => warm(func),
         F::CallConv => signatures(func, |signature| signature.call_conv = CallConv::Fast),
         F::Extension => signatures(func, |signature| {
             for param in signature.params.iter_mut().chain(&mut signature.returns) {
@@ -257,8 +261,48 @@ fn tables(func: &mut Function, fault: Fault) {
 }
 
 fn flags(func: &mut Function, blank: impl Fn(MemFlagsData) -> MemFlagsData) {
-    // If the table is full, nothing is overlooked.
-    let _ = rebuild_flags(func, |_, _, flags| blank(flags));
+    let mut set = MemFlagsSet::new();
+    let mut of_insts: Vec<(Inst, MemFlags)> = Vec::new();
+    let mut insert = |flags| set.insert(flags).expect("few flags");
+    for inst in (0..func.dfg.num_insts()).map(Inst::new) {
+        if let Some(old) = func.dfg.insts[inst].memflags()
+            && func.dfg.mem_flags.is_valid(old)
+        {
+            of_insts.push((inst, insert(blank(func.dfg.mem_flags[old]))));
+        }
+    }
+    for data in func.global_values.values_mut() {
+        if let GlobalValueData::Load { flags, .. } = data
+            && func.dfg.mem_flags.is_valid(*flags)
+        {
+            *flags = insert(func.dfg.mem_flags[*flags]);
+        }
+    }
+    for (inst, flags) in of_insts {
+        *func.dfg.insts[inst].memflags_mut().expect("has flags") = flags;
+    }
+    func.dfg.mem_flags = set;
+}
+
+/// The same trap code and byte order.
+fn behaviour(flags: MemFlagsData) -> MemFlagsData {
+    let plain = MemFlagsData::new().with_trap_code(flags.trap_code());
+    match flags.explicit_endianness() {
+        Some(endianness) => plain.with_endianness(endianness),
+        None => plain,
+    }
+}
+
+/// A layout can only learn that a block is cold, so it is built anew.
+fn warm(func: &mut Function) {
+    let mut layout = Layout::new();
+    for block in func.layout.blocks() {
+        layout.append_block(block);
+        for inst in func.layout.block_insts(block) {
+            layout.append_inst(inst, block);
+        }
+    }
+    func.layout = layout;
 }
 
 fn signatures(func: &mut Function, blank: impl Fn(&mut Signature)) {

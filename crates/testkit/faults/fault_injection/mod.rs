@@ -10,7 +10,6 @@
 mod masking;
 mod plans;
 
-use crate::canon::{Encoding, Fact};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::ExternalNode;
 use crate::options::Options;
@@ -87,6 +86,12 @@ faults! {
     NoTrapWildcard = "no-trap-wildcard",
     /// Byte orders.
     ByteOrder = "byte-order",
+    /// What memory flags let the optimiser assume: `aligned`, `readonly` and `can_move`.
+    MemoryFlags = "memory-flags",
+    /// Alias regions.
+    AliasRegion = "alias-region",
+    /// Whether a block is cold.
+    ColdBlock = "cold-block",
     /// Types of results.
     ResultType = "result-type",
     /// Calling conventions.
@@ -193,12 +198,6 @@ faults! {
     OtherClass = "other-class",
     /// Two functions are thunks to each other.
     ThunkCycle = "thunk-cycle",
-    /// Every representative keeps all its facts.
-    FactsKept = "facts-kept",
-    /// Every function to which others were redirected keeps all its facts.
-    FactsKeptIfRedirected = "facts-kept-if-redirected",
-    /// A region is dropped only where it differs.
-    RegionPerAccess = "region-per-access",
 
     // What applying gets wrong.
     /// One callee keeps its old name.
@@ -249,8 +248,6 @@ faults! {
     CalleeWithoutThunk = "callee-without-thunk",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
-    /// The parameterised body has the facts of the first function.
-    FactsOfTheFirst = "facts-of-the-first",
     /// Functions whose addresses are used have no thunks.
     PassedAddressEliminated = "passed-address-eliminated",
     /// Functions that are thunks with extra arguments are eliminated, whatever refers to them.
@@ -277,12 +274,8 @@ faults! {
     DigestWithoutReferences = "digest-without-references",
     /// Digests in the merge cache do not distinguish a reference by symbol from one by class.
     DigestWithoutKind = "digest-without-kind",
-    /// Facts of emitted bodies are not compared.
-    BodyFactsForgotten = "body-facts-forgotten",
     /// Alignments of emitted bodies are not compared.
     AlignmentAcrossUnits = "alignment-across-units",
-    /// The facts of a parameterised body are forgotten when the functions that it replaces are remembered.
-    ReachedFactsForgotten = "reached-facts-forgotten",
     /// Later units do not pass the extra arguments of functions that earlier units eliminated.
     EliminatedPassesNothing = "eliminated-passes-nothing",
     /// Functions that earlier units eliminated get no late thunk when one is needed.
@@ -310,8 +303,6 @@ faults! {
     CachedAddressByClass = "cached-address-by-class",
     /// Bodies that the plan eliminated are remembered as if they were emitted.
     EliminatedBodyRemembered = "eliminated-body-remembered",
-    /// Functions that equal emitted ones keep facts that those do not have.
-    CachedFactsForgotten = "cached-facts-forgotten",
     /// Preemptible functions are remembered, so that later ones are merged into them.
     PreemptibleRemembered = "preemptible-remembered",
     /// Functions that earlier units eliminated get no late thunk if code takes their address.
@@ -344,8 +335,6 @@ faults! {
     StreamedAttributes = "streamed-attributes",
     /// Alignments are not compared.
     StreamedAlignment = "streamed-alignment",
-    /// Facts are not compared.
-    StreamedFacts = "streamed-facts",
     /// Digests are equal if their first bytes are.
     StreamedDigest = "streamed-digest",
     /// All symbols that are not added are one.
@@ -360,8 +349,6 @@ faults! {
     ContentCallee = "content-callee",
     /// They do not depend on the rest of a cycle.
     ContentCycle = "content-cycle",
-    /// They do not depend on facts.
-    ContentFacts = "content-facts",
     /// They do not depend on alignments.
     ContentAlignment = "content-alignment",
     /// They do not depend on how near callees are, nor on which of them share an entry.
@@ -442,16 +429,13 @@ pub(crate) fn compared(argument: ExtraArgument) -> ExtraArgument {
     }
 }
 
-/// What a body for a set of functions is made with: facts, self-calls, parameters.
+/// What a body for a set of functions is made with: self-calls and parameters.
 pub(crate) fn shared(
-    facts: Vec<Fact>,
-    of_the_first: &[Fact],
     recursive: Vec<Inst>,
     mut parameters: Vec<Parameter>,
-) -> (Vec<Fact>, Vec<Inst>, Vec<Parameter>) {
+) -> (Vec<Inst>, Vec<Parameter>) {
     match PLANTED.get() {
-        Some(Fault::FactsOfTheFirst) => (of_the_first.to_vec(), recursive, parameters),
-        Some(Fault::SelfCallForgotten) => (facts, Vec::new(), parameters),
+        Some(Fault::SelfCallForgotten) => (Vec::new(), parameters),
         Some(Fault::CasesExchanged) => {
             for (_, cases) in parameters.iter_mut().flat_map(|parameter| &mut parameter.dispatches)
             {
@@ -460,15 +444,15 @@ pub(crate) fn shared(
                 };
                 core::mem::swap(&mut first.bits, &mut second.bits);
             }
-            (facts, recursive, parameters)
+            (recursive, parameters)
         }
         Some(Fault::ParameterForgotten) => {
             if let Some(parameter) = parameters.first_mut() {
                 parameter.places.pop();
             }
-            (facts, recursive, parameters)
+            (recursive, parameters)
         }
-        _ => (facts, recursive, parameters),
+        _ => (recursive, parameters),
     }
 }
 
@@ -543,39 +527,6 @@ pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]>
         }
         _ => Cow::Borrowed(references),
     }
-}
-
-/// What the digest of a function that arrives alone is made of.
-pub(crate) fn streamed(encoding: &Encoding, alignment: u32) -> (Cow<'_, Encoding>, u32) {
-    overlooking(encoding, alignment, Fault::StreamedFacts, Fault::StreamedAlignment)
-}
-
-/// What the content digest of a function is made of.
-pub(crate) fn content(encoding: &Encoding, alignment: u32) -> (Cow<'_, Encoding>, u32) {
-    overlooking(encoding, alignment, Fault::ContentFacts, Fault::ContentAlignment)
-}
-
-fn overlooking(
-    encoding: &Encoding,
-    alignment: u32,
-    facts: Fault,
-    alignments: Fault,
-) -> (Cow<'_, Encoding>, u32) {
-    let encoding = match is(facts) {
-        true => Cow::Owned(Encoding { facts: Vec::new(), ..encoding.clone() }),
-        false => Cow::Borrowed(encoding),
-    };
-    (encoding, if is(alignments) { 1 } else { alignment })
-}
-
-/// Whether an emitted body is aligned enough, and has no more facts than it may.
-pub(crate) fn incremental(aligned: bool, facts_hold: bool) -> (bool, bool) {
-    (aligned || is(Fault::AlignmentAcrossUnits), facts_hold || is(Fault::BodyFactsForgotten))
-}
-
-/// The facts that are remembered of code that replaced functions.
-pub(crate) fn reached<T>(facts: &[T]) -> &[T] {
-    if is(Fault::ReachedFactsForgotten) { &[] } else { facts }
 }
 
 /// The extra arguments that later units pass to the body that replaced an eliminated function.

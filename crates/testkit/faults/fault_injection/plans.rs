@@ -111,18 +111,6 @@ fn misplanned(plan: &mut Plan) {
                 }
             }
         }
-        Some(Fault::FactsKept) => {
-            for &function in &functions {
-                plan.set_weakened(function, None);
-            }
-        }
-        Some(Fault::FactsKeptIfRedirected) => {
-            for &function in &functions {
-                if let Disposition::Redirect { to } = plan.entry(function).disposition() {
-                    plan.set_weakened(to, None);
-                }
-            }
-        }
         _ => {}
     }
 }

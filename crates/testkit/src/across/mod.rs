@@ -14,7 +14,7 @@ use crate::generate::opcodes::Machine;
 use crate::generate::unit::GeneratedUnit;
 use crate::host::{Batch, Cpu, Level};
 use crate::isa;
-use crate::permute::{Facts, permuted};
+use crate::permute::{Colocated, permuted};
 use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
 use crate::support::Rng;
 use crate::unit::Unit;
@@ -78,7 +78,7 @@ pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
                     member.body.params.reset_user_func_name(name, symbol);
                 }
             }
-            member.body = permuted(&member.body, Facts::Keep, rng.word());
+            member.body = permuted(&member.body, Colocated::Keep, rng.word());
             all.functions.push(member);
         }
         for member in &unit.data {

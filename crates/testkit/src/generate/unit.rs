@@ -16,8 +16,8 @@ use crate::generate::expected::{self, Expected, Node, Reference};
 use crate::generate::function::{self, Callees, Profile, Seed, Table, seed_number, signature};
 use crate::generate::links::{Links, choose, retarget};
 use crate::generate::near_miss::{self, NearMiss};
-use crate::generate::weaken::weaken;
-use crate::permute::{Facts, permuted};
+use crate::generate::weaken::{less_colocated, weaken};
+use crate::permute::{Colocated, permuted};
 use crate::support::{Rng, free};
 use crate::unit::{DataMember, Member, Unit};
 use arbitrary::Unstructured;
@@ -96,7 +96,7 @@ impl GeneratedUnit {
         let mut other = self.clone();
         let mut rng = Rng::new(seed);
         for member in &mut other.unit.functions {
-            member.body = permuted(&member.body, Facts::Keep, rng.word());
+            member.body = permuted(&member.body, Colocated::Keep, rng.word());
         }
         // Permuted forms have other counts.
         other.unit.options.prebucket = Prebucket::WalkAll;
@@ -226,6 +226,9 @@ struct Chosen {
     other: Option<OtherBody>,
 }
 
+/// The numbers of bodies that state less than others are above this one.
+const WEAKENED: u32 = 1000;
+
 /// A function that has not the body of its group.
 #[derive(Clone)]
 struct OtherBody {
@@ -334,7 +337,7 @@ fn assemble(
     let mut nodes = Vec::new();
     for (index, chosen) in (0..).zip(members) {
         let seed = &seeds[chosen.group as usize];
-        let OtherBody { number, mut func, origin, certain, site, runs } =
+        let OtherBody { mut number, mut func, mut origin, mut certain, mut site, runs } =
             chosen.other.unwrap_or_else(|| OtherBody {
                 number: 0,
                 func: seed.func.clone(),
@@ -345,7 +348,12 @@ fn assemble(
             });
         func.name = UserFuncName::user(FUNCTIONS, index);
         let references = retarget(&mut func, &mut links, index, chosen.group);
-        weaken(&mut func, &mut links.rng);
+        less_colocated(&mut func, &mut links.rng);
+        if profile.near_misses && links.rng.one_in(16) {
+            weaken(&mut func, &mut links.rng);
+            origin = Origin::NearMiss { what: "fewer facts".into(), certain: false };
+            (number, certain, site) = (WEAKENED + index, false, None);
+        }
         let attributes = attributes(draw, style);
         nodes.push(Node {
             body: (chosen.group, number),

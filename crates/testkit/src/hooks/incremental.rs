@@ -6,29 +6,20 @@ use crate::inject::{Hook, Put};
 pub const HOOKS: &[Hook] = &[
     Hook {
         file: "src/incremental/mod.rs",
-        at: &["aligned && facts_hold"],
+        at: &["graph.alignment[class as usize].bytes() <= self.classes[cache].alignment"],
         put: Put::Before(
-            r#"let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);"#,
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::AlignmentAcrossUnits) {
+    return true;
+}"#,
         ),
     },
     Hook {
         file: "src/incremental/mod.rs",
-        at: &[
-            "let fits = |body: &&Body| body.alignment >= alignment && facts_allow(&body.facts, facts);",
-        ],
-        put: Put::Instead(
-            r#"let fits = |body: &&Body| {
-    let facts_hold = facts_allow(&body.facts, facts);
-    let aligned = body.alignment >= alignment;
-    let (aligned, facts_hold) = crate::fault_injection::incremental(aligned, facts_hold);
-    aligned && facts_hold
-};"#,
+        at: &["self.classes[class].bodies.iter().find(|body| body.alignment >= alignment)"],
+        put: Put::Before(
+            r#"let overlooked = crate::fault_injection::is(crate::fault_injection::Fault::AlignmentAcrossUnits);
+let alignment = if overlooked { 1 } else { alignment };"#,
         ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &["for (of, facts) in facts {"],
-        put: Put::Before(r#"let facts = crate::fault_injection::reached(facts);"#),
     },
     Hook {
         file: "src/incremental/mod.rs",
@@ -137,14 +128,6 @@ if *digest != graph.digest(class as usize) && !overlooked || !self.fits(graph, c
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::EliminatedBodyRemembered) {
     record.retain_kept(&plan);
 }"#,
-        ),
-    },
-    Hook {
-        file: "src/decide/mod.rs",
-        at: &["if let Some(cache) = cache {", "meet(&mut common, cache);"],
-        put: Put::Instead(
-            r#"if let Some(cache) = cache && !crate::fault_injection::is(crate::fault_injection::Fault::CachedFactsForgotten) {
-    meet(&mut common, cache);"#,
         ),
     },
     Hook {

@@ -129,9 +129,9 @@ fn run() -> Result<(), Box<dyn Error>> {"#,
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply/mod.rs",
-        at: &["self.redirect(func, written) || changed"],
+        at: &["self.redirect(func, written)"],
         put: Put::Instead(
-            r#"let changed = self.redirect(func, written) || changed;
+            r#"let changed = self.redirect(func, written);
 crate::fault_injection::applied(func);
 changed"#,
         ),
@@ -144,11 +144,6 @@ changed"#,
     return wrong;
 }"#,
         ),
-    },
-    Hook {
-        file: "src/apply/mod.rs",
-        at: &["mod weaken;"],
-        put: Put::Instead("pub(crate) mod weaken;"),
     },
     Hook {
         file: "src/parameterise/mod.rs",
@@ -239,20 +234,6 @@ let (func, context) = (
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::PassedNothing) {
     return;
-}"#,
-        ),
-    },
-    Hook {
-        file: "src/canon/facts.rs",
-        at: &["(Fact::Access { flags, region }, Fact::Access { flags: other, region: _ }) => {"],
-        put: Put::Before(
-            r#"(Fact::Access { flags, region }, Fact::Access { flags: other, region: other_region })
-    if crate::fault_injection::is(crate::fault_injection::Fault::RegionPerAccess) =>
-{
-    *flags &= *other;
-    *region = region.filter(|region| {
-        other_region.is_some_and(|other| other.user_id == region.user_id)
-    });
 }"#,
         ),
     },
@@ -388,15 +369,14 @@ let held = if moves { body.dfg.mem_flags[flags] } else { held };"#,
     },
     Hook {
         file: "src/parameterise/judge/mod.rs",
-        at: &["if facts != encoding.facts {"],
+        at: &["if options.compare.constant_branches == Compare::Ignore {"],
         put: Put::Before(
-            r#"let (facts, recursive, parameters) =
-    crate::fault_injection::shared(facts, &encoding.facts, recursive, parameters);"#,
+            r#"let (recursive, parameters) = crate::fault_injection::shared(recursive, parameters);"#,
         ),
     },
     Hook {
         file: "src/parameterise/accept.rs",
-        at: &["let common_facts: Arc<[Fact]> = table.common_facts(rows).into();"],
+        at: &["let key = self.plan.entry(table.function(rows[0])).attributes().key;"],
         put: Put::Before(r#"let arguments = crate::fault_injection::extra(arguments);"#),
     },
     Hook {

@@ -291,8 +291,6 @@ fn link_mutants(link: &Link) -> Vec<(&'static str, Link)> {
             }
             let other = other_type(global_type);
             mutants.push(("type", Link::Load { offset, global_type: other, flags }));
-            // Facts of such loads are compared, too: they only make stack limits, and weakening one would gain
-            // nothing.
             let trap = flags.with_trap_code(Some(TrapCode::unwrap_user(44)));
             for flags in [trap, flags.with_can_move(), MemFlagsData::new()] {
                 mutants.push(("flags", Link::Load { offset, global_type, flags }));

@@ -20,7 +20,7 @@ use testkit::differential::{
     Argument, Comparison, Effort, End, Invocation, Outcome, SOME_ADDRESS, Tally, address_in_memory,
 };
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
-use testkit::permute::{Facts, permuted};
+use testkit::permute::{Colocated, permuted};
 use testkit::program::{Entry, MEMORY_BYTES, Parts, Program};
 use testkit::support::{any_isa, clif_files, free};
 use testkit::unit::Member;
@@ -96,7 +96,7 @@ fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
         functions.push(Member { attributes: Attributes::default(), body: func });
     }
     for at in 0..functions.len() {
-        let mut body = permuted(&functions[at].body, Facts::Keep, at as u64);
+        let mut body = permuted(&functions[at].body, Colocated::Keep, at as u64);
         body.name = UserFuncName::user(DUPLICATES, at as u32);
         functions.push(Member { attributes: free(), body });
     }
