@@ -4,8 +4,7 @@
 //! hasher of the standard library), a copy of every function, and compiling all of them. The walk is timed alone:
 //! *encode* writes the encodings of the functions that have a chance to merge, *encode and hash* hashes them as well.
 //! Then the pass, phase by phase: *add*; *bucket*, which encodes, hashes and compares; *refine*; *decide*; *search* for
-//! similar functions; *second pass*, the second identical pass; *align*, functions that differ in few instructions, which
-//! the balanced policy does not look for unless it is asked to; *apply*, which rewrites the functions that are kept.
+//! similar functions; *align*, functions that differ in few instructions; *apply*, which rewrites the functions that are kept.
 //! *whole pass* is all of it at once, as an embedder calls it.
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and
@@ -38,7 +37,6 @@ const ROWS: [&str; 15] = [
     "refine",
     "decide",
     "search",
-    "second pass",
     "align",
     "apply",
     "whole pass",

@@ -74,15 +74,6 @@ impl ExtraArgument {
         }
     }
 
-    /// The symbol whose address it is, and the distance from it in bytes.
-    pub(crate) fn address(&self) -> Option<(&UserExternalName, i64)> {
-        match self {
-            ExtraArgument::Constant { .. } => None,
-            ExtraArgument::Function { symbol, .. } => Some((symbol, 0)),
-            ExtraArgument::Address { symbol, offset, .. } => Some((symbol, *offset)),
-        }
-    }
-
     /// Whether it is an address that code computes without a table.
     #[cfg(feature = "module")]
     pub(crate) fn is_near(&self) -> bool {

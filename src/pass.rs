@@ -2,15 +2,13 @@
 //!
 //! [`Merger::add`] keeps a summary of each function; [`Merger::plan`] is the list of the phases. Identical merging
 //! (bucket, refine, decide) comes first. Then functions that differ only in constants and references share
-//! parameterised bodies; that can make further functions identical, so identical merging is repeated on what is
-//! left. Where size matters most, functions that differ in few instructions share bodies, too. At last the checker proves the plan. Applying it is left to the caller, function by function
-//! ([`Plan::apply`]).
+//! parameterised bodies, and so do functions that differ in few instructions. At last the checker proves the plan. Applying it
+//! is left to the caller, function by function ([`Plan::apply`]).
 //!
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
 use crate::across::UnitSummary;
-use crate::apply::{Redirecting, Written};
 use crate::checker::Remember;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::content::address_contents;
@@ -20,13 +18,13 @@ use crate::incremental::{
     add_late_thunks,
 };
 use crate::options::Options;
-use crate::parameterise::{self, Attempts, Given, SecondPass, matched, summary};
+use crate::parameterise::{self, Attempts, Given, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::size::Predicted;
 use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
-    NoUnit, Observed, ResolveSymbol,
+    Observed,
 };
 use alloc::string::String;
 use core::fmt;
@@ -97,8 +95,7 @@ impl<'a> Merger<'a> {
         func: &Function,
         attributes: Attributes,
     ) -> Result<FunctionIndex, AddError> {
-        let function =
-            self.summaries.add(symbol, func, attributes, &NoUnit, None, &self.options)?;
+        let function = self.summaries.add(symbol, func, attributes, &self.options)?;
         if let Some(before) = self.before {
             self.referred_to.add_function(&before.eliminated, func);
         }
@@ -218,7 +215,7 @@ impl<'a> Merger<'a> {
     pub fn summarize(self, bodies: &mut dyn Bodies, unit: String) -> Option<UnitSummary> {
         let Merger { options, summaries, .. } = self;
         let content = options.content_addressing?;
-        let (plan, known, _) = identical(summaries, None, None, bodies, &options, &mut |_| {});
+        let (plan, known, _) = identical(summaries, None, bodies, &options, &mut |_| {});
         let Known { observed: _, encodings } = &known;
         let compiled = encodings.compiled();
         Some(summary(&plan, compiled, bodies, &options, &content, unit))
@@ -237,8 +234,7 @@ impl<'a> Merger<'a> {
             Some(model) => predicted.insert(Predicted::new(bodies, model)),
             None => bodies,
         };
-        let (mut plan, known, mut record) =
-            identical(summaries, cache, None, bodies, &options, end);
+        let (mut plan, known, mut record) = identical(summaries, cache, bodies, &options, end);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
@@ -278,29 +274,21 @@ struct Known {
 }
 
 /// Identical merging: the plan, what else is known then and, in an incremental run, what later units may merge into.
-/// References are compared as `applied`, if there is such a plan, leaves them.
 fn identical(
     mut summaries: Summaries,
     cache: Option<&MergeCache>,
-    applied: Option<&Plan>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Known, Option<Record>) {
-    let redirecting =
-        applied.map(|plan| Redirecting { plan, written: Written::none(), symbols: &NoUnit });
-    let symbols = redirecting.as_ref().map_or(&NoUnit as &dyn ResolveSymbol, |symbols| symbols);
-    summaries.complete(bodies, symbols, options);
+    summaries.complete(bodies, options);
     let Summaries { mut unit, observed, mut stats, .. } = summaries;
     let symbols = match cache {
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),
         None => UnitSymbols::new(&unit),
     };
-    let redirecting =
-        applied.map(|plan| Redirecting { plan, written: Written::none(), symbols: &symbols });
-    let references = redirecting.as_ref().map_or(&symbols as &(dyn ResolveSymbol + Sync), |to| to);
     let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
-    let mut bucketed = bucket(&unit, references, walk, options, bodies, &mut stats);
+    let mut bucketed = bucket(&unit, &symbols, walk, options, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
     // Memory, before the next phases take some.
     unit.drop_buckets();
@@ -317,7 +305,7 @@ fn identical(
     (plan, Known { observed, encodings: bucketed.into() }, record)
 }
 
-/// Merging with parameters after identical merging, each attempt followed by identical merging of what it leaves.
+/// Merging with parameters after identical merging.
 fn similar(
     mut plan: Plan,
     known: &Known,
@@ -336,22 +324,9 @@ fn similar(
     let mut attempts = Attempts::new(options, &plan);
     while let Some(attempt) = attempts.next(&mut plan) {
         let options = &attempts.options(attempt);
-        let mut found = parameterise::search(&mut plan, given, bodies, options, attempt);
-        end("search");
-        let mut second = SecondPass::new(options, encodings);
-        while let Some(summaries) = second.summaries(&mut found, &plan, bodies) {
-            let (again, ..) = identical(
-                summaries,
-                None,
-                Some(&plan),
-                &mut second.bodies(&plan, bodies),
-                second.options(),
-                &mut |_| {},
-            );
-            second.merge(&again, &found, &mut plan);
-        }
+        let found = parameterise::search(&mut plan, given, bodies, options, attempt);
         attempts.consider(&mut plan, &found, bodies);
-        end("second pass");
+        end("search");
     }
     let limited = attempts.are_limited();
     let (mut plan, tokens) = attempts.finish(plan);

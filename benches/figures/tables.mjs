@@ -3,7 +3,7 @@
 import { table, thousands } from "../shared/document.mjs";
 
 /** The phases of the pass, in order: what a unit spends on them. */
-export const PHASES = ["add", "bucket", "refine", "decide", "search", "second pass", "align", "apply"];
+export const PHASES = ["add", "bucket", "refine", "decide", "search", "align", "apply"];
 /** What the pass is compared with. */
 const BASELINES = ["visit", "hash of Cranelift", "clone"];
 

@@ -10,7 +10,7 @@
 
 use crate::canon::Encoding;
 use core::fmt;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// A 128-bit structural hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,26 +21,20 @@ pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
     hashes(encoding).1
 }
 
-/// Hashes of what functions may have in common that are not equal. Like the structural hash, they decide nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PartHashes {
-    /// Of the shape.
-    pub shape: u32,
-    /// Of the shape and the constants.
-    pub content: u32,
-}
+/// A hash of the shape of a function, which functions may have in common that are not equal. Like the structural hash, it
+/// decides nothing.
+pub(crate) type ShapeHash = u32;
 
-/// All hashes of an encoding. Each stream is hashed once, in one piece, which takes less than half as long as to feed a
+/// The hashes of an encoding. Each stream is hashed once, in one piece, which takes less than half as long as to feed a
 /// hasher with one after the other. Linear in its size.
-pub(crate) fn hashes(encoding: &Encoding) -> (PartHashes, StructuralHash) {
+pub(crate) fn hashes(encoding: &Encoding) -> (ShapeHash, StructuralHash) {
     let hashes = encoding.key().map(xxh3_128);
     let mut bytes = [0; 3 * 16];
     for (bytes, hash) in bytes.chunks_exact_mut(16).zip(hashes) {
         bytes.copy_from_slice(&hash.to_le_bytes());
     }
     let [shape, ..] = hashes;
-    let parts = PartHashes { shape: shape as u32, content: xxh3_64(&bytes[..2 * 16]) as u32 };
-    (parts, StructuralHash(xxh3_128(&bytes)))
+    (shape as ShapeHash, StructuralHash(xxh3_128(&bytes)))
 }
 
 /// A BLAKE3 digest of an encoding: 256 bits, which are trusted without comparing.

@@ -42,8 +42,8 @@ pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub use hash::{ContentDigest, StructuralHash, structural_hash};
-pub(crate) use hash::{Digest, PartHashes, digest, hashes};
-pub(crate) use prefilter::{counts, outline};
+pub(crate) use hash::{Digest, ShapeHash, digest, hashes};
+pub(crate) use prefilter::counts;
 
 use crate::extra_argument::ExtraArgument;
 use crate::options::{Compare, ComparePolicy};
@@ -177,11 +177,6 @@ struct Mentioned {
 }
 
 impl Scratch {
-    /// The number of blocks that the last walk came to.
-    pub fn blocks(&self) -> u32 {
-        self.block_count
-    }
-
     /// The blocks that the last walk came to, in its order.
     pub fn walked(&self) -> &[Block] {
         &self.queue

@@ -1,9 +1,6 @@
 //! What is known of a function before any of it is walked.
 //!
 //! [`counts`] prefilters functions in constant time: two functions with different counts are not compared.
-//! [`Observed`] finds the functions whose addresses are taken, which must be known of functions that are never
-//! walked, too. It reads the instruction table in memory order, which is several times cheaper than a walk, and
-//! only in units where the answer can matter.
 
 use cranelift_codegen::ir::{AbiParam, Function, Signature};
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,19 +26,6 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
         u64::from(func.stack_limit.is_some()),
     ];
     let mut bytes = [0; 11 * 8];
-    for (chunk, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-        chunk.copy_from_slice(&number.to_le_bytes());
-    }
-    xxh3_64(&bytes)
-}
-
-/// A digest of what merging with parameters leaves of a function that is not merged: its signature, its stack slots and
-/// its number of blocks. That is the number of those that a walk comes to, or, of a function that was not walked, of
-/// those in its table: the same unless some are unreachable.
-pub(crate) fn outline(func: &Function, key: u64, blocks: usize) -> u64 {
-    let slots = func.sized_stack_slots.len() as u64;
-    let numbers = [key, signature_digest(&func.signature), blocks as u64, slots];
-    let mut bytes = [0; 4 * 8];
     for (chunk, number) in bytes.chunks_exact_mut(8).zip(numbers) {
         chunk.copy_from_slice(&number.to_le_bytes());
     }

@@ -11,7 +11,7 @@
 use super::in_hand::InHand;
 use super::{Partition, References};
 use crate::canon::{
-    self, Context, Digest, Encoding, PartHashes, Scratch, StructuralHash, data, digest,
+    self, Context, Digest, Encoding, Scratch, ShapeHash, StructuralHash, data, digest,
     structural_hash,
 };
 use crate::canonicalize::canonicalized;
@@ -44,7 +44,7 @@ pub(crate) struct Bucketed {
     pub references: References,
     /// The digests of the encodings of `nodes`, in an incremental run.
     pub digests: Vec<Digest>,
-    walked: Vec<PackedWalked>,
+    walked: Vec<Walked>,
     /// Nodes whose encodings equal those of other nodes, whatever they refer to.
     pub equal_encodings: EntitySet<Node>,
 }
@@ -58,36 +58,7 @@ pub(crate) enum Walked {
     /// It cannot be encoded.
     Malformed,
     /// It was walked, and has this many instructions.
-    Yes { instructions: u32, hashes: PartHashes },
-}
-
-/// The same in twelve bytes: the largest numbers of instructions mean the other two.
-#[derive(Clone, Copy)]
-struct PackedWalked {
-    instructions: u32,
-    hashes: PartHashes,
-}
-
-impl From<Walked> for PackedWalked {
-    fn from(walked: Walked) -> PackedWalked {
-        let (instructions, hashes) = match walked {
-            Walked::No => (u32::MAX, PartHashes::default()),
-            Walked::Malformed => (u32::MAX - 1, PartHashes::default()),
-            Walked::Yes { instructions, hashes } => (instructions.min(u32::MAX - 2), hashes),
-        };
-        PackedWalked { instructions, hashes }
-    }
-}
-
-impl From<PackedWalked> for Walked {
-    fn from(packed: PackedWalked) -> Walked {
-        let PackedWalked { instructions, hashes } = packed;
-        match instructions {
-            u32::MAX => Walked::No,
-            number if number == u32::MAX - 1 => Walked::Malformed,
-            instructions => Walked::Yes { instructions, hashes },
-        }
-    }
+    Yes { instructions: u32, shape: ShapeHash },
 }
 
 impl Bucketed {
@@ -106,7 +77,7 @@ impl Bucketed {
             nodes: Vec::new(),
             references: References::new(),
             digests: Vec::new(),
-            walked: walked.map(PackedWalked::from).collect(),
+            walked: walked.collect(),
             equal_encodings: EntitySet::new(),
         };
         for encoding in 0..encodings {
@@ -123,15 +94,14 @@ impl Bucketed {
 
     /// The result of this phase for an item.
     pub fn walked(&self, node: Node) -> Walked {
-        self.walked.get(node.index()).map_or(Walked::No, |&walked| walked.into())
+        self.walked.get(node.index()).copied().unwrap_or_default()
     }
 }
 
 /// What is left of the encodings of the functions of a unit.
 pub(crate) struct Encodings {
     numbering: Numbering,
-    walked: Vec<PackedWalked>,
-    equal_encodings: EntitySet<Node>,
+    walked: Vec<Walked>,
     compiled: Compiled,
 }
 
@@ -154,33 +124,23 @@ impl Encodings {
         &self.compiled
     }
 
-    /// The hashes of the encoding of a function, if it was walked and its IR is there.
-    pub fn hashes(&self, function: FunctionIndex) -> Option<PartHashes> {
-        if self.compiled.functions.contains(function) {
+    /// The hash of the shape of a function, if it was walked and its IR is there.
+    pub fn shape(&self, function: FunctionIndex) -> Option<ShapeHash> {
+        let of_unit = function.index() < self.numbering.functions;
+        if !of_unit || self.compiled.functions.contains(function) {
             return None;
         }
-        match Walked::from(self.walked[self.node(function)?.index()]) {
-            Walked::Yes { instructions: _, hashes } => Some(hashes),
+        match self.walked[self.numbering.node(Item::Function(function)).index()] {
+            Walked::Yes { instructions: _, shape } => Some(shape),
             Walked::No | Walked::Malformed => None,
         }
-    }
-
-    /// Whether some other function has the same encoding, whatever the two refer to.
-    pub fn has_equal(&self, function: FunctionIndex) -> bool {
-        self.node(function).is_some_and(|node| self.equal_encodings.contains(node))
-    }
-
-    fn node(&self, function: FunctionIndex) -> Option<Node> {
-        let of_unit = function.index() < self.numbering.functions;
-        of_unit.then(|| self.numbering.node(Item::Function(function)))
     }
 }
 
 impl From<Bucketed> for Encodings {
     fn from(bucketed: Bucketed) -> Encodings {
-        let Bucketed { numbering, walked, equal_encodings, .. } = bucketed;
-        let compiled = Compiled::default();
-        Encodings { numbering, walked, equal_encodings, compiled }
+        let Bucketed { numbering, walked, .. } = bucketed;
+        Encodings { numbering, walked, compiled: Compiled::default() }
     }
 }
 
@@ -331,12 +291,12 @@ impl Walker<'_> {
                 stats.walk_malformed += usize::from(result.is_err());
                 stats.walk_bytes += encoding.size();
                 if let Err(canon::Malformed) = result {
-                    walks.walked.push((node, Walked::Malformed.into()));
+                    walks.walked.push((node, Walked::Malformed));
                     return None;
                 }
-                let (hashes, hash) = canon::hashes(encoding);
+                let (shape, hash) = canon::hashes(encoding);
                 let instructions = encoding.instructions;
-                walks.walked.push((node, Walked::Yes { instructions, hashes }.into()));
+                walks.walked.push((node, Walked::Yes { instructions, shape }));
                 Some(hash)
             }
             Item::Data(data) => {
@@ -345,8 +305,8 @@ impl Walker<'_> {
                 data::encode(object, attributes.key, self.symbols, encoding);
                 walks.stats.walk_data_objects += 1;
                 walks.stats.walk_bytes += encoding.size();
-                let (hashes, hash) = canon::hashes(encoding);
-                walks.walked.push((node, Walked::Yes { instructions: 0, hashes }.into()));
+                let (shape, hash) = canon::hashes(encoding);
+                walks.walked.push((node, Walked::Yes { instructions: 0, shape }));
                 Some(hash)
             }
         }
@@ -356,7 +316,7 @@ impl Walker<'_> {
 /// What was walked.
 #[derive(Default)]
 struct Walks {
-    walked: Vec<(Node, PackedWalked)>,
+    walked: Vec<(Node, Walked)>,
     stats: Stats,
 }
 
@@ -448,7 +408,7 @@ struct Classes {
     nodes: Vec<Node>,
     references: References,
     digests: Vec<Digest>,
-    walked: Vec<PackedWalked>,
+    walked: Vec<Walked>,
     equal_encodings: EntitySet<Node>,
     stats: Stats,
 }
@@ -462,7 +422,7 @@ impl Classes {
             nodes: Vec::new(),
             references: References::new(),
             digests: Vec::new(),
-            walked: alloc::vec![Walked::No.into(); nodes],
+            walked: alloc::vec![Walked::No; nodes],
             equal_encodings: EntitySet::new(),
             stats: Stats::default(),
         }

@@ -11,7 +11,7 @@ use crate::options::{Canonicalize, Options, Prebucket};
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
-    Defined, FunctionIndex, Linkage, Observe, Observed, ResolveSymbol, Unit,
+    Defined, FunctionIndex, Linkage, Observe, Observed, Unit,
 };
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
@@ -31,35 +31,32 @@ pub(crate) struct Summaries {
 }
 
 impl Summaries {
-    /// Adds a function: see [`Merger::add`](crate::Merger::add). References are compared as `symbols` says, where that
-    /// does not depend on the unit. `bucket` is the bucket of the function, if it is known.
+    /// Adds a function: see [`Merger::add`](crate::Merger::add).
     pub fn add(
         &mut self,
         symbol: UserExternalName,
         func: &Function,
         attributes: Attributes,
-        symbols: &dyn ResolveSymbol,
-        bucket: Option<u64>,
         options: &Options<'_>,
     ) -> Result<FunctionIndex, AddError> {
         self.unit.check(&symbol, u64::from(attributes.alignment))?;
         if func.layout.entry_block().is_none() {
             return Err(AddError::NoBody(symbol));
         }
-        self.observed.add_tables(func, symbols);
+        self.observed.add_tables(func);
         self.addresses_matter |= matters(&attributes);
         let scanned = self.addresses_matter;
         if scanned {
-            self.observed.add_address_uses(func, symbols);
+            self.observed.add_address_uses(func);
         }
         let body = canonicalized(func, options.canonicalize);
-        let bucket = bucket.unwrap_or_else(|| match options.walks() {
+        let bucket = match options.walks() {
             Prebucket::Counts => counts(&body, attributes.key),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
                 self.bucketer.hash_alone(&body, attributes.key, options)
             }
-        });
+        };
         self.stats.add_functions += 1;
         let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
         self.unscanned += usize::from(!scanned);
@@ -103,16 +100,11 @@ impl Summaries {
     /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
     /// were added, pins those that something points into, and keeps apart those that do not get the body that is
     /// compared.
-    pub fn complete(
-        &mut self,
-        bodies: &mut dyn Bodies,
-        symbols: &dyn ResolveSymbol,
-        options: &Options<'_>,
-    ) {
+    pub fn complete(&mut self, bodies: &mut dyn Bodies, options: &Options<'_>) {
         if self.addresses_matter {
             for index in 0..core::mem::take(&mut self.unscanned) {
                 let body = bodies.body(FunctionIndex::new(index));
-                self.observed.add_address_uses(body, symbols);
+                self.observed.add_address_uses(body);
             }
         }
         // A function that keeps its own code does not get the body that is compared: it equals only itself.

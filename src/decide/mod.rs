@@ -148,10 +148,8 @@ fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
             Prebucket::WalkAll => Reason::Different,
         },
         Walked::Malformed => Reason::Malformed,
-        Walked::Yes { instructions: _, hashes: _ } if bucketed.equal_encodings.contains(node) => {
-            Reason::ReferencesDiffer
-        }
-        Walked::Yes { instructions: _, hashes: _ } => Reason::Different,
+        Walked::Yes { .. } if bucketed.equal_encodings.contains(node) => Reason::ReferencesDiffer,
+        Walked::Yes { .. } => Reason::Different,
     }
 }
 
@@ -452,7 +450,7 @@ impl Decision<'_> {
     /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
     fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
         let node = self.bucketed.numbering.node(Item::Function(function));
-        let Walked::Yes { instructions, hashes: _ } = self.bucketed.walked(node) else {
+        let Walked::Yes { instructions, shape: _ } = self.bucketed.walked(node) else {
             return Some(false);
         };
         let thunk = match self.options.target.jump_thunk {

@@ -81,9 +81,6 @@ pub(super) const MAX_DIVISORS: usize = 6;
 /// How many parameters are tried until that many are found that divide a set.
 pub(super) const MAX_TRIED_COLUMNS: usize = 64;
 
-/// How often the unit is planned before the second pass gives up.
-pub(super) const MAX_ROUNDS: usize = 3;
-
 /// Functions with fewer instructions are not aligned with others: an assumption; passing a selector takes as much.
 pub(super) const MIN_ALIGNED: usize = 8;
 

@@ -11,9 +11,8 @@
 //! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
 //!   `dispatch`), ask for its size, and accept it if it really pays (`cost`).
 //!
-//! Functions that are identical after that are merged by a second identical pass (`second_pass`), which the driver
-//! makes; `attempts` says how often all of that is tried. Then `align` looks at what has no equal shape: functions that
-//! differ in few instructions.
+//! `attempts` says how often all of that is tried. Then `align` looks at what has no equal shape: functions that differ in
+//! few instructions.
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
 //! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
@@ -27,7 +26,6 @@ mod argument_plan;
 mod as_written;
 mod attempts;
 mod body;
-mod candidates;
 mod cost;
 mod dispatch;
 mod fold;
@@ -35,7 +33,6 @@ mod judge;
 mod levels;
 mod loops;
 mod probe;
-mod second_pass;
 mod shape;
 mod shared;
 mod smaller;
@@ -47,7 +44,6 @@ mod value;
 
 pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
-pub(crate) use second_pass::SecondPass;
 pub use shared::decide_sharing;
 pub(crate) use shared::{Shared, matched, summary};
 pub(crate) use thunk_calls::call_thunks;
@@ -67,7 +63,6 @@ use crate::unit::{
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use candidates::Contents;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use hashbrown::HashSet;
@@ -91,9 +86,6 @@ pub(crate) struct Given<'a> {
 
 /// What a search leaves besides the plan.
 pub(crate) struct Found {
-    uses: Uses,
-    /// The functions that were walked.
-    contents: Contents,
     /// How many more functions may be merged.
     limit: usize,
     /// How many tokens were given to candidates.
@@ -116,12 +108,9 @@ pub(crate) fn search(
     let Given { observed, encodings, earlier, shared } = given;
     let shapes = shapes(plan, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
-    // The second identical pass may merge these.
-    let equal = plan.entries().take(plan.added()).map(|(function, _)| function);
-    let equal = equal.filter(|&function| encodings.has_equal(function));
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
     let compiled = encodings.compiled();
-    for function in of_shapes.chain(equal).chain(shared.functions()) {
+    for function in of_shapes.chain(shared.functions()) {
         // Calls of compiled code go to the symbol, as do those of which nothing is known.
         if !compiled.functions.contains(function) && !compiled.callees.contains(function) {
             known.insert(function);
@@ -143,7 +132,6 @@ pub(crate) fn search(
     };
     let mut search = Search {
         uses,
-        contents: Contents::default(),
         merged_into,
         merged: Written::default(),
         earlier,
@@ -191,16 +179,15 @@ pub(crate) fn search(
             }
         }
     }
-    let Search { plan, probed, uses, contents, limit, tokens, .. } = search;
+    let Search { plan, probed, limit, tokens, .. } = search;
     plan.stats_mut().similar_probes = probed.len();
-    Found { uses, contents, limit, tokens }
+    Found { limit, tokens }
 }
 
 struct Search<'a> {
     plan: &'a mut Plan,
     uses: Uses,
     /// The functions that were walked to find their shapes.
-    contents: Contents,
     bodies: &'a mut dyn Bodies,
     options: &'a Options<'a>,
     pool: Pool<Memory>,
@@ -431,8 +418,8 @@ fn shapes(
         if !is_candidate(plan, function, options) {
             continue;
         }
-        let shape = match (encodings.hashes(function), options.walks()) {
-            (Some(hashes), _) => hashes.shape,
+        let shape = match (encodings.shape(function), options.walks()) {
+            (Some(shape), _) => shape,
             // It has other counts than all other functions.
             (None, Prebucket::Counts) => continue,
             (None, Prebucket::WalkAll) => {
@@ -440,7 +427,7 @@ fn shapes(
                 let body = canonicalized(bodies.body(function), options.canonicalize);
                 let context = context(plan, function, &NoUnit, options);
                 match canon::encode(&body, &context, &mut scratch, &mut encoding) {
-                    Ok(()) => canon::hashes(&encoding).0.shape,
+                    Ok(()) => canon::hashes(&encoding).0,
                     Err(canon::Malformed) => continue,
                 }
             }

@@ -4,7 +4,6 @@
 //! they are written (`as_written`); of the two, what saves more is accepted, and what is left after that is compared in
 //! the other way. This module judges nothing itself, and knows no order among shapes (`levels`).
 
-use super::candidates::Content;
 use super::judge::Judged;
 use super::table::{Parameter, Set, Table};
 use super::value::Symbols;
@@ -31,7 +30,8 @@ struct Shape<'s> {
     tables: Vec<Table>,
     /// The sets of each table: rows, and what they differ in.
     sets: Vec<Vec<(Vec<u32>, Vec<Parameter>)>>,
-    contents: Vec<(FunctionIndex, Content)>,
+    /// How many functions were walked.
+    walks: usize,
     /// Functions of this shape that others of it refer to where they differ.
     addressed: Vec<UserExternalName>,
 }
@@ -97,7 +97,7 @@ impl Search<'_> {
         let Search { plan, bodies, options, earlier, pool, merged, merged_into, .. } = self;
         let symbols = Symbols { plan, earlier: *earlier, options, written: merged };
         for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
-            let tables = shape.walk(&symbols, bodies, memory, &mut |_, _| {});
+            let tables = shape.walk(&symbols, bodies, memory, &mut |_| {});
             let mut written = Written::default();
             for table in &tables {
                 as_written::differing(table, plan, merged, merged_into, &mut written);
@@ -117,10 +117,7 @@ impl Search<'_> {
             shape.find(&symbols, bodies, memory);
         });
         for shape in shapes {
-            self.plan.stats_mut().similar_walks += shape.contents.len();
-            for (function, content) in shape.contents.drain(..) {
-                self.contents.insert(function, content, self.plan);
-            }
+            self.plan.stats_mut().similar_walks += shape.walks;
             // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
             // taken.
             for symbol in shape.addressed.drain(..) {
@@ -132,25 +129,20 @@ impl Search<'_> {
 
 impl<'s> Shape<'s> {
     fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<Written>) -> Shape<'s> {
-        let (may_differ, tables, sets, contents, addressed) = Default::default();
-        Shape { number, functions, written, may_differ, tables, sets, contents, addressed }
+        let (may_differ, tables, sets, walks, addressed) = Default::default();
+        Shape { number, functions, written, may_differ, tables, sets, walks, addressed }
     }
 
     /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
     fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
         let plan = symbols.plan;
-        let is_redirected = self.written.is_empty();
-        let mut contents = Vec::new();
-        let mut passes = false;
-        self.tables = self.walk(symbols, bodies, memory, &mut |function, walked| {
+        let (mut passes, mut walks) = (false, 0);
+        self.tables = self.walk(symbols, bodies, memory, &mut |walked| {
             passes |= !walked.scratch.arguments.is_empty();
-            // As the plan leaves it.
-            if is_redirected {
-                contents.push((function, Content::of(&walked.scratch, &walked.encoding)));
-            }
+            walks += 1;
         });
         self.may_differ = passes && as_written::may_differ(&self.tables);
-        self.contents = contents;
+        self.walks = walks;
         for table in &self.tables {
             let sets: Vec<Set<'_>> = Set::of(table).collect();
             let named = sets.iter().flat_map(Set::symbols).filter(|symbol| {
@@ -170,7 +162,7 @@ impl<'s> Shape<'s> {
         symbols: &Symbols<'_>,
         bodies: &mut dyn Bodies,
         memory: &mut Memory,
-        walked: &mut dyn FnMut(FunctionIndex, &Memory),
+        walked: &mut dyn FnMut(&Memory),
     ) -> Vec<Table> {
         let plan = symbols.plan;
         let mut tables: Vec<Table> = Vec::new();
@@ -193,7 +185,7 @@ impl<'s> Shape<'s> {
             };
             table.push(function, &body, scratch, encoding, symbols);
             drop(body);
-            walked(function, memory);
+            walked(memory);
         }
         tables
     }

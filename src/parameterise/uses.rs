@@ -161,34 +161,6 @@ impl Uses {
         uses
     }
 
-    /// Makes the uses of further functions known, but for the number of their calls. Counts those by functions that
-    /// were merged away as well. Linear as [`Uses::of`], unless all uses of these functions are known.
-    pub fn learn(
-        &mut self,
-        functions: impl Iterator<Item = FunctionIndex>,
-        plan: &Plan,
-        bodies: &mut dyn Bodies,
-    ) {
-        let mut further: EntitySet<FunctionIndex> = EntitySet::new();
-        for function in functions {
-            if function.index() < plan.added() && !self.known.contains(function) {
-                further.insert(function);
-            }
-        }
-        if further.is_empty() {
-            return;
-        }
-        let known = core::mem::replace(&mut self.known, further);
-        let references = self.references.len();
-        let all: Vec<(FunctionIndex, FunctionIndex)> =
-            (0..plan.added()).map(FunctionIndex::new).map(|it| (it, it)).collect();
-        self.read(&all, plan, bodies);
-        self.references.truncate(references);
-        for function in known.iter() {
-            self.known.insert(function);
-        }
-    }
-
     /// Adds what some functions refer to.
     fn read(
         &mut self,

@@ -358,8 +358,7 @@ impl Plan {
         }
     }
 
-    /// Removes the parameterised bodies that were merged away by the second identical pass, to which nothing
-    /// refers. They are the last entries.
+    /// Removes the parameterised bodies that were merged into others, to which nothing refers. They are the last entries.
     pub(crate) fn remove_parameterised_bodies(&mut self) {
         let Plan { functions, outcomes, details, data, symbols, new_bodies, similar, .. } = self;
         let is_parameterised = |new: &&NewBody| new.copy_of.is_none();

@@ -8,7 +8,7 @@
 //! merging is not repeated after parameterised bodies were made; and the sum over the unit is not compared
 //! ([`Policy::Size`](crate::Policy::Size)).
 
-use crate::canon::{self, Encoding, PartHashes};
+use crate::canon::{self, Encoding, ShapeHash};
 use crate::congruence::Encodings;
 use crate::ir::table_bytes;
 use crate::options::{Options, Policy};
@@ -28,9 +28,9 @@ pub(super) struct Held {
     most_bytes: usize,
     bytes: usize,
     /// Hashes of shapes. One that two shapes have costs the memory for a function, and nothing else.
-    shapes: HashSet<u32, FxBuildHasher>,
+    shapes: HashSet<ShapeHash, FxBuildHasher>,
     /// Ascending.
-    functions: Vec<(FunctionIndex, PartHashes)>,
+    functions: Vec<(FunctionIndex, ShapeHash)>,
 }
 
 impl Held {
@@ -59,15 +59,15 @@ impl Held {
         if off || shapeless || !parameterise::may_share_body(attributes, options) {
             return false;
         }
-        let (hashes, _) = canon::hashes(encoding);
-        if self.shapes.insert(hashes.shape) {
+        let (shape, _) = canon::hashes(encoding);
+        if self.shapes.insert(shape) {
             return false;
         }
         let bytes = table_bytes(func);
         let fits = bytes <= self.most_bytes - self.bytes;
         if fits {
             self.bytes += bytes;
-            self.functions.push((function, hashes));
+            self.functions.push((function, shape));
         }
         fits
     }
@@ -77,8 +77,8 @@ impl Held {
         self.functions.len() > 1
     }
 
-    /// The hashes of the encoding of a function, if it is held.
-    pub fn hashes(&self, function: FunctionIndex) -> Option<PartHashes> {
+    /// The hash of the shape of a function, if it is held.
+    pub fn shape(&self, function: FunctionIndex) -> Option<ShapeHash> {
         let at = self.functions.binary_search_by_key(&function, |&(held, _)| held).ok()?;
         Some(self.functions[at].1)
     }

@@ -25,7 +25,7 @@ use crate::options::{Canonicalize, Options, Prebucket};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, NoUnit, Node, Numbering,
+    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering,
     Observe, Resolved, Unit, resolved,
 };
 use alloc::vec::Vec;
@@ -255,8 +255,8 @@ impl<'a> StreamingMerger<'a> {
         if self.symbols.function(number).is_some() {
             return Err(AddError::DuplicateSymbol(symbol));
         }
-        self.symbols.add_tables(func, &NoUnit);
-        self.symbols.add_address_uses(func, &NoUnit);
+        self.symbols.add_tables(func);
+        self.symbols.add_address_uses(func);
         let function = FunctionIndex::new(self.functions.len());
         let (encoding, is_new) = self.encode(func, &attributes);
         if is_new {
@@ -458,7 +458,7 @@ impl<'a> StreamingMerger<'a> {
             },
             self.functions.iter().map(|streamed| Walked::Yes {
                 instructions: encoded(streamed).instructions,
-                hashes: self.held.hashes(streamed.equal).unwrap_or_default(),
+                shape: self.held.shape(streamed.equal).unwrap_or_default(),
             }),
         );
         bucketed.partition.push_alone(nodes.len());
@@ -493,7 +493,7 @@ impl<'a> StreamingMerger<'a> {
     fn compiled(&self, plan: &Plan) -> Compiled {
         let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
         for function in (0..self.functions.len()).map(FunctionIndex::new) {
-            if self.held.hashes(self.of(function).equal).is_some() {
+            if self.held.shape(self.of(function).equal).is_some() {
                 continue;
             }
             compiled.functions.insert(function);

@@ -3,7 +3,6 @@
 //! That must be known of functions that are never walked, too. So the instruction table is read in memory order,
 //! which is several times cheaper than a walk, and only in units where the answer can matter.
 
-use super::ResolveSymbol;
 use crate::ir::{address_uses, user_symbol};
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 use hashbrown::HashSet;
@@ -28,55 +27,32 @@ pub(crate) trait Observe {
     /// Calls of a symbol that can be patched.
     fn observe_patchable(&mut self, symbol: &UserExternalName);
 
-    /// Adds the symbols that the tables of `func` observe, through `symbols`, and those whose addresses its calls pass
-    /// as extra arguments. Linear in the sizes of the tables.
-    fn add_tables(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
+    /// Adds the symbols that the tables of `func` observe. Linear in the sizes of the tables.
+    fn add_tables(&mut self, func: &Function) {
         for gv in func.global_values.values() {
             if let GlobalValueData::Symbol { name, offset, colocated: _, tls: _ } = gv
                 && let Some(symbol) = user_symbol(func, name)
             {
-                self.add_redirected_address(symbol, offset.bits(), symbols);
+                self.observe_address(symbol, offset.bits() != 0);
             }
         }
-        for callee in func.dfg.ext_funcs.values() {
-            let Some(symbol) = user_symbol(func, &callee.name) else {
-                continue;
-            };
-            if callee.patchable {
+        for callee in func.dfg.ext_funcs.values().filter(|callee| callee.patchable) {
+            if let Some(symbol) = user_symbol(func, &callee.name) {
                 self.observe_patchable(symbol);
-            } else if let Some(call) = symbols.redirect(symbol).call {
-                for argument in call.arguments.iter() {
-                    if let Some((symbol, offset)) = argument.address() {
-                        self.add_redirected_address(symbol, offset, symbols);
-                    }
-                }
             }
         }
     }
 
-    fn add_redirected_address(
-        &mut self,
-        symbol: &UserExternalName,
-        offset: i64,
-        symbols: &dyn ResolveSymbol,
-    ) {
-        let redirected = symbols.redirect(symbol).address;
-        self.observe_address(redirected.as_ref().unwrap_or(symbol), offset != 0);
-    }
-
-    /// Adds the functions whose addresses `func` takes, through `symbols`.
+    /// Adds the functions whose addresses `func` takes.
     ///
     /// Linear in the number of instructions, some nanoseconds each; constant where the function
     /// names no functions.
-    fn add_address_uses(&mut self, func: &Function, symbols: &dyn ResolveSymbol) {
+    fn add_address_uses(&mut self, func: &Function) {
         if !func.dfg.ext_funcs.is_empty() {
             for func_ref in address_uses(func) {
-                if let Some(callee) = func.dfg.ext_funcs.get(func_ref)
-                    && let Some(symbol) = user_symbol(func, &callee.name)
-                {
-                    let redirected = symbols.redirect(symbol).address;
-                    let redirected = redirected.filter(|_| !callee.patchable);
-                    self.observe_address(redirected.as_ref().unwrap_or(symbol), false);
+                let callee = func.dfg.ext_funcs.get(func_ref);
+                if let Some(symbol) = callee.and_then(|callee| user_symbol(func, &callee.name)) {
+                    self.observe_address(symbol, false);
                 }
             }
         }

@@ -327,11 +327,6 @@ impl<'a> Explainer<'a> {
         let Difference { rule, first, second, references } = difference;
         writeln!(text, "Not equal: {} [{}].", rule.explanation(), rule.id())
             .expect("writing to a string");
-        if self.became_equal(a, b) {
-            text.push_str(
-                "They are merged: they became equal when similar functions were merged.\n",
-            );
-        }
         let references = references.map(|(x, y)| (self.name(x), self.name(y)));
         let used = [(a, first), (b, second)].map(|(function, site)| self.data_at(function, site?));
         let objects = match used {
@@ -350,15 +345,6 @@ impl<'a> Explainer<'a> {
         let excerpts: Option<Vec<_>> = excerpts.into_iter().collect();
         text += &draw_excerpts(&excerpts.expect("the text that was read"));
         Ok(text)
-    }
-
-    /// Whether the plan has one body for two functions, with the same extra arguments for both.
-    fn became_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
-        let [(one, extra), (other, other_extra)] = [a, b].map(|function| {
-            let entry = self.plan.entry(function);
-            (entry.disposition().representative().unwrap_or(function), entry.extra_arguments())
-        });
-        one == other && extra == other_extra
     }
 
     /// The name of the data object that a function uses at a place, if it does.

@@ -25,6 +25,7 @@ mod entities;
 mod guards;
 mod outline;
 mod pairs;
+mod removed;
 mod sketch;
 mod speed;
 
@@ -33,7 +34,6 @@ use super::attempts::Share;
 use super::body::{as_passed, fold_branches};
 use super::cost::Effort;
 use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
-use super::second_pass::remove_merged_bodies;
 use super::uses::Uses;
 use super::{context, cost, is_candidate, merged_into, merges_left, order, smaller};
 use crate::apply::{compared, not_redirected};
@@ -55,6 +55,7 @@ use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use hashbrown::HashMap;
 use outline::Outline;
 use pairs::{Pair, Pairing};
+use removed::remove_merged_bodies;
 use rustc_hash::FxBuildHasher;
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.

@@ -271,11 +271,12 @@ fn flags(func: &mut Function, blank: impl Fn(MemFlagsData) -> MemFlagsData) {
             of_insts.push((inst, insert(blank(func.dfg.mem_flags[old]))));
         }
     }
+    let known = &func.dfg.mem_flags;
     for data in func.global_values.values_mut() {
         if let GlobalValueData::Load { flags, .. } = data
-            && func.dfg.mem_flags.is_valid(*flags)
+            && known.is_valid(*flags)
         {
-            *flags = insert(func.dfg.mem_flags[*flags]);
+            *flags = insert(known[*flags]);
         }
     }
     for (inst, flags) in of_insts {

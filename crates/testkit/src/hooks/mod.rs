@@ -431,8 +431,7 @@ let held = if moves { body.dfg.mem_flags[flags] } else { held };"#,
     Hook {
         file: "src/pass.rs",
         at: &[
-            "let (mut plan, known, mut record) =",
-            "identical(summaries, cache, None, bodies, &options, end);",
+            "let (mut plan, known, mut record) = identical(summaries, cache, bodies, &options, end);",
         ],
         put: Put::Before(
             r#"let right = options;

@@ -35,19 +35,19 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.symbols.add_tables(func, &NoUnit);"],
+        at: &["self.symbols.add_tables(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedTables) {
-    self.symbols.add_tables(func, &NoUnit);
+    self.symbols.add_tables(func);
 }"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.symbols.add_address_uses(func, &NoUnit);"],
+        at: &["self.symbols.add_address_uses(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddresses) {
-    self.symbols.add_address_uses(func, &NoUnit);
+    self.symbols.add_address_uses(func);
 }"#,
         ),
     },
