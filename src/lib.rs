@@ -145,7 +145,7 @@ pub use explain::{
 pub use extra_argument::{ExtraArgument, extended_signature};
 pub use incremental::{Increment, MergeCache};
 #[cfg(feature = "module")]
-pub use module::{Aliases, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
+pub use module::{Aliases, BackEnd, MergingModule, ModuleOptions, ModuleStats};
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{

@@ -331,11 +331,8 @@ fn similar(
     let limited = attempts.are_limited();
     let (mut plan, tokens) = attempts.finish(plan);
     // What follows would make other bodies of those that units share.
-    if !has_map {
-        if !limited {
-            parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
-        }
-        parameterise::call_thunks(&mut plan, bodies, options);
+    if !has_map && !limited {
+        parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
     }
     end("align");
     (plan, has_map.then_some(shared.equal))

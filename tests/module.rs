@@ -14,8 +14,6 @@ mod cycles;
 mod data;
 #[path = "module/deferred.rs"]
 mod deferred;
-#[path = "module/eager.rs"]
-mod eager;
 #[path = "module/errors.rs"]
 mod errors;
 #[path = "module/flushes.rs"]

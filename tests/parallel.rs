@@ -47,8 +47,6 @@ fn pool(threads: usize) -> rayon::ThreadPool {
 struct Build {
     unwind_info: bool,
     sections: bool,
-    /// Not deferred to `finish`: every function is flushed alone.
-    eager: bool,
     /// Flushed by `into_inner`, and finished by the module itself.
     by_hand: bool,
 }
@@ -69,11 +67,7 @@ fn object(
 ) -> Result<Vec<u8>, String> {
     let make = || -> ModuleResult<Vec<u8>> {
         let builder = builder(isa, build);
-        let mode = match build.eager {
-            true => cranelift_mergefunc::Mode::Eager,
-            false => cranelift_mergefunc::Mode::Deferred,
-        };
-        let options = ModuleOptions { back_end: BackEnd::Object, mode, ..options };
+        let options = ModuleOptions { back_end: BackEnd::Object, ..options };
         let mut module = match threads {
             None => MergingModule::with_options(ObjectModule::new(builder), options),
             Some(_) => MergingModule::object_in_parallel(builder, build.unwind_info, options),
@@ -270,12 +264,8 @@ fn generated_units_give_the_same_object_on_any_number_of_threads() {
             if machine.is_x86() { "x86_64" } else { "aarch64" },
             isa::opt_level(input % 3 == 0),
         );
-        let build = Build {
-            unwind_info: input % 4 < 2,
-            sections: input % 5 == 0,
-            eager: input % 6 == 1,
-            by_hand: input % 3 == 1,
-        };
+        let build =
+            Build { unwind_info: input % 4 < 2, sections: input % 5 == 0, by_hand: input % 3 == 1 };
         let define = |module: &mut MergingModule<ObjectModule>| define_unit(module, &unit);
         let alone = object(&isa, build, options(input), None, &define);
         for threads in THREADS {

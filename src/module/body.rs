@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 #[cfg(feature = "parallel")]
 use cranelift_codegen::{CodegenResult, isa::TargetIsa};
 use cranelift_codegen::{CompiledCode, Context};
-use cranelift_module::{DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleResult};
+use cranelift_module::{DataId, FuncId, Module, ModuleReloc, ModuleResult};
 
 /// A body, and the settings with which it is compiled.
 pub(super) struct Body {
@@ -216,15 +216,13 @@ impl View<'_> {
 }
 
 impl<M: Module> MergingModule<M> {
-    /// Compiles a body, unless another thread did, and defines it; in `context`, if the embedder wants to see the
-    /// code.
+    /// Compiles a body, unless another thread did, and defines it.
     pub(super) fn emit_body(
         &mut self,
         plan: &Plan,
         function: FuncId,
         body: Body,
         flush: Flush,
-        context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         let Body { index, code, want_disasm, mut control_plane, .. } = body;
         let alignment = plan.entry(index).alignment();
@@ -239,24 +237,15 @@ impl<M: Module> MergingModule<M> {
                 let of = (index, function);
                 let observed = self.view().prepare(plan, &options, flush, of, &mut func)?;
                 self.observe(&observed);
-                let define = |module: &mut Self, context: &mut Context| {
-                    context.func = *func;
-                    context.set_disasm(want_disasm);
-                    module.define(function, alignment, context, &mut control_plane)?;
-                    let code = context.compiled_code();
-                    Ok::<u32, ModuleError>(code.map_or(0, |code| code.code_info().total_size))
-                };
-                match context {
-                    Some(context) => define(self, context)?,
-                    None => {
-                        let mut context =
-                            self.context.take().unwrap_or_else(|| Box::new(Context::new()));
-                        self.inner.clear_context(&mut context);
-                        let size = define(self, &mut context);
-                        self.context = Some(context);
-                        size?
-                    }
-                }
+                let mut context = self.context.take().unwrap_or_else(|| Box::new(Context::new()));
+                self.inner.clear_context(&mut context);
+                context.func = *func;
+                context.set_disasm(want_disasm);
+                let defined = self.define(function, alignment, &mut context, &mut control_plane);
+                let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
+                self.context = Some(context);
+                defined?;
+                size
             }
             #[cfg(feature = "parallel")]
             Code::Compiled(observed, compiled) => {

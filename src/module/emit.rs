@@ -161,7 +161,6 @@ impl<M: Module> MergingModule<M> {
         pending: &mut Pending,
         unit: &Unit,
         flush: Flush,
-        mut context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         for late in plan.late_thunks() {
             let function = self.view().id_of(plan.entry(late.function).symbol());
@@ -182,11 +181,11 @@ impl<M: Module> MergingModule<M> {
         )]
         while let Some(first) = items.next() {
             #[cfg(feature = "parallel")]
-            let chunk = self.next_chunk(plan, flush, context.is_some(), first, &mut items);
+            let chunk = self.next_chunk(plan, flush, first, &mut items);
             #[cfg(not(feature = "parallel"))]
             let chunk = [first];
             for Item { function, work } in chunk {
-                self.emit(plan, function, work, flush, context.as_deref_mut())
+                self.emit(plan, function, work, flush)
                     .inspect_err(|_| self.failed = Some(function))?;
             }
         }
@@ -207,7 +206,6 @@ impl<M: Module> MergingModule<M> {
         function: FuncId,
         work: Work,
         flush: Flush,
-        context: Option<&mut Context>,
     ) -> ModuleResult<()> {
         match work {
             Work::Bytes { alignment, bytes, relocs } => {
@@ -215,39 +213,24 @@ impl<M: Module> MergingModule<M> {
             }
             Work::Body(body) => {
                 self.stats.functions += 1;
-                self.emit_body(plan, function, body, flush, context)
+                self.emit_body(plan, function, body, flush)
             }
             Work::Merged(body) => {
                 self.stats.functions += 1;
-                self.emit_merged(plan, function, body, context)
+                self.emit_merged(plan, function, body)
             }
             Work::Added(body) => {
-                self.emit_body(plan, function, body, flush, None)?;
+                self.emit_body(plan, function, body, flush)?;
                 self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
                 Ok(())
             }
         }
     }
 
-    fn emit_merged(
-        &mut self,
-        plan: &Plan,
-        function: FuncId,
-        body: Body,
-        context: Option<&mut Context>,
-    ) -> ModuleResult<()> {
+    fn emit_merged(&mut self, plan: &Plan, function: FuncId, body: Body) -> ModuleResult<()> {
         let Output { emit, alignment, .. } = plan.output(body.index);
         let signature = match body.code {
-            Code::Ir(func) => {
-                let signature = func.signature.clone();
-                if let Some(context) = context {
-                    // The embedder asked for the code at once and gets it, although it is not emitted.
-                    context.func = *func;
-                    let mut plane = body.control_plane;
-                    context.compile(self.inner.isa(), &mut plane).map_err(|error| error.inner)?;
-                }
-                Some(signature)
-            }
+            Code::Ir(func) => Some(func.stencil.signature),
             Code::Added => unreachable!("it was defined"),
             #[cfg(feature = "parallel")]
             Code::Compiled(_, compiled) => {

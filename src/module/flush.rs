@@ -7,7 +7,7 @@
 
 use super::deferred::{Candidates, Deferred, DeferredBodies};
 use super::{
-    BackEnd, Definition, FunctionState, MergingModule, Mode, Pending, data_symbol, linkage, symbol,
+    BackEnd, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage, symbol,
 };
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::Increment;
@@ -21,9 +21,7 @@ use crate::unit::{
 };
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use cranelift_codegen::Context;
-use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_codegen::ir::UserExternalName;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
@@ -63,38 +61,6 @@ pub(super) struct Unit {
 impl<M: Module> MergingModule<M> {
     /// Merges and defines the deferred functions and data.
     pub(super) fn flush_to(&mut self, back_end: BackEnd, last: bool) -> ModuleResult<()> {
-        self.flush_with(back_end, last, None)
-    }
-
-    /// Defines one function at once, with the context of the embedder, which keeps the compiled code.
-    pub(super) fn define_at_once(
-        &mut self,
-        function: FuncId,
-        ctx: &mut Context,
-        control_plane: &mut ControlPlane,
-    ) -> ModuleResult<()> {
-        let func = core::mem::replace(&mut ctx.func, Function::new());
-        self.defer(function, Definition::body(func, ctx, control_plane));
-        let defined = self.flush_with(self.options.back_end, false, Some(ctx));
-        let is_kept = self.functions[function].disposition == Disposition::Keep;
-        if self.failed == Some(function) && is_kept {
-            // It was the only deferred definition, and nothing refers to it: reset it as if it had not been
-            // defined.
-            let FunctionState { called, address_held, .. } = self.functions[function];
-            self.functions[function] =
-                FunctionState { called, address_held, ..FunctionState::default() };
-            self.stats.functions -= 1;
-            (self.failed, self.broken) = (None, false);
-        }
-        defined
-    }
-
-    fn flush_with(
-        &mut self,
-        back_end: BackEnd,
-        last: bool,
-        context: Option<&mut Context>,
-    ) -> ModuleResult<()> {
         self.check_usable()?;
         let pending = core::mem::take(&mut self.pending);
         if pending.functions.is_empty() && pending.data.is_empty() {
@@ -102,20 +68,15 @@ impl<M: Module> MergingModule<M> {
         }
         let first = self.stats.flushes == 0;
         self.stats.flushes += 1;
-        let remembers = self.options.remember || self.options.mode == Mode::Eager;
+        let remembers = self.options.remember;
         let (into_earlier, remember) = (remembers && !first, remembers && !last);
         let flush = Flush { back_end, last, first, into_earlier, remember };
-        let done = self.flush_all(pending, flush, context);
+        let done = self.flush_all(pending, flush);
         self.broken = done.is_err();
         done
     }
 
-    fn flush_all(
-        &mut self,
-        mut pending: Pending,
-        flush: Flush,
-        context: Option<&mut Context>,
-    ) -> ModuleResult<()> {
+    fn flush_all(&mut self, mut pending: Pending, flush: Flush) -> ModuleResult<()> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, flush);
         let (plan, increment, candidates) = self.plan(&pending, &unit, flush)?;
@@ -126,7 +87,7 @@ impl<M: Module> MergingModule<M> {
         if back_end == BackEnd::Object {
             self.name_shared_references(&plan, &pending, &unit, flush)?;
         }
-        self.emit_functions(&plan, candidates, &mut pending, &unit, flush, context)?;
+        self.emit_functions(&plan, candidates, &mut pending, &unit, flush)?;
         self.emit_data(&plan, pending.data, &mut unit, flush)?;
         if let Some(increment) = &increment {
             self.emitted.extend(increment);

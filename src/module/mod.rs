@@ -38,7 +38,7 @@ mod parallel;
 mod unwind;
 mod view;
 
-pub use options::{BackEnd, Mode, ModuleOptions, ModuleStats};
+pub use options::{BackEnd, ModuleOptions, ModuleStats};
 #[cfg(feature = "parallel")]
 pub use {
     body::CompiledFunction,
@@ -186,7 +186,7 @@ struct Pending {
 ///   and IR that the verifier refuses are reported by `define_function`. Errors that only the compiler finds (IR
 ///   that it does not support) are reported by the flush; [`MergingModule::failed`] returns the function;
 /// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is left as it is
-///   and holds no compiled code, unless [`Mode::Eager`] is chosen;
+///   and holds no compiled code;
 /// * linkage may widen until the flush, which reads it. A function or data object that shares its body, or that
 ///   emitted code of an object refers to, cannot become preemptible after that: it is an error to declare it so;
 /// * functions and data objects keep addresses of their own by default: see [`MergingModule::attributes`].
@@ -357,8 +357,7 @@ impl<M: Module> MergingModule<M> {
         self.emitted.size()
     }
 
-    /// The function at which a flush failed. The module cannot be used any more. (In [`Mode::Eager`]
-    /// it can, as the wrapped module can, if it was the function just defined.)
+    /// The function at which a flush failed. The module cannot be used any more.
     pub fn failed(&self) -> Option<FuncId> {
         self.failed
     }
@@ -685,17 +684,12 @@ impl<M: Module> Module for MergingModule<M> {
             return self.inner.define_function_with_control_plane(function, ctx, ctrl_plane);
         }
         ctx.verify_if(self.inner.isa())?;
-        match self.options.mode {
-            Mode::Deferred => {
-                let func = match self.options.take {
-                    true => core::mem::replace(&mut ctx.func, Function::new()),
-                    false => ctx.func.clone(),
-                };
-                self.defer(function, Definition::body(func, ctx, ctrl_plane));
-                Ok(())
-            }
-            Mode::Eager => self.define_at_once(function, ctx, ctrl_plane),
-        }
+        let func = match self.options.take {
+            true => core::mem::replace(&mut ctx.func, Function::new()),
+            false => ctx.func.clone(),
+        };
+        self.defer(function, Definition::body(func, ctx, ctrl_plane));
+        Ok(())
     }
 
     fn define_function_bytes(
@@ -708,10 +702,7 @@ impl<M: Module> Module for MergingModule<M> {
         self.check_definition(function)?;
         let relocs = relocs.to_owned();
         self.defer(function, Definition::Bytes { alignment, bytes: bytes.to_owned(), relocs });
-        match self.options.mode {
-            Mode::Deferred => Ok(()),
-            Mode::Eager => self.flush(),
-        }
+        Ok(())
     }
 
     fn define_data(&mut self, data: DataId, description: &DataDescription) -> ModuleResult<()> {
@@ -723,10 +714,7 @@ impl<M: Module> Module for MergingModule<M> {
         }
         self.pending.data.push((data, description.clone()));
         self.data[data].defined = true;
-        match self.options.mode {
-            Mode::Deferred => Ok(()),
-            Mode::Eager => self.flush(),
-        }
+        Ok(())
     }
 }
 

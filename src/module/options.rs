@@ -3,19 +3,6 @@
 use crate::options::{ComparePolicy, Prebucket, Prove, Similar};
 use crate::unit::Addresses;
 
-/// When functions are compiled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// When the module is flushed. Functions that are merged away are never compiled; after
-    /// `define_function`, the context holds no compiled code.
-    #[default]
-    Deferred,
-    /// At once, as `Module` guarantees: after `define_function`, `ctx.compiled_code()` is there, also for functions
-    /// that are merged away. Each function is merged into those that were defined before it. This saves bytes and
-    /// no time, and finds no mutual recursion.
-    Eager,
-}
-
 /// What the wrapped module can do beyond `Module`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
@@ -36,12 +23,9 @@ pub enum BackEnd {
 /// Options of a [`MergingModule`](super::MergingModule).
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleOptions {
-    /// When functions are compiled.
-    pub mode: Mode,
     /// What the wrapped module can do.
     pub back_end: BackEnd,
-    /// Whether `define_function` takes the function out of the context instead of copying it, in
-    /// [`Mode::Deferred`]. For embedders that clear the context next: it saves copying every function.
+    /// Whether `define_function` takes the function out of the context instead of copying it. For embedders that clear the context next: it saves copying every function.
     /// Default: no, the context is left as it is.
     pub take: bool,
     /// Whether addresses of functions are significant by default. Default: they are.
@@ -83,7 +67,6 @@ pub struct ModuleOptions {
 impl Default for ModuleOptions {
     fn default() -> Self {
         ModuleOptions {
-            mode: Mode::default(),
             back_end: BackEnd::default(),
             take: false,
             functions: Addresses::Significant,

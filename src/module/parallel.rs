@@ -110,8 +110,7 @@ impl<M: DefineCompiled> MergingModule<M> {
     /// without threads, whatever their number.
     ///
     /// A bounded number of functions is compiled at a time: for each thread of the pool 256, or less if these have
-    /// 65,536 instructions together and twice as many as the largest of them. Whoever flushes with
-    /// [`Mode::Eager`](super::Mode::Eager) compiles on one thread.
+    /// 65,536 instructions together and twice as many as the largest of them.
     ///
     /// Threads of a pool have a stack of 2 MiB if its builder does not say otherwise, and Cranelift is recursive over
     /// parts of what it compiles.
@@ -176,12 +175,11 @@ impl<M: Module> MergingModule<M> {
         &self,
         plan: &Plan,
         flush: Flush,
-        in_context: bool,
         first: Item,
         items: &mut dyn Iterator<Item = Item>,
     ) -> Vec<Item> {
         let mut chunk = Vec::from([first]);
-        let Some(ahead) = self.ahead.as_ref().filter(|_| !in_context) else {
+        let Some(ahead) = self.ahead.as_ref() else {
             return chunk;
         };
         let threads = rayon::current_num_threads();

@@ -162,8 +162,7 @@ impl Search<'_> {
 /// pass the extra arguments.
 ///
 /// For a single call never: it could only be because thunks are written in fewer bytes than the back end needs for a call,
-/// and the caller would then differ from others in a callee and no longer in constants. When nothing is merged any more,
-/// `thunk_calls` considers it again.
+/// and the caller would then differ from others in a callee and no longer in constants.
 pub(super) fn is_cheaper(thunk: i64, calls: i64, count: u32) -> bool {
     count > 1 && thunk < calls
 }

@@ -38,7 +38,6 @@ mod shared;
 mod smaller;
 mod split;
 mod table;
-mod thunk_calls;
 mod uses;
 mod value;
 
@@ -46,7 +45,6 @@ pub(crate) use align::align;
 pub(crate) use attempts::{Attempt, Attempts};
 pub use shared::decide_sharing;
 pub(crate) use shared::{Shared, matched, summary};
-pub(crate) use thunk_calls::call_thunks;
 
 use crate::apply::{Redirecting, Written, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};

@@ -25,8 +25,8 @@ use crate::options::{Canonicalize, Options, Prebucket};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering,
-    Observe, Resolved, Unit, resolved,
+    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering, Observe,
+    Resolved, Unit, resolved,
 };
 use alloc::vec::Vec;
 use core::cell::RefCell;

@@ -8,8 +8,8 @@ use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{DataDescription, Linkage, Module, ModuleError, ModuleResult};
 use testkit::modules::{
-    I64, bytes, call, declare, define, define_all, eager, id, insignificant, jit, merging_jit,
-    object, plus, signature, table,
+    I64, bytes, call, declare, define, define_all, id, insignificant, jit, merging_jit, object,
+    plus, signature, table,
 };
 
 /// A call that `Module` refuses, with its name.
@@ -110,11 +110,8 @@ fn debug_text(error: &ModuleError) -> String {
 }
 
 fn wrappings(back_end: BackEnd) -> Vec<(&'static str, ModuleOptions)> {
-    let mut wrappings = vec![
-        ("deferred", ModuleOptions::default()),
-        ("deferred, insignificant", insignificant()),
-        ("eager", eager()),
-    ];
+    let mut wrappings =
+        vec![("deferred", ModuleOptions::default()), ("deferred, insignificant", insignificant())];
     for (_, options) in &mut wrappings {
         options.back_end = back_end;
     }
@@ -170,15 +167,13 @@ fn after_an_error_at_define_time_the_module_goes_on() {
 
 #[test]
 fn a_function_that_was_refused_can_be_defined_again() {
-    for options in [ModuleOptions::default(), eager()] {
-        let mut module = MergingModule::with_options(jit(), options);
-        declare(&mut module, "f", Linkage::Export, I64);
-        let wrong = "function %f(i64) -> i64 system_v {\nblock0(v0: i64):\n return v0, v0\n}";
-        assert!(define(&mut module, wrong).is_err());
-        define_all(&mut module, &plus("export", "f", 1));
-        module.finalize_definitions().unwrap();
-        assert_eq!(call(&module, "f", 2), 9);
-    }
+    let mut module = MergingModule::new(jit());
+    declare(&mut module, "f", Linkage::Export, I64);
+    let wrong = "function %f(i64) -> i64 system_v {\nblock0(v0: i64):\n return v0, v0\n}";
+    assert!(define(&mut module, wrong).is_err());
+    define_all(&mut module, &plus("export", "f", 1));
+    module.finalize_definitions().unwrap();
+    assert_eq!(call(&module, "f", 2), 9);
 }
 
 /// Passes the verifier, but no back end can compile it.
@@ -211,36 +206,6 @@ fn the_flush_reports_errors_of_the_compiler_with_the_function() {
     declare(&mut module, "later", Linkage::Export, I64);
     let later = define(&mut module, &plus("export", "later", 1)).err().expect("an error");
     assert!(later.to_string().contains("wrong"), "{later}");
-}
-
-#[test]
-fn eager_mode_reports_errors_of_the_compiler_at_once_and_goes_on() {
-    for back_end in [BackEnd::Any, BackEnd::Jit] {
-        let mut module = MergingModule::with_options(jit(), ModuleOptions { back_end, ..eager() });
-        define_all(&mut module, &plus("export", "a", 7));
-        declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
-        for _ in 0..2 {
-            let after = define(&mut module, UNSUPPORTED).err().expect("an error");
-            assert_eq!(debug_text(&after), unsupported());
-        }
-        assert_eq!(module.failed(), None);
-        define_all(&mut module, &plus("export", "b", 7));
-        module.finalize_definitions().unwrap();
-        assert_eq!(call(&module, "b", 2), 81);
-        assert_eq!(module.stats().functions, 2);
-    }
-}
-
-#[test]
-fn a_function_that_could_not_be_compiled_leaves_nothing_behind() {
-    // `outcome` once still returned the disposition of the failed definition after a definition by bytes, which
-    // have no disposition.
-    let mut module = MergingModule::with_options(jit(), eager());
-    let wrong = declare(&mut module, "wrong", Linkage::Export, UNSUPPORTED_SIGNATURE);
-    assert!(define(&mut module, UNSUPPORTED).is_err());
-    assert_eq!(module.outcome(wrong), None);
-    module.define_function_bytes(wrong, 8, &[0xc3], &[]).unwrap();
-    assert_eq!(module.outcome(wrong), None);
 }
 
 #[test]

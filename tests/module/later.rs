@@ -6,8 +6,7 @@ use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar
 use cranelift_module::{Linkage, Module, ModuleReloc};
 use testkit::modules::{
     I64, address, address_of_symbol, call, calls, counts_down, declare, declare_all, define,
-    define_all, eager_jit, id, insignificant, jit, merging_jit, object, place, plus, reads, table,
-    through,
+    define_all, id, insignificant, jit, merging_jit, object, place, plus, reads, table, through,
 };
 
 /// Defines programs one after the other, and finalises each before the next one is defined.
@@ -330,18 +329,15 @@ fn an_address_taken_by_a_later_global_value_is_its_own() {
 #[test]
 fn an_address_that_is_taken_in_a_later_flush_of_an_object_is_its_own() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    for mode in [cranelift_mergefunc::Mode::Deferred, cranelift_mergefunc::Mode::Eager] {
-        let options = ModuleOptions { mode, ..options };
-        let mut module = MergingModule::with_options(testkit::modules::object(), options);
-        define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
-        define_all(&mut module, &plus("local", "c", 5));
-        module.flush().unwrap();
-        define_all(&mut module, &address("export", "address_of_b", "b"));
-        let product = module.finish().unwrap();
-        let [a, b, c] = ["a", "b", "c"].map(|name| testkit::modules::place(&product, name));
-        assert_ne!(a, b, "{mode:?}");
-        assert_eq!(a, c, "{mode:?}");
-    }
+    let mut module = MergingModule::with_options(testkit::modules::object(), options);
+    define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
+    define_all(&mut module, &plus("local", "c", 5));
+    module.flush().unwrap();
+    define_all(&mut module, &address("export", "address_of_b", "b"));
+    let product = module.finish().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| testkit::modules::place(&product, name));
+    assert_ne!(a, b);
+    assert_eq!(a, c);
 }
 
 #[test]
@@ -364,10 +360,13 @@ fn data_that_is_defined_after_its_user_was_emitted_keeps_its_symbol() {
 #[test]
 fn a_recursive_pair_that_is_completed_later_works() {
     let program = counts_down("local", "even", "odd", 8) + &counts_down("local", "odd", "even", 9);
-    let mut module = eager_jit();
+    let mut module = merging_jit();
     declare_all(&mut module, &program);
-    define_all(&mut module, &program);
-    // The second pair merges with nothing: `Mode::Eager` saw the first pair one function at a time.
+    // One function at a time: the second pair merges with nothing.
+    define_all(&mut module, &counts_down("local", "even", "odd", 8));
+    module.flush().unwrap();
+    define_all(&mut module, &counts_down("local", "odd", "even", 9));
+    module.flush().unwrap();
     let again =
         counts_down("local", "even2", "odd2", 8) + &counts_down("local", "odd2", "even2", 9);
     declare_all(&mut module, &again);

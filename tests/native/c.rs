@@ -155,9 +155,8 @@ impl Printed {
 pub enum Identity {
     /// As the table says.
     Kept,
-    /// As the table says, but functions that may share an address need not.
-    Allowed,
-    /// The same, and an address that nothing compares may be that of a thunk in one place, and of the code in another.
+    /// As the table says, but functions that may share an address need not, and an address that nothing compares may be that
+    /// of a thunk in one place, and of the code in another.
     Several,
     /// The linker folds, too, regardless of address significance.
     Folded,

@@ -3,7 +3,6 @@
 
 use crate::cases::{Case, cases};
 use crate::unit::{Build, bare, merged, one_function};
-use cranelift_mergefunc::Mode;
 use cranelift_module::Linkage;
 use object::Object;
 use std::collections::BTreeMap;
@@ -65,7 +64,7 @@ fn links_mach_o(triple: &'static str, architecture: &str) {
     };
     // A refusal of the linker without merging would have nothing to do with merging.
     link(&bare(&cases, mach_o(triple)), "bare.dylib");
-    check(&cases, &link(&merged(&cases, mach_o(triple), Mode::Deferred).0, "merged.dylib"), "_");
+    check(&cases, &link(&merged(&cases, mach_o(triple)).0, "merged.dylib"), "_");
 }
 
 #[test]
@@ -103,5 +102,5 @@ fn coff_links_and_aliases_are_at_one_address() {
         std::fs::read(workshop.path(name)).expect("a library")
     };
     link(&bare(&cases, COFF), "bare.dll");
-    check(&cases, &link(&merged(&cases, COFF, Mode::Deferred).0, "merged.dll"), "");
+    check(&cases, &link(&merged(&cases, COFF).0, "merged.dll"), "");
 }

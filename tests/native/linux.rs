@@ -4,7 +4,6 @@
 use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
 use crate::unit::{Build, bare, merged};
-use cranelift_mergefunc::Mode;
 use std::sync::OnceLock;
 use testkit::tools::{Kind, Toolchain, Workshop, need};
 
@@ -24,13 +23,8 @@ fn unit(tools: Toolchain) -> Unit {
     // Cranelift's unwind information has absolute addresses, which only a program at a fixed address can have.
     let unwinds = Build { unwind_info: true, ..plain };
     let sections = Build { per_function_section: true, ..unwinds };
-    for (name, build, mode) in [
-        ("plain", plain, Mode::Deferred),
-        ("unwinds", unwinds, Mode::Deferred),
-        ("sections", sections, Mode::Deferred),
-        ("eager", plain, Mode::Eager),
-    ] {
-        let (object, stats) = merged(&cases, build, mode);
+    for (name, build) in [("plain", plain), ("unwinds", unwinds), ("sections", sections)] {
+        let (object, stats) = merged(&cases, build);
         assert!(stats.thunks > 0 && stats.aliases > 0 && stats.redirects > 0, "{stats:?}");
         workshop.write(&format!("{name}.o"), object);
     }
@@ -136,11 +130,6 @@ fn gnu_ld_drops_unused_sections_only() {
 }
 
 /// Each function was merged into those before it, before later functions were known.
-#[test]
-fn eagerly_merged_functions_work() {
-    x86_64().check("eager", Kind::Pie, &[GNU], Identity::Allowed);
-    x86_64().check("eager", Kind::Shared, &[GNU], Identity::Allowed);
-}
 
 #[test]
 fn lld_links_a_position_independent_program() {

@@ -2,7 +2,7 @@
 
 use crate::cases::Case;
 use crate::shapes::Calls;
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, Mode, ModuleOptions, ModuleStats};
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions, ModuleStats};
 use cranelift_module::{DataId, FuncId, Linkage, Module};
 use cranelift_object::ObjectModule;
 use testkit::isa;
@@ -32,8 +32,8 @@ pub fn bare(cases: &[Case], build: Build) -> Vec<u8> {
 }
 
 /// The object with merging.
-pub fn merged(cases: &[Case], build: Build, mode: Mode) -> (Vec<u8>, ModuleStats) {
-    let options = ModuleOptions { mode, back_end: BackEnd::Object, ..ModuleOptions::default() };
+pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(empty(build), options);
     define(&mut module, cases, &mut say);
     let (product, map) = module.finish_with_map().unwrap();

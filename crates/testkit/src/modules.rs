@@ -12,9 +12,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{
-    Addresses, BackEnd, MergingModule, Mode, ModuleOptions, Policy, Similar,
-};
+use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions, Policy, Similar};
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleResult,
 };
@@ -77,14 +75,6 @@ pub fn for_size(back_end: BackEnd) -> ModuleOptions {
 /// The same options without merging.
 pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
     ModuleOptions { merge_limit: Some(0), ..options }
-}
-
-pub fn eager() -> ModuleOptions {
-    ModuleOptions { mode: Mode::Eager, ..insignificant() }
-}
-
-pub fn eager_jit() -> MergingModule<JITModule> {
-    MergingModule::with_options(jit(), ModuleOptions { back_end: BackEnd::Jit, ..eager() })
 }
 
 fn linkage(word: &str) -> Option<Linkage> {

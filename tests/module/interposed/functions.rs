@@ -3,7 +3,7 @@
 
 use super::{became, compare, pin, significant, with_own_function};
 use crate::linked::{interposed, same_output};
-use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, Mode, ModuleOptions};
+use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions};
 use cranelift_module::{FuncOrDataId, Linkage, Module};
 use testkit::modules::*;
 
@@ -146,22 +146,19 @@ fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
 #[test]
 fn a_function_called_before_its_definition_can_be_interposed() {
     let main = with_own_function(&["e"], "f");
-    for mode in [Mode::Eager, Mode::Deferred] {
-        for linkage in ["local", "export"] {
-            for by_address in [false, true] {
-                let user = if by_address { calls_address } else { calls };
-                let case = format!("{linkage}, by address: {by_address}");
-                let options = ModuleOptions { mode, ..for_size(BackEnd::Object) };
-                compare(case, options, &main, |module, _| {
-                    declare(module, "f", Linkage::Local, I64);
-                    define_all(module, &user("export", "d", "f"));
-                    module.flush().unwrap();
-                    define_all(module, &(plus(linkage, "f", 5) + &plus("local", "g", 5)));
-                    define_all(module, &user("export", "e", "g"));
-                    module.flush().unwrap();
-                    declare(module, "f", Linkage::Export, I64);
-                });
-            }
+    for linkage in ["local", "export"] {
+        for by_address in [false, true] {
+            let user = if by_address { calls_address } else { calls };
+            let case = format!("{linkage}, by address: {by_address}");
+            compare(case, for_size(BackEnd::Object), &main, |module, _| {
+                declare(module, "f", Linkage::Local, I64);
+                define_all(module, &user("export", "d", "f"));
+                module.flush().unwrap();
+                define_all(module, &(plus(linkage, "f", 5) + &plus("local", "g", 5)));
+                define_all(module, &user("export", "e", "g"));
+                module.flush().unwrap();
+                declare(module, "f", Linkage::Export, I64);
+            });
         }
     }
 }
@@ -293,14 +290,18 @@ fn a_body_that_replaces_others_cannot_become_preemptible() {
 fn a_returned_address_is_that_of_the_interposing_function() {
     let main = "#include <stdio.h>\nlong f(long), (*t(void))(long); long g(long x) { return 4242; }
         int main(void) { printf(\"%ld %ld\\n\", f(7), t()(7)); }";
-    let mode = Mode::Eager;
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
-    for options in [options, ModuleOptions { mode, ..options }] {
+    for one_by_one in [false, true] {
         let case = "an address that is returned";
         let printed = same_output(case, options, interposed, main, |module, merges| {
-            define_all(module, &plus("export", "f", 5));
-            define_all(module, &plus("preemptible", "g", 5));
-            define_all(module, &address("export", "t", "g"));
+            let functions =
+                [plus("export", "f", 5), plus("preemptible", "g", 5), address("export", "t", "g")];
+            for function in functions {
+                define_all(module, &function);
+                if one_by_one {
+                    module.flush().unwrap();
+                }
+            }
             module.flush().unwrap();
             assert_eq!(module.body_of(id(module, "g")) == id(module, "f"), merges);
         });

@@ -271,6 +271,8 @@ fn flags(func: &mut Function, blank: impl Fn(MemFlagsData) -> MemFlagsData) {
             of_insts.push((inst, insert(blank(func.dfg.mem_flags[old]))));
         }
     }
+    // The fields of the stencil can be borrowed apart.
+    let func = &mut func.stencil;
     let known = &func.dfg.mem_flags;
     for data in func.global_values.values_mut() {
         if let GlobalValueData::Load { flags, .. } = data

@@ -2,7 +2,7 @@
 
 use super::contract::settle;
 use super::program::{Address, Callee, End, FROZEN, Part, Program, Statement};
-use cranelift_mergefunc::{Attributes, Mode, ModuleOptions, Similar};
+use cranelift_mergefunc::{Attributes, ModuleOptions, Similar};
 use std::collections::BTreeMap;
 
 /// A way to make a program smaller: that of a number. The outer `None` says that there is none of that
@@ -149,21 +149,20 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
     let defaults = ModuleOptions::default();
     match at {
         0 => smaller.options = defaults,
-        1 => smaller.options.mode = Mode::Deferred,
-        2 => smaller.options.similar = Similar::default(),
-        3 => smaller.options.similar = Similar::OFF,
-        4 => (smaller.options.take, smaller.options.optimize) = (false, false),
-        5 => smaller.options.aliases = true,
-        6 => smaller.options.functions = defaults.functions,
-        7 => smaller.options.data = defaults.data,
-        8 => smaller.speed = false,
-        9 => smaller.colocated = true,
-        10 => smaller.interposed.clear(),
-        11 => smaller.any_back_end = false,
-        12 => smaller.options.remember = true,
-        13 => smaller.finishes = false,
+        1 => smaller.options.similar = Similar::default(),
+        2 => smaller.options.similar = Similar::OFF,
+        3 => (smaller.options.take, smaller.options.optimize) = (false, false),
+        4 => smaller.options.aliases = true,
+        5 => smaller.options.functions = defaults.functions,
+        6 => smaller.options.data = defaults.data,
+        7 => smaller.speed = false,
+        8 => smaller.colocated = true,
+        9 => smaller.interposed.clear(),
+        10 => smaller.any_back_end = false,
+        11 => smaller.options.remember = true,
+        12 => smaller.finishes = false,
         _ => {
-            let at = at - 14;
+            let at = at - 13;
             let plain = |own: &mut Attributes| {
                 *own = Attributes { addresses: own.addresses, ..Attributes::default() };
             };

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
     BackEnd, Bodies, CallThunks, ContentAddressing, FunctionIndex, Group, Merger, MergingModule,
-    Mode, ModuleOptions, Options, Prove, SetDecision, SharingMap, Target, UnitSummary,
+    ModuleOptions, Options, Prove, SetDecision, SharingMap, Target, UnitSummary,
 };
 use cranelift_module::Linkage;
 use std::sync::Arc;
@@ -47,7 +47,6 @@ pub fn apart(program: &Program, exported: usize, rng: &mut Rng) -> Program {
     }
     units.any_back_end = false;
     units.options = ModuleOptions {
-        mode: Mode::Deferred,
         back_end: BackEnd::Object,
         optimize: false,
         content_addressed: true,

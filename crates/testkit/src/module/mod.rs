@@ -21,9 +21,7 @@ mod shapes;
 
 use crate::modules::{self, Item};
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::{
-    Addresses, BackEnd, Disposition, MergingModule, Mode, ModuleOptions, Prove,
-};
+use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Prove};
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
 use cranelift_object::ObjectModule;
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};
@@ -67,7 +65,6 @@ enum Threads {
 
 fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     Ok(ModuleOptions {
-        mode: *u.choose(&[Mode::Deferred, Mode::Deferred, Mode::Eager])?,
         take: u.ratio(1, 8)?,
         functions: *u.choose(&Addresses::ALL)?,
         data: *u.choose(&Addresses::ALL)?,
@@ -382,13 +379,12 @@ impl<B: Module> Pair<B> {
             let functions: Vec<FuncId> = self.functions.iter().map(|f| f.ids[at]).collect();
             let data: Vec<DataId> = self.data.iter().map(|d| d.ids[at]).collect();
             let (id, near) = (functions[function], self.near);
-            let eager = self.merging.options().mode == Mode::Eager;
             let module = self.modules().into_iter().nth(at).expect("two modules");
             let mut context = module.make_context();
             context.func =
                 shape.body(wide, function, &Ids { functions: &functions, data: &data, near });
             let defined = module.define_function(id, &mut context);
-            if defined.is_ok() && (eager || at == 0) {
+            if defined.is_ok() && at == 0 {
                 assert!(context.compiled_code().is_some(), "{what}: no code in the context");
             }
             defined
@@ -398,9 +394,6 @@ impl<B: Module> Pair<B> {
         match self.outcome(&what, results, misplaced) {
             Both::Defined => {
                 self.functions[function].shape = Some(shape);
-                if self.merging.options().mode == Mode::Eager {
-                    self.everything_is_flushed();
-                }
                 Some(())
             }
             Both::Refused => Some(()),
@@ -453,9 +446,6 @@ impl<B: Module> Pair<B> {
         match self.outcome(&what, results, true) {
             Both::Defined => {
                 self.functions[function].shape = Some(Shape::Bytes { jumps_to, inside });
-                if self.merging.options().mode == Mode::Eager {
-                    self.everything_is_flushed();
-                }
                 // Other deferred functions are pinned by the flush.
                 if let Some(inside) = inside {
                     self.functions[inside].stays = true;
@@ -483,11 +473,7 @@ impl<B: Module> Pair<B> {
                 self.data[data].defined = true;
                 Some(())
             }
-            // If the object was deferred, the error ended a flush.
-            Both::Refused => match self.merging.options().mode {
-                Mode::Eager => self.merging.flush().ok(),
-                Mode::Deferred => Some(()),
-            },
+            Both::Refused => Some(()),
             Both::Doomed(error) => self.flush_fails(&error),
         }
     }
@@ -508,8 +494,7 @@ impl<B: Module> Pair<B> {
             [Err(bare), Ok(())] => {
                 let bare_kind = kind(&bare);
                 let later = matches!(bare_kind.as_str(), "compilation: other" | "back end");
-                let waits = self.merging.options().mode == Mode::Deferred;
-                assert!(later && waits, "{what}: {bare}, but merging accepts it");
+                assert!(later, "{what}: {bare}, but merging accepts it");
                 Both::Doomed(bare_kind)
             }
             [Ok(()), Err(merging)] => panic!("{what}: merging says {merging}"),
