@@ -3,9 +3,10 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{ExternalName, Function, Inst, InstructionData, Value};
+use cranelift_mergefunc::internals::with_body;
 use cranelift_mergefunc::{
-    Callees, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Policy, Prove, Similar,
-    Target, cranelift_codegen,
+    Callees, Disposition, ExtraArgument, FunctionIndex, Mismatch, Options, Plan, Policy, Prove,
+    Similar, Target, cranelift_codegen, prove,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::check::{Applied, check_unit};
@@ -17,7 +18,7 @@ const MOST: u32 = 16;
 
 /// A function that calls `u1:callee` in a loop, and uses these constants, each with its type.
 fn function(own: u32, callee: u32, constants: &[(&str, i64)]) -> Member {
-    let mut text = format!(
+    let text = format!(
         "function u0:{own}(i64, i64) -> i64 tail {{
     fn0 = u1:{callee}(i64) -> i64 tail
 block0(v0: i64, v1: i64):
@@ -25,6 +26,12 @@ block0(v0: i64, v1: i64):
 block1(v2: i64):
     v3 = call fn0(v2)\n"
     );
+    Member { attributes: free(), body: parse_one(&(text + &rest(constants))) }
+}
+
+/// What comes behind the call.
+fn rest(constants: &[(&str, i64)]) -> String {
+    let mut text = String::new();
     let mut last = "v3".to_string();
     for (at, (ty, constant)) in constants.iter().enumerate() {
         let [value, wide, sum] = [100, 200, 300].map(|first| format!("v{}", first + at));
@@ -42,8 +49,7 @@ block1(v2: i64):
         text += &format!("    {next} = {operation} {last}, v1\n");
         last = next;
     }
-    text += &format!("    brif {last}, block1({last}), block2\nblock2:\n    return {last}\n}}\n");
-    Member { attributes: free(), body: parse_one(&text) }
+    text + &format!("    brif {last}, block1({last}), block2\nblock2:\n    return {last}\n}}\n")
 }
 
 fn unit(functions: Vec<Member>, policy: Policy, callees: Callees) -> Unit {
@@ -214,4 +220,52 @@ fn groups_agree_in_other_columns() {
     });
     assert_eq!(merged.count(), 4 * MOST as usize);
     assert!(kept.len() <= 4, "{} bodies", kept.len());
+}
+
+/// Bodies that dispatch can share a body in turn, whose ways then pass on what they compare: which call is reached follows from
+/// the extra arguments. The checker did not follow such a branch, and refused right plans.
+#[test]
+fn a_body_may_branch_on_what_its_ways_pass_on() {
+    let functions: Vec<Member> = (0..2).map(|own| function(own, own, &[])).collect();
+    let unit = unit(functions, Policy::Size, Callees::Dispatch);
+    let plan = unit.plan();
+    let [new] = plan.new_bodies() else { panic!("one body") };
+
+    let body = |callees: [u32; 2]| {
+        let [first, second] = callees;
+        let text = format!(
+            "function u0:0(i64, i64, i32) -> i64 tail {{
+    fn0 = u1:{first}(i64) -> i64 tail
+    fn1 = u1:{second}(i64) -> i64 tail
+block0(v0: i64, v1: i64, v9: i32):
+    jump block1(v0)
+block1(v2: i64):
+    brif v9, block11, block10
+block10:
+    v500 = iconst.i32 5
+    v501 = icmp eq v9, v500
+    jump block12(v501)
+block11:
+    v502 = iconst.i32 0
+    v503 = icmp ult v502, v9
+    jump block12(v503)
+block12(v504: i8):
+    brif v504, block13, block14
+block13:
+    v505 = call fn1(v2)
+    jump block15(v505)
+block14:
+    v506 = call fn0(v2)
+    jump block15(v506)
+block15(v3: i64):\n"
+        );
+        parse_one(&(text + &rest(&[])))
+    };
+    let bodies: Vec<Function> = unit.functions.iter().map(|member| member.body.clone()).collect();
+    let proved = |callees| {
+        let plan = with_body(plan.clone(), new.function(), body(callees));
+        prove(&plan, &mut &bodies[..], &unit.options).map(drop).map_err(|error| error.mismatch)
+    };
+    assert_eq!(proved([0, 1]), Ok(()));
+    assert_eq!(proved([1, 0]), Err(Mismatch::Reference));
 }

@@ -103,10 +103,3 @@ fn no_plan_for_a_random_unit_is_refused() {
     println!("{runs} units, {merged} functions merged");
     assert!(merged > runs as usize, "{merged} in {runs} units");
 }
-
-/// Two bodies that dispatch are aligned, and the comparisons of their case numbers are in arms: the ways pass on what they
-/// compare, and the kept code branches on what it gets from them.
-#[test]
-fn what_ways_pass_on_is_branched_on() {
-    merged(11308, isas());
-}

@@ -196,9 +196,7 @@ fn tables(func: &mut Function, fault: Fault) {
                 .with_trap_code(flags.trap_code())
                 .with_endianness(Endianness::Little),
         }),
-        F::MemoryFlags => {
-            flags(func, |flags| behaviour(flags).with_alias_region(flags.alias_region()));
-        }
+        F::MemoryFlags => flags(func, behaviour),
         F::AliasRegion => flags(func, |flags| flags.with_alias_region(None)),
         F::ColdBlock => warm(func),
         F::CallConv => signatures(func, |signature| signature.call_conv = CallConv::Fast),

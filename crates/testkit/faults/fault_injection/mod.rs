@@ -86,7 +86,7 @@ faults! {
     NoTrapWildcard = "no-trap-wildcard",
     /// Byte orders.
     ByteOrder = "byte-order",
-    /// What memory flags let the optimiser assume: `aligned`, `readonly` and `can_move`.
+    /// What memory flags let the optimiser assume: `aligned`, `readonly`, `can_move`, alias regions.
     MemoryFlags = "memory-flags",
     /// Alias regions.
     AliasRegion = "alias-region",
@@ -262,8 +262,6 @@ faults! {
     StackMapOfCase = "stack-map-of-case",
     /// Signatures that have as many parameters and results count as equal.
     SignatureByLength = "signature-by-length",
-    /// The values of constants that calls pass as extra arguments.
-    PassedConstant = "passed-constant",
     /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
     TableOffset = "table-offset",
     /// A thunk sets another floating-point register than the body reads.
@@ -417,16 +415,6 @@ pub(crate) fn extra(mut arguments: Vec<Arc<[ExtraArgument]>>) -> Vec<Arc<[ExtraA
         _ => {}
     }
     arguments
-}
-
-/// The form in which an extra argument of a call is compared.
-pub(crate) fn compared(argument: ExtraArgument) -> ExtraArgument {
-    match argument {
-        ExtraArgument::Constant { ty, bits: _ } if is(Fault::PassedConstant) => {
-            ExtraArgument::Constant { ty, bits: 0 }
-        }
-        argument => argument,
-    }
 }
 
 /// What a body for a set of functions is made with: self-calls and parameters.

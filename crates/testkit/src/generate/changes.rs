@@ -661,6 +661,11 @@ fn other_type(draw: &mut Draw<'_, '_>, seed: &Seed, inst: Inst) -> Option<Functi
     if !(converts && seed.free.contains(&inst) || loads) || !ty.is_int() {
         return None;
     }
+    // An alias has a type of its own, which the verifier believes.
+    let is_alias = |value| value != result && func.dfg.resolve_aliases(value) == result;
+    if func.dfg.values().any(is_alias) {
+        return None;
+    }
     let mut others = vec![types::I8, types::I16, types::I32, types::I64];
     others.retain(|other| other.bits() < ty.bits());
     let other = (!others.is_empty()).then(|| draw.choose(&others))?;

@@ -5,8 +5,12 @@ use cranelift_codegen::ir::{AliasRegionData, Function, MemFlags, MemFlagsData, O
 use std::collections::BTreeMap;
 
 /// Removes some facts: flags of single accesses, the region of all accesses to it, or the distinction between two
-/// regions. The facts that are left are as true as before.
+/// regions. The facts that are left are as true as before. Or makes a block cold, whether it is or not.
 pub fn weaken(func: &mut Function, rng: &mut Rng) {
+    let blocks: Vec<_> = func.layout.blocks().skip(1).collect();
+    if !blocks.is_empty() && rng.one_in(3) {
+        func.layout.set_cold(rng.choose(&blocks));
+    }
     let keep_flags = rng.one_in(3);
     let keep_regions = rng.one_in(3);
     let regions: Vec<_> = func.dfg.alias_regions.iter().map(|(region, _)| region).collect();

@@ -247,11 +247,6 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/canon/redirected.rs",
-        at: &["self.mark(Place::ExtraArgument(call));"],
-        put: Put::Before(r#"let argument = crate::fault_injection::compared(argument);"#),
-    },
-    Hook {
         file: "src/module/names.rs",
         at: &["used.extend(new.body().params.user_named_funcs().values().cloned());"],
         put: Put::Before(
