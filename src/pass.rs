@@ -242,7 +242,6 @@ impl<'a> Merger<'a> {
         add_late_thunks(&mut plan);
         if before.is_none() {
             address_contents(&mut plan, &known.observed, shared.as_ref(), bodies, &options);
-            end("content addressing");
         }
         plan.record_members();
         plan.drop_changed_candidates(&options);
