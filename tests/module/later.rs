@@ -1,5 +1,5 @@
-//! Functions that are defined after a flush are merged into emitted functions, but only into those that state no
-//! more facts.
+//! Functions that are defined after a flush are merged into emitted functions, but only into those that state
+//! the same facts.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};

@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
 /// What permuting does to `colocated`, which is a fact about a symbol and is not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colocated {
-    /// They stay as they are.
+    /// Imports are colocated exactly where they were.
     Keep,
-    /// They are drawn anew: the function still computes the same results.
+    /// It is drawn anew which imports are colocated. The function computes what it computed.
     Change,
 }
 

@@ -110,12 +110,12 @@ pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
 
     let other_forms = known.unit.permuted(Colocated::Change, seed);
     check_unit(&other_forms);
-    let same_facts = known.unit.permuted(Colocated::Keep, seed);
+    let same_imports = known.unit.permuted(Colocated::Keep, seed);
     // Code that is never executed may take addresses, so the disposition of a function may change.
     let class = |plan: &Plan| -> Vec<u32> {
         plan.entries().take(plan.added()).map(|(_, entry)| entry.class()).collect()
     };
-    assert_eq!(class(&plan), class(&same_facts.plan()), "in another form");
+    assert_eq!(class(&plan), class(&same_imports.plan()), "in another form");
     let mut other_order = known.unit.clone();
     rng.shuffle(&mut other_order.functions);
     rng.shuffle(&mut other_order.data);

@@ -14,8 +14,8 @@
 //! | [calls of `Module`](crate::module) | few statements, about which handle refers to which |
 //!
 //! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and makes the others
-//! from them: clones with other facts that refer to other clones, which must be equal; near misses by one change
-//! of meaning, which must not; functions that are equal except for constants. So the right classes are known
+//! from them: clones that refer to other clones, which must be equal; near misses by one change of meaning or by fewer
+//! facts, which must not; functions that are equal except for constants. So the right classes are known
 //! without looking at the library. Of functions that differ in few instructions they are not.
 //!
 //! * [`conventions`]: what a function may refer to, and what a host must provide to run it.

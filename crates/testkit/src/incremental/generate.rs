@@ -440,7 +440,7 @@ impl Drawn {
         let strong = self.facts(u)?;
         let start = self.program.functions.len();
         let flushes = self.flushes(copies, &choices, u)?;
-        // A copy of a copy, with other facts at most: later flushes merge such copies into earlier ones.
+        // A copy of a copy, with other facts at most: later flushes merge those with the same facts into earlier ones.
         let mut same_as: Vec<Option<usize>> = vec![None; copies];
         for (copy, same) in same_as.iter_mut().enumerate().skip(1) {
             if u.ratio(1, 3)? {
