@@ -139,8 +139,7 @@ pub use cranelift_module;
 #[cfg(feature = "std")]
 pub use environment::{MERGE_LIMIT_VARIABLE, MergeLimitError, merge_limit_from_env};
 pub use explain::{
-    Code, Difference, LinkedFunction, LinkedMap, LinkedPerfMap, MergeMap, Neighbour, Original,
-    PerfMap, Rule, Site, first_difference, nearest,
+    Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
 };
 pub use extra_argument::{ExtraArgument, extended_signature};
 pub use incremental::{Increment, MergeCache};

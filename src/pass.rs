@@ -15,7 +15,6 @@ use crate::content::address_contents;
 use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
-    add_late_thunks,
 };
 use crate::options::Options;
 use crate::parameterise::{self, Attempts, Given, matched, summary};
@@ -229,6 +228,9 @@ impl<'a> Merger<'a> {
         end: &mut dyn FnMut(&'static str),
     ) -> (Plan, Increment) {
         let Merger { options, cache, before, referred_to, summaries } = self;
+        // Units share code of the first flush of a module only.
+        let content_addressing = options.content_addressing.filter(|_| before.is_none());
+        let options = Options { content_addressing, ..options };
         let mut predicted = None;
         let bodies = match options.predicts() {
             Some(model) => predicted.insert(Predicted::new(bodies, model)),
@@ -239,10 +241,7 @@ impl<'a> Merger<'a> {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
         }
         let (mut plan, shared) = similar(plan, &known, before, bodies, &options, end);
-        add_late_thunks(&mut plan);
-        if before.is_none() {
-            address_contents(&mut plan, &known.observed, shared.as_ref(), bodies, &options);
-        }
+        address_contents(&mut plan, &known.observed, shared.as_ref(), bodies, &options);
         plan.record_members();
         plan.drop_changed_candidates(&options);
         if let Some(record) = &mut record {

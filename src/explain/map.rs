@@ -9,7 +9,7 @@
 //! can say.
 
 use crate::extra_argument::ExtraArgument;
-use crate::plan::{Disposition, Plan};
+use crate::plan::{Disposition, Plan, Reached, reached};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,18 +30,6 @@ pub struct Original {
     pub disposition: Disposition<UserExternalName>,
     /// The extra arguments that the body receives: none, unless it is a parameterised body.
     pub arguments: Vec<ExtraArgument>,
-}
-
-impl Original {
-    /// The symbol of the body that runs when the function is called.
-    pub fn body(&self) -> &UserExternalName {
-        match &self.disposition {
-            Disposition::Keep => &self.symbol,
-            Disposition::Redirect { to }
-            | Disposition::Alias { to }
-            | Disposition::Thunk { to } => to,
-        }
-    }
 }
 
 /// Code whose address is known.
@@ -67,8 +55,9 @@ pub struct MergeMap {
     originals: Vec<Original>,
     by_symbol: BTreeMap<Key, usize>,
     by_name: BTreeMap<String, usize>,
-    /// The originals of each body, in the order in which they were added.
-    behind: BTreeMap<Key, Vec<usize>>,
+    /// The originals that were merged into each symbol, and itself if it keeps its body, in the order in which they
+    /// were added.
+    merged_into: BTreeMap<Key, Vec<usize>>,
     code: BTreeMap<u64, Code>,
 }
 
@@ -97,16 +86,20 @@ impl MergeMap {
 
     /// Adds a function. One that was added before under the same symbol is replaced.
     pub fn add(&mut self, original: Original) {
+        let into = |original: &Original| {
+            let to = original.disposition.clone().representative();
+            key(to.as_ref().unwrap_or(&original.symbol))
+        };
         let index = self.originals.len();
         if let Some(before) = self.by_symbol.insert(key(&original.symbol), index) {
             let before = &self.originals[before];
             self.by_name.remove(&before.name);
-            if let Some(behind) = self.behind.get_mut(&key(before.body())) {
-                behind.retain(|&other| self.originals[other].symbol != original.symbol);
+            if let Some(merged) = self.merged_into.get_mut(&into(before)) {
+                merged.retain(|&other| self.originals[other].symbol != original.symbol);
             }
         }
         self.by_name.insert(original.name.clone(), index);
-        self.behind.entry(key(original.body())).or_default().push(index);
+        self.merged_into.entry(into(&original)).or_default().push(index);
         self.originals.push(original);
     }
 
@@ -125,25 +118,42 @@ impl MergeMap {
         self.by_name.get(name).map(|&index| &self.originals[index])
     }
 
+    /// What references to a symbol lead to.
+    fn reached(&self, symbol: &UserExternalName) -> Reached<'_, Key> {
+        reached(key(symbol), |symbol| match self.by_symbol.get(&symbol) {
+            Some(&index) => {
+                let Original { disposition, arguments, .. } = &self.originals[index];
+                (disposition.clone().map(|to| key(&to)), arguments)
+            }
+            // Of another unit, or emitted earlier.
+            None => (Disposition::Keep, &[]),
+        })
+    }
+
+    /// The symbol of the body that runs when the function of a symbol is called: its own, unless it was merged.
+    pub fn body_of(&self, symbol: &UserExternalName) -> UserExternalName {
+        let (namespace, index) = self.reached(symbol).body;
+        UserExternalName { namespace, index }
+    }
+
     /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and the functions that
     /// were merged into it, or into a thunk that passes extra arguments to it.
     pub fn behind(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
-        let through = |original: &'_ Original| self.redirected_to(&original.symbol);
-        let first: Vec<&Original> = self.redirected_to(symbol).collect();
-        let second = first.iter().filter(|first| !first.arguments.is_empty());
-        let second: Vec<&Original> = second.flat_map(|first| through(first)).collect();
-        first.into_iter().chain(second)
+        let body = key(symbol);
+        let first: Vec<&Original> = self.merged_into(symbol).collect();
+        let through = first.iter().filter(|first| first.symbol != *symbol);
+        let second: Vec<&Original> =
+            through.flat_map(|first| self.merged_into(&first.symbol)).collect();
+        let all = first.into_iter().chain(second);
+        all.filter(move |original| self.reached(&original.symbol).body == body)
     }
 
-    /// All functions whose disposition names this as the body: itself first.
-    fn redirected_to(
-        &self,
-        symbol: &UserExternalName,
-    ) -> impl Iterator<Item = &Original> + use<'_> {
-        let behind = self.behind.get(&key(symbol)).map_or(&[][..], |behind| behind);
+    /// All functions that were merged into the function of a symbol. It is first, if it keeps its body.
+    fn merged_into(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
+        let merged = self.merged_into.get(&key(symbol)).map_or(&[][..], |merged| merged);
         let itself = self.by_symbol.get(&key(symbol)).copied();
-        let own = itself.filter(|index| behind.contains(index));
-        let others = behind.iter().copied().filter(move |&index| Some(index) != own);
+        let own = itself.filter(|index| merged.contains(index));
+        let others = merged.iter().copied().filter(move |&index| Some(index) != own);
         own.into_iter().chain(others).map(|index| &self.originals[index])
     }
 
@@ -160,7 +170,7 @@ impl MergeMap {
             .and_then(|symbol| self.original(symbol))
             .filter(|original| matches!(original.disposition, Disposition::Thunk { to: _ }));
         // Functions that were merged into a thunk are there as well.
-        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.redirected_to(symbol));
+        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.merged_into(symbol));
         let behind = symbol.filter(|_| thunk.is_none()).map(|symbol| self.behind(symbol));
         let behind = behind.into_iter().flatten();
         thunk.into_iter().chain(others.into_iter().flatten()).chain(behind)
@@ -258,9 +268,9 @@ mod tests {
     fn a_function_has_the_body_of_its_representative() {
         let map = map();
         for name in ["body", "alias", "thunk", "redirected"] {
-            assert_eq!(*map.by_name(name).unwrap().body(), symbol(0));
+            assert_eq!(map.body_of(&map.by_name(name).unwrap().symbol), symbol(0));
         }
-        assert_eq!(*map.original(&symbol(4)).unwrap().body(), symbol(4));
+        assert_eq!(map.body_of(&symbol(4)), symbol(4));
         assert!(map.by_name("unknown").is_none());
     }
 
@@ -285,6 +295,7 @@ mod tests {
         map.add(original(6, "equal", Disposition::Redirect { to: symbol(5) }));
         map.place(symbol(5), 0x1040, 10);
         assert_eq!(names(map.originals_at(0x1040)), ["passes", "equal"]);
+        assert_eq!(map.body_of(&symbol(6)), symbol(0));
         let all = ["body", "alias", "thunk", "redirected", "passes", "equal"];
         assert_eq!(names(map.behind(&symbol(0))), all);
     }

@@ -318,19 +318,3 @@ pub(crate) fn add_eliminated(plan: &mut Plan, eliminated: &Eliminated, referred_
         }
     }
 }
-
-/// Gives late thunks to functions without code that extra arguments of this plan name.
-pub(crate) fn add_late_thunks(plan: &mut Plan) {
-    let arguments = plan.entries().flat_map(|(_, entry)| entry.extra_arguments());
-    let named: Vec<FunctionIndex> = arguments
-        .filter_map(|argument| plan.function(plan.address_symbol(argument.symbol()?)))
-        .collect();
-    for function in named {
-        if let Disposition::Redirect { to } = plan.entry(function).disposition()
-            && let Some(signature) = plan.eliminated_signature(function).cloned()
-        {
-            plan.set(function, Disposition::Thunk { to }, Reason::AddressTaken);
-            plan.add_late_thunk(function, signature);
-        }
-    }
-}

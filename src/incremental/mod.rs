@@ -18,7 +18,7 @@
 mod eliminated;
 mod symbols;
 
-pub(crate) use eliminated::{NewlyEliminated, ReferredTo, add_eliminated, add_late_thunks};
+pub(crate) use eliminated::{NewlyEliminated, ReferredTo, add_eliminated};
 pub(crate) use symbols::{External, UnitSymbols};
 
 use crate::canon::Digest;

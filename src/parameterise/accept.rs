@@ -119,7 +119,7 @@ impl Search<'_> {
 
     /// Makes a function whose address is passed a thunk, if only its calls pass the extra arguments so far.
     fn keep_thunk(&mut self, symbol: &UserExternalName) {
-        // One that an earlier unit eliminated gets a late thunk.
+        // One that an earlier unit eliminated is not passed: its calls pass its extra arguments.
         if let Some(function) = self.plan.function(symbol)
             && self.merged.callee(function).is_some()
             && let Disposition::Redirect { to } = self.plan.entry(function).disposition()

@@ -8,8 +8,8 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Canonicalize, Compare, ComparePolicy, ContentAddressing,
-    ContentDigest, DataAttributes, Disposition, FunctionIndex, Group, Linkage, Merger, Options,
-    Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
+    ContentDigest, DataAttributes, Disposition, FunctionIndex, Group, Linkage, MergeCache, Merger,
+    Options, Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};
@@ -285,6 +285,10 @@ impl cranelift_mergefunc::CodeSizes for Texts<'_> {
 }
 
 fn plan(texts: &[(&str, Attributes)], named: &[u32]) -> Plan {
+    plan_after(None, texts, named)
+}
+
+fn plan_after(earlier: Option<&MergeCache>, texts: &[(&str, Attributes)], named: &[u32]) -> Plan {
     let isa = isa::of("x86_64", &[]);
     let mut content = ContentAddressing::of(&*isa);
     content.smallest_gain = 0;
@@ -296,7 +300,10 @@ fn plan(texts: &[(&str, Attributes)], named: &[u32]) -> Plan {
         prove: Prove::Always,
         ..Options::default()
     };
-    let mut merger = Merger::new(options);
+    let mut merger = match earlier {
+        Some(earlier) => Merger::after(earlier, options),
+        None => Merger::new(options),
+    };
     for (index, (func, attributes)) in (0..).zip(&functions) {
         merger.add(UserExternalName::new(0, index), func, *attributes).expect("is added");
     }
@@ -337,6 +344,8 @@ fn what_refers_to_symbols_without_names_is_left_alone() {
         |named: &[u32]| -> Vec<u32> { digests(&plan(&all, named)).into_keys().collect() };
     assert_eq!(addressed(&[]), [0, 2]);
     assert_eq!(addressed(&[50]), [0, 1, 2]);
+    // Of a later flush: a body may refer to functions that an earlier one eliminated.
+    assert!(digests(&plan_after(Some(&MergeCache::new()), &all, &[50])).is_empty());
     // A function that must stay where it is, and whose symbol other units do not know.
     let pinned = Attributes { pinned: true, ..free() };
     let all = [(LEAF, pinned), (CALLS_IMPORT, free()), (CALLS_LEAF, free())];

@@ -11,6 +11,7 @@
 
 use crate::codegen::{Compiler, Refused, refused_body};
 use crate::jobs::{Jobs, Tools};
+use crate::linked::LinkedFunction;
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::contain::contain;
 use clif_unit::data::GivenData;
@@ -26,8 +27,8 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    LinkedFunction, MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap,
-    Stats, Target, ThunkReloc, cranelift_codegen,
+    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap, Stats, Target,
+    ThunkReloc, cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -205,7 +206,7 @@ fn merged(
     });
     let finished = finished.map_err(unsupported)?;
     let (mut product, map) = finished.context("cannot make the object file")?;
-    let functions = map.map(|map| map.linked_functions().collect());
+    let functions = map.as_ref().map(LinkedFunction::all);
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;

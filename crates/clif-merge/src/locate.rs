@@ -4,9 +4,10 @@
 //! information.
 
 use crate::args::General;
+use crate::linked::{LinkedFunction, LinkedMap};
 use crate::output::Output;
 use anyhow::{Context as _, Result, anyhow};
-use cranelift_mergefunc::{Disposition, LinkedFunction, LinkedMap};
+use cranelift_mergefunc::Disposition;
 use object::{BinaryFormat, Object as _, ObjectSymbol as _, SymbolKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -64,9 +65,9 @@ struct Function {
     /// The symbol of the code that replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     to: Option<String>,
-    /// Whether that code receives extra arguments.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    passes: bool,
+    /// The symbol of the body that runs in the end, if that code is a thunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
 }
 
 impl UnitMap {
@@ -87,16 +88,18 @@ impl UnitMap {
 
 impl From<LinkedFunction> for Function {
     fn from(function: LinkedFunction) -> Function {
-        let LinkedFunction { name, is_visible, disposition, passes } = function;
+        let LinkedFunction { name, is_visible, disposition, body } = function;
         let word = disposition.name().to_owned();
         let to = disposition.representative();
-        Function { name, visible: is_visible, disposition: word, to, passes }
+        let body = Some(body).filter(|body| body != to.as_ref().unwrap_or(&name));
+        Function { name, visible: is_visible, disposition: word, to, body }
     }
 }
 
 impl Function {
     fn linked(self) -> Result<LinkedFunction> {
-        let Function { name, visible, disposition, to, passes } = self;
+        let Function { name, visible, disposition, to, body } = self;
+        let body = body.or_else(|| to.clone()).unwrap_or_else(|| name.clone());
         let disposition = match (&*disposition, to) {
             ("keep", None) => Disposition::Keep,
             ("redirect", Some(to)) => Disposition::Redirect { to },
@@ -109,7 +112,7 @@ impl Function {
                 ));
             }
         };
-        Ok(LinkedFunction { name, is_visible: visible, disposition, passes })
+        Ok(LinkedFunction { name, is_visible: visible, disposition, body })
     }
 }
 

@@ -21,6 +21,7 @@ mod input;
 mod install;
 mod jit;
 mod jobs;
+mod linked;
 mod locate;
 mod measure;
 mod memory;

@@ -280,8 +280,6 @@ faults! {
     LateThunkForgotten = "late-thunk-forgotten",
     /// They get no late thunk if a global value is their address.
     SymbolValueForgotten = "symbol-value-forgotten",
-    /// They get no late thunk if their address is an extra argument.
-    EliminatedAddressPassed = "eliminated-address-passed",
     /// A function that is exported later has no local name.
     LocalNameForgotten = "local-name-forgotten",
     /// The addresses of exported functions are passed in place of callees, even where those can be

@@ -57,15 +57,6 @@ let alignment = if overlooked { 1 } else { alignment };"#,
         ),
     },
     Hook {
-        file: "src/incremental/eliminated.rs",
-        at: &["let arguments = plan.entries().flat_map(|(_, entry)| entry.extra_arguments());"],
-        put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::EliminatedAddressPassed) {
-    return;
-}"#,
-        ),
-    },
-    Hook {
         file: "src/incremental/mod.rs",
         at: &["if *digest != graph.digest(class as usize) || !self.fits(graph, class, cache) {"],
         put: Put::Instead(

@@ -7,13 +7,10 @@
 //! It does *not* read object files, and it knows code by the names of symbols only: an image without symbols says
 //! nothing.
 
-use super::MergeMap;
-use crate::canon::ContentDigest;
-use crate::plan::Disposition;
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
+use cranelift_codegen::ir::UserExternalName;
+use cranelift_mergefunc::{ContentDigest, Disposition, MergeMap, cranelift_codegen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// A function as it was before merging, as linkers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,23 +21,25 @@ pub struct LinkedFunction {
     pub is_visible: bool,
     /// Its disposition, with the name of the code that replaces it.
     pub disposition: Disposition<String>,
-    /// Whether that code receives extra arguments.
-    pub passes: bool,
+    /// The name of the body that runs when it is called.
+    pub body: String,
 }
 
-impl MergeMap {
-    /// The functions of this map by their names, in the order in which they were added.
-    pub fn linked_functions(&self) -> impl Iterator<Item = LinkedFunction> + use<'_> {
-        self.originals().map(|original| LinkedFunction {
+impl LinkedFunction {
+    /// The functions of the merge map of a unit, in the order in which they were added.
+    pub fn all(map: &MergeMap) -> Vec<LinkedFunction> {
+        let name = |symbol: &UserExternalName| match map.original(symbol) {
+            Some(original) => original.name.clone(),
+            // Of another unit, or emitted earlier.
+            None => symbol.to_string(),
+        };
+        let originals = map.originals().map(|original| LinkedFunction {
             name: original.name.clone(),
             is_visible: original.is_visible,
-            disposition: original.disposition.clone().map(|to| match self.original(&to) {
-                Some(to) => to.name.clone(),
-                // Of another unit, or emitted earlier.
-                None => alloc::format!("{to}"),
-            }),
-            passes: !original.arguments.is_empty(),
-        })
+            disposition: original.disposition.clone().map(|to| name(&to)),
+            body: name(&map.body_of(&original.symbol)),
+        });
+        originals.collect()
     }
 }
 
@@ -73,6 +72,8 @@ pub struct LinkedMap {
     visible: BTreeMap<String, usize>,
     /// The functions whose body is at a place, in the order in which they were added.
     behind: BTreeMap<Place, Vec<usize>>,
+    /// The functions that were merged into the code at a place, in the order in which they were added.
+    merged_into: BTreeMap<Place, Vec<usize>>,
     code: BTreeMap<u64, Vec<Placed>>,
 }
 
@@ -97,9 +98,10 @@ impl LinkedMap {
             if function.is_visible {
                 self.visible.insert(name.clone(), number);
             }
-            let body = function.disposition.clone().representative();
-            let body = place_in(number, body.as_ref().unwrap_or(&name));
-            self.behind.entry(body).or_default().push(index);
+            self.behind.entry(place_in(number, &function.body)).or_default().push(index);
+            if let Some(to) = function.disposition.clone().representative() {
+                self.merged_into.entry(place_in(number, &to)).or_default().push(index);
+            }
             self.own.insert(Place { unit: Some(number), name }, index);
             self.functions.push((number, function));
         }
@@ -157,34 +159,21 @@ impl LinkedMap {
         found.into_iter().map(with_unit).collect()
     }
 
+    /// The function whose symbol is at a place, and those whose body is there, or, if the code there is a thunk, those
+    /// that were merged into it.
     fn functions_at(&self, place: &Place) -> Vec<usize> {
         let own = self.own.get(place).copied();
-        let merged = self.behind.get(place).map_or(&[][..], |behind| behind);
-        let mut found: Vec<usize> = own.into_iter().collect();
-        found.extend(merged.iter().copied().filter(|&index| Some(index) != own));
-        if own.is_some_and(|own| !matches!(self.functions[own].1.disposition, Disposition::Keep)) {
-            // The code is a thunk: what it leads to is elsewhere.
-            return found;
-        }
-        // Functions that were merged into a thunk that passes extra arguments to this code.
-        for at in 0..found.len() {
-            let (unit, function) = &self.functions[found[at]];
-            if function.passes {
-                let through = place_in(*unit, &function.name);
-                found.extend(self.behind.get(&through).into_iter().flatten());
-            }
-        }
-        found
+        let is_thunk = own.is_some_and(|own| {
+            matches!(self.functions[own].1.disposition, Disposition::Thunk { to: _ })
+        });
+        let others = if is_thunk { &self.merged_into } else { &self.behind };
+        let others = others.get(place).into_iter().flatten().copied();
+        own.into_iter().chain(others.filter(|&index| Some(index) != own)).collect()
     }
 
     /// How many functions there are.
     pub fn len(&self) -> usize {
         self.functions.len()
-    }
-
-    /// Whether there are no functions.
-    pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
     }
 
     /// The map in the format of `perf`'s JIT support: one line for each piece of code whose place is known, with its
@@ -231,31 +220,28 @@ impl fmt::Display for LinkedPerfMap<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     const BODY: &str = "content.00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
     fn function(name: &str, is_visible: bool, disposition: Disposition<&str>) -> LinkedFunction {
         let disposition = disposition.map(ToString::to_string);
-        LinkedFunction { name: name.into(), is_visible, disposition, passes: false }
+        let body = disposition.clone().representative().unwrap_or_else(|| name.into());
+        LinkedFunction { name: name.into(), is_visible, disposition, body }
     }
 
     /// Two units: each has a local `f`, a thunk and a redirected function of the shared body.
     fn map() -> LinkedMap {
         let mut map = LinkedMap::new();
         for unit in ["a", "b"] {
-            let thunk = alloc::format!("{unit}_thunk");
-            let passing = LinkedFunction {
-                passes: true,
-                ..function(&thunk, true, Disposition::Thunk { to: BODY })
-            };
+            let thunk = format!("{unit}_thunk");
+            let through = function("h", false, Disposition::Redirect { to: &thunk });
             map.add_unit(
                 unit,
                 [
                     function("f", false, Disposition::Keep),
                     function("g", false, Disposition::Redirect { to: BODY }),
-                    passing,
-                    function("h", false, Disposition::Redirect { to: &thunk }),
+                    function(&thunk, true, Disposition::Thunk { to: BODY }),
+                    LinkedFunction { body: BODY.into(), ..through },
                     function(BODY, true, Disposition::Keep),
                 ],
             );
@@ -269,12 +255,12 @@ mod tests {
 
     fn names(map: &LinkedMap, address: u64) -> Vec<String> {
         let originals = map.originals_at(address).into_iter();
-        originals.map(|(unit, function)| alloc::format!("{unit}:{}", function.name)).collect()
+        originals.map(|(unit, function)| format!("{unit}:{}", function.name)).collect()
     }
 
     #[test]
     fn a_shared_body_has_the_functions_of_all_units() {
-        let all = ["a:g", "a:a_thunk", "b:g", "b:b_thunk", "a:h", "b:h"];
+        let all = ["a:g", "a:a_thunk", "a:h", "b:g", "b:b_thunk", "b:h"];
         assert_eq!(names(&map(), 0x101f), all);
         assert_eq!(map().len(), 8);
     }
