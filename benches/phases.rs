@@ -75,7 +75,7 @@ fn plan(functions: &[Function], options: Options<'_>) -> Plan {
     for (symbol, func, attributes) in symbols(functions) {
         merger.add(symbol, func, attributes).expect("symbols are distinct");
     }
-    merger.plan(&mut Held::new(functions, None))
+    merger.plan(&mut Held::new(functions))
 }
 
 fn apply(plan: &Plan, functions: &mut [Function], options: &Options<'_>) {
@@ -102,7 +102,7 @@ fn round(functions: &[Function], options: &Options<'_>) -> Times {
         times.add(phase, start.elapsed());
         start = Instant::now();
     };
-    let mut bodies = Held::new(functions, None);
+    let mut bodies = Held::new(functions);
     let planned = phases(symbols(functions), &mut bodies, options, &mut end);
     let planned = planned.expect("symbols are distinct");
     times.time("apply", || apply(&planned, &mut copies, options));

@@ -27,7 +27,7 @@ fn plan(functions: &[Function], options: Options<'_>) -> Plan {
         let symbol = func.name.get_user().expect("units name functions u0:N").clone();
         merger.add(symbol, func, free()).expect("symbols are distinct");
     }
-    merger.plan(&mut Held::new(functions, None))
+    merger.plan(&mut Held::new(functions))
 }
 
 /// The nanoseconds per function that some work takes, and the bytes per function that it allocates at most.

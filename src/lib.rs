@@ -163,6 +163,6 @@ pub use stats::Stats;
 pub use streaming::{Added, Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, OptimizeFor, Target, ThunkCode, ThunkReloc};
 pub use unit::{
-    AddError, Addresses, Attributes, Bodies, Candidate, CandidateToken, CodeSizes, Contents,
-    DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage, SharedBodies,
+    AddError, Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject,
+    DataReloc, FunctionIndex, Linkage, SharedBodies,
 };

@@ -4,7 +4,6 @@
 //! attributes, `canon` reads the comparison policy.
 
 use crate::across::SharingMap;
-use crate::size::SizeModel;
 use crate::target::{CallThunks, OptimizeFor, Target};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -142,14 +141,6 @@ impl Options<'_> {
             false => self.target.passed_as(signature, types),
         }
     }
-
-    /// The model that predicts the sizes on which merges depend; `None` if they are compiled.
-    pub(crate) fn predicts(&self) -> Option<SizeModel> {
-        match self.similar.policy {
-            Policy::Off | Policy::Balanced => self.target.size_model,
-            Policy::Size => None,
-        }
-    }
 }
 
 /// How functions are merged that differ only in constants and references, or in few instructions: one parameterised
@@ -183,18 +174,18 @@ impl Similar {
 }
 
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass more
-/// arguments, and former constants are not known to the body.
+/// arguments, and former constants are not known to the body. What one saves is predicted
+/// ([`Target::size_model`](crate::Target::size_model)): nothing is compiled to decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// None.
     Off,
     /// Those that save a good part of their bytes, without a new indirect call in a loop or in a cycle of the call
-    /// graph, and no function that is marked as hot ([`Attributes::hot`](crate::Attributes::hot)). Where sizes can be
-    /// predicted ([`Target::size_model`](crate::Target::size_model)), nothing is compiled to decide.
+    /// graph, and no function that is marked as hot ([`Attributes::hot`](crate::Attributes::hot)).
     #[default]
     Balanced,
-    /// All that save bytes: the unit is never larger than without. Where little is saved, all functions that could
-    /// share a body are compiled, and all their callers before and after.
+    /// Those that save a 32nd of their bytes, with a longer search. Sizes are predicted, so a small unit can be some bytes larger
+    /// than without.
     Size,
 }
 
@@ -225,8 +216,8 @@ impl Policy {
 pub enum Callees {
     /// Nothing: they are not merged.
     None,
-    /// A body that takes the number of a callee as an argument, compares it with each number in turn, and calls that
-    /// callee directly. No direct call becomes indirect.
+    /// A body that takes the number of a callee as an argument, finds it by a binary search, and calls that callee
+    /// directly. No direct call becomes indirect.
     Dispatch,
     /// A body that takes the address of the callee as an argument and calls it indirectly, or one as with
     /// [`Callees::Dispatch`], whichever is smaller.
@@ -254,8 +245,7 @@ pub enum Instructions {
     /// Nothing: they are not merged.
     None,
     /// A body that takes a selector as an argument and branches on it where they differ; not with functions that are
-    /// compiled already. With [`Policy::Size`] every body that makes the unit smaller, and with [`Policy::Balanced`] those
-    /// that are predicted to save an eighth, where such branches are rare in each loop.
+    /// compiled already. With [`Policy::Balanced`] only where such branches are rare in each loop.
     #[default]
     Select,
 }

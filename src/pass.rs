@@ -17,10 +17,9 @@ use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
 };
 use crate::options::Options;
-use crate::parameterise::{self, Attempts, Given, matched, summary};
+use crate::parameterise::{self, Given, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
-use crate::size::Predicted;
 use crate::unit::{
     AddError, Attributes, Bodies, DataAttributes, DataIndex, DataObject, FunctionIndex, Item,
     Observed,
@@ -231,11 +230,6 @@ impl<'a> Merger<'a> {
         // Units share code of the first flush of a module only.
         let content_addressing = options.content_addressing.filter(|_| before.is_none());
         let options = Options { content_addressing, ..options };
-        let mut predicted = None;
-        let bodies = match options.predicts() {
-            Some(model) => predicted.insert(Predicted::new(bodies, model)),
-            None => bodies,
-        };
         let (mut plan, known, mut record) = identical(summaries, cache, bodies, &options, end);
         if let Some(before) = before {
             add_eliminated(&mut plan, &before.eliminated, &referred_to);
@@ -243,7 +237,6 @@ impl<'a> Merger<'a> {
         let (mut plan, shared) = similar(plan, &known, before, bodies, &options, end);
         address_contents(&mut plan, &known.observed, shared.as_ref(), bodies, &options);
         plan.record_members();
-        plan.drop_changed_candidates(&options);
         if let Some(record) = &mut record {
             record.retain_kept(&plan);
         }
@@ -319,18 +312,12 @@ fn similar(
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
     let given = Given { observed, encodings, earlier, shared: &shared };
-    let mut attempts = Attempts::new(options, &plan);
-    while let Some(attempt) = attempts.next(&mut plan) {
-        let options = &attempts.options(attempt);
-        let found = parameterise::search(&mut plan, given, bodies, options, attempt);
-        attempts.consider(&mut plan, &found, bodies);
-        end("search");
-    }
-    let limited = attempts.are_limited();
-    let (mut plan, tokens) = attempts.finish(plan);
+    let limited = parameterise::search(&mut plan, given, bodies, options);
+    plan.count();
+    end("search");
     // What follows would make other bodies of those that units share.
     if !has_map && !limited {
-        parameterise::align(&mut plan, observed, encodings, tokens, bodies, options);
+        parameterise::align(&mut plan, observed, encodings, bodies, options);
     }
     end("align");
     (plan, has_map.then_some(shared.equal))

@@ -34,10 +34,8 @@ pub struct Stats {
     pub plan_merged_data_bytes: u64,
     /// Functions walked to compare them with another one of their shape, once for each time that they are compared.
     pub similar_walks: usize,
-    /// Functions and bodies whose size was requested, in order to determine what merging similar functions saves.
-    pub similar_sizes: usize,
-    /// Functions whose size was requested, in order to determine the cost of passing arguments.
-    pub similar_probes: usize,
+    /// Parameterised bodies that were made in order to know whether they pay.
+    pub similar_tried: usize,
     /// Parameterised bodies.
     pub similar_bodies: usize,
     /// Functions that parameterised bodies replace.

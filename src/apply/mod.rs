@@ -16,7 +16,7 @@ pub(crate) use written::Written;
 use crate::canonicalize::canonicalized;
 use crate::checker::Code;
 use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
-use crate::ir::{address_uses, called, user_name, user_symbol};
+use crate::ir::{address_uses, user_name, user_symbol};
 use crate::options::{Canonicalize, Options};
 use crate::plan::{Disposition, Emit, Plan};
 use crate::target::{CallThunks, Target};
@@ -25,7 +25,6 @@ use crate::unit::{
 };
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
     UserExternalName, UserFuncName,
@@ -83,16 +82,6 @@ impl Plan {
         };
         canonical && entry.gets_compared_body()
             || func.params.user_named_funcs().values().any(goes_elsewhere)
-    }
-
-    /// Forgets the candidates of new bodies that are not emitted as they were compiled. To be called when all is decided.
-    pub(crate) fn drop_changed_candidates(&mut self, options: &Options<'_>) {
-        let compiled = self.new_bodies().iter().filter(|new| new.candidate().is_some());
-        let changed = compiled.filter(|new| self.needs_apply(new.function(), new.body(), options));
-        let changed: Vec<FunctionIndex> = changed.map(|new| new.function()).collect();
-        for function in changed {
-            self.set_candidate(function, None);
-        }
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
@@ -168,20 +157,6 @@ impl Plan {
     /// The symbol to which uses of the address of a symbol go, if it is another one.
     fn redirected_address(&self, symbol: &UserExternalName) -> Option<UserExternalName> {
         other(symbol, self.address_symbol(symbol))
-    }
-
-    /// How many extra arguments the calls of `func` will pass, each computed by an instruction that
-    /// [`apply`](Plan::apply) inserts. Linear in the instructions.
-    pub(crate) fn extra_arguments_passed(&self, func: &Function) -> usize {
-        let passed = |callee: FuncRef| {
-            let callee = &func.dfg.ext_funcs[callee];
-            let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable);
-            let redirected = |symbol| self.redirected_call(symbol, Written::none());
-            let target = symbol.and_then(redirected);
-            target.map_or(0, |target| target.arguments.len())
-        };
-        let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-        insts.filter_map(|inst| called(func, inst)).map(passed).sum()
     }
 
     /// Gives `func` the body that represents its class, without redirecting references.

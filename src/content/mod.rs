@@ -21,6 +21,7 @@ use crate::layout::laid_out_as_walked;
 use crate::options::{Canonicalize, ContentAddressing, Options};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::signatures::References;
+use crate::size;
 use crate::unit::{
     Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Linkage, Node, Observed,
     ResolveSymbol, Resolved,
@@ -140,7 +141,7 @@ fn candidates(
             };
             let may_pay = match shared {
                 Some(shared) => shared.contains(function),
-                None => pays(function, thunk.size() + content.smallest_gain, bodies),
+                None => pays(function, thunk.size() + content.smallest_gain, bodies, options),
             };
             if !may_pay {
                 continue;
@@ -208,8 +209,16 @@ fn passed(plan: &Plan) -> EntitySet<FunctionIndex> {
 }
 
 /// Whether a function takes more than so many bytes.
-fn pays(function: FunctionIndex, bytes: u32, bodies: &mut dyn Bodies) -> bool {
-    let size = bodies.code_sizes().and_then(|sizes| sizes.of_function(function));
+fn pays(
+    function: FunctionIndex,
+    bytes: u32,
+    bodies: &mut dyn Bodies,
+    options: &Options<'_>,
+) -> bool {
+    let size = options
+        .target
+        .size_model
+        .and_then(|model| model.at_least(bodies.body(function), &mut size::Scratch::default()));
     size.is_some_and(|size| size > bytes)
 }
 

@@ -13,6 +13,7 @@ use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
 use crate::options::{Options, Prebucket};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
+use crate::size;
 use crate::stats::Stats;
 use crate::unit::{
     Addresses, Alignment, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex,
@@ -21,7 +22,7 @@ use crate::unit::{
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::EntityRef;
@@ -449,24 +450,33 @@ impl Decision<'_> {
 
     /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
     fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
-        let node = self.bucketed.numbering.node(Item::Function(function));
-        let Walked::Yes { instructions, shape: _ } = self.bucketed.walked(node) else {
+        let Some(instructions) = self.instructions(function) else {
             return Some(false);
         };
-        let thunk = match self.options.target.jump_thunk {
-            Some(jump) => match self.options.target.jump_is_smaller(instructions) {
-                Some(smaller) => return Some(smaller),
-                None => jump.size(),
-            },
-            None => self.call_thunk_size(function, to)?,
+        if self.options.target.jump_thunk.is_some() {
+            return Some(self.options.target.jump_is_smaller(instructions));
+        }
+        let thunk = self.call_thunk(function, to)?;
+        let Some(model) = self.options.target.size_model else {
+            return Some(false);
         };
-        // A thunk takes no fewer bytes than its stated size; a body of unknown size may.
-        let body = self.bodies.code_sizes().and_then(|sizes| sizes.of_function(function));
+        let mut scratch = size::Scratch::default();
+        let thunk = model.predict_with(&thunk, &mut scratch)?;
+        let body = model.at_least(self.bodies.body(function), &mut scratch);
         Some(body.is_some_and(|body| body > thunk))
     }
 
-    /// The size of a function that calls `to`, where call thunks are allowed and are equivalent to a jump.
-    fn call_thunk_size(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<u32> {
+    /// The instructions of a function, if it was walked.
+    fn instructions(&self, function: FunctionIndex) -> Option<u32> {
+        let node = self.bucketed.numbering.node(Item::Function(function));
+        match self.bucketed.walked(node) {
+            Walked::Yes { instructions, shape: _ } => Some(instructions),
+            _ => None,
+        }
+    }
+
+    /// A function that calls `to`, where call thunks are allowed and are equivalent to a jump.
+    fn call_thunk(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<Function> {
         let call_thunks = self.options.call_thunks?;
         let body = self.bodies.body(function);
         if observes_its_frame(body) {
@@ -480,8 +490,7 @@ impl Decision<'_> {
         }
         let [symbol, to] = [function, to].map(|function| self.plan.entry(function).symbol());
         let name = UserFuncName::User(symbol.clone());
-        let thunk = call_thunk(name, &signature, &[], to, &call_thunks);
-        self.bodies.code_sizes()?.of_thunk(function, &thunk)
+        Some(call_thunk(name, &signature, &[], to, &call_thunks))
     }
 
     /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no member can be the
@@ -493,9 +502,11 @@ impl Decision<'_> {
         let Some(thunk) = self.options.target.jump_thunk else {
             return;
         };
-        let smallest = u64::from(self.options.target.smallest_function);
-        let body = self.bodies.code_sizes().and_then(|sizes| sizes.of_function(members[0]));
-        let body = body.map_or(smallest, u64::from);
+        let target = self.options.target;
+        let body = target.size_model.and_then(|model| {
+            model.at_least(self.bodies.body(members[0]), &mut size::Scratch::default())
+        });
+        let body = u64::from(body.unwrap_or(target.smallest_function));
         let count = members.len() as u64;
         if count * body <= body + count * u64::from(thunk.size()) {
             return;

@@ -18,9 +18,13 @@ use crate::extra_argument::ExtraArgument;
 use crate::layout;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
+use crate::size::SizeModel;
 use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
+
+/// A model by which whatever has equal instructions pays.
+pub const UNIFORM_SIZES: SizeModel = SizeModel::UNIFORM;
 
 /// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
 /// a copy to which the plan was applied. They are the same.

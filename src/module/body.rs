@@ -31,9 +31,6 @@ pub(super) struct Body {
     pub code: Code,
     pub want_disasm: bool,
     pub control_plane: ControlPlane,
-    /// The candidate that it probably equals, with its code.
-    #[cfg(feature = "parallel")]
-    pub candidate: Option<Box<(Function, CompiledCode)>>,
 }
 
 #[cfg(feature = "parallel")]
@@ -115,22 +112,6 @@ impl CompiledFunction {
         let relocations = relocations(&code, &ctx.func, function);
         let alignment = u64::from(code.buffer.alignment);
         Ok(CompiledFunction { code, relocations, alignment })
-    }
-
-    /// The code of a candidate, if that is the code of `func`.
-    pub(super) fn of_candidate(
-        function: FuncId,
-        func: &mut Function,
-        (mut candidate, code): (Function, CompiledCode),
-    ) -> Option<CompiledFunction> {
-        // A name is not part of the code.
-        candidate.name = func.name.clone();
-        if candidate != *func {
-            return None;
-        }
-        let relocations = relocations(&code, func, function);
-        let alignment = u64::from(code.buffer.alignment);
-        Some(CompiledFunction { code, relocations, alignment })
     }
 
     /// Bytes of code, constants included.

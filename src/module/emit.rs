@@ -5,7 +5,6 @@
 //! decided here.
 
 use super::body::{Body, Code};
-use super::deferred::Candidates;
 use super::flush::{ADDED, Flush, Unit};
 use super::view::View;
 use super::{
@@ -76,14 +75,7 @@ impl Item {
             Definition::Body { func, want_disasm, control_plane } => {
                 let index = FunctionIndex::new(*next);
                 *next += 1;
-                let body = Body {
-                    index,
-                    code: Code::Ir(func),
-                    want_disasm,
-                    control_plane,
-                    #[cfg(feature = "parallel")]
-                    candidate: None,
-                };
+                let body = Body { index, code: Code::Ir(func), want_disasm, control_plane };
                 match plan.output(index).emit {
                     Emit::Body | Emit::NewBody(_) => Work::Body(body),
                     Emit::Thunk { .. } | Emit::Alias { .. } | Emit::Nothing => Work::Merged(body),
@@ -93,16 +85,12 @@ impl Item {
         Item { function, work }
     }
 
-    fn added(new: &NewBody, function: FuncId, candidates: &mut Candidates) -> Item {
-        #[cfg_attr(not(feature = "parallel"), expect(unused, reason = "code is not handed over"))]
-        let candidate = new.candidate().and_then(|token| candidates.remove(&token));
+    fn added(new: &NewBody, function: FuncId) -> Item {
         let body = Body {
             index: new.function(),
             code: Code::Added,
             want_disasm: false,
             control_plane: ControlPlane::default(),
-            #[cfg(feature = "parallel")]
-            candidate: candidate.map(Box::new),
         };
         Item { function, work: Work::Added(body) }
     }
@@ -157,7 +145,6 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn emit_functions(
         &mut self,
         plan: &Plan,
-        mut candidates: Candidates,
         pending: &mut Pending,
         unit: &Unit,
         flush: Flush,
@@ -173,7 +160,7 @@ impl<M: Module> MergingModule<M> {
         let id = |new: &NewBody| self.view().id_of(plan.entry(new.function()).symbol());
         let ids: Vec<FuncId> = plan.new_bodies().iter().map(id).collect();
         let added = plan.new_bodies().iter().zip(ids);
-        let added = added.map(|(new, function)| Item::added(new, function, &mut candidates));
+        let added = added.map(|(new, function)| Item::added(new, function));
         let mut items = given.chain(added);
         #[cfg_attr(
             not(feature = "parallel"),

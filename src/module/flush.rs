@@ -5,7 +5,7 @@
 //! nothing that comes after it is emitted, and the module refuses further use: bodies into which functions were
 //! merged may be missing.
 
-use super::deferred::{Candidates, Deferred, DeferredBodies};
+use super::deferred::{Deferred, DeferredBodies};
 use super::{
     BackEnd, Definition, FunctionState, MergingModule, Pending, data_symbol, linkage, symbol,
 };
@@ -79,7 +79,7 @@ impl<M: Module> MergingModule<M> {
     fn flush_all(&mut self, mut pending: Pending, flush: Flush) -> ModuleResult<()> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, flush);
-        let (plan, increment, candidates) = self.plan(&pending, &unit, flush)?;
+        let (plan, increment) = self.plan(&pending, &unit, flush)?;
         self.declare_new_bodies(&plan)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, flush)?;
@@ -87,7 +87,7 @@ impl<M: Module> MergingModule<M> {
         if back_end == BackEnd::Object {
             self.name_shared_references(&plan, &pending, &unit, flush)?;
         }
-        self.emit_functions(&plan, candidates, &mut pending, &unit, flush)?;
+        self.emit_functions(&plan, &mut pending, &unit, flush)?;
         self.emit_data(&plan, pending.data, &mut unit, flush)?;
         if let Some(increment) = &increment {
             self.emitted.extend(increment);
@@ -211,7 +211,7 @@ impl<M: Module> MergingModule<M> {
         pending: &Pending,
         unit: &Unit,
         flush: Flush,
-    ) -> ModuleResult<(Plan, Option<Increment>, Candidates)> {
+    ) -> ModuleResult<(Plan, Option<Increment>)> {
         let Flush { back_end: _, last, first, into_earlier, remember } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
@@ -235,10 +235,8 @@ impl<M: Module> MergingModule<M> {
         let ahead = self.ahead.is_some();
         #[cfg(not(feature = "parallel"))]
         let ahead = false;
-        let (contexts, candidates) = Default::default();
         let declarations = self.inner.declarations();
-        let mut bodies =
-            DeferredBodies { deferred, isa, declarations, fresh, ahead, contexts, candidates };
+        let mut bodies = DeferredBodies { deferred, declarations, fresh, ahead };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = deferred.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -262,7 +260,7 @@ impl<M: Module> MergingModule<M> {
                 (plan, Some(increment))
             }
         };
-        Ok((plan, increment, bodies.candidates))
+        Ok((plan, increment))
     }
 
     pub(super) fn pass_options<'a>(&'a self, isa: &'a dyn TargetIsa, flush: Flush) -> Options<'a> {

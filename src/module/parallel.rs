@@ -225,7 +225,6 @@ impl<M: Module> MergingModule<M> {
                 }
                 let work = || {
                     let code = core::mem::replace(&mut body.code, Code::Dropped);
-                    let candidate = body.candidate.take();
                     let mut func = match code {
                         Code::Ir(func) => func,
                         Code::Added => Box::new(added(plan, body.index).clone()),
@@ -240,13 +239,7 @@ impl<M: Module> MergingModule<M> {
                     let of = (body.index, *function);
                     match view.prepare(plan, &options, flush, of, &mut func) {
                         Ok(observed) => {
-                            let known = candidate.and_then(|candidate| {
-                                CompiledFunction::of_candidate(*function, &mut func, *candidate)
-                            });
-                            let code = match known {
-                                Some(known) => Ok(Box::new(known)),
-                                None => compile(contexts, *function, *func, body, view.isa),
-                            };
+                            let code = compile(contexts, *function, *func, body, view.isa);
                             Code::Compiled(observed, code)
                         }
                         Err(error) => Code::Compiled(Observed::default(), Err(error)),

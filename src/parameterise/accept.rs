@@ -5,17 +5,19 @@
 
 use super::Search;
 use super::judge::{Candidate, Judged, Outcomes};
+use super::probe::CALLEE;
 use super::table::Table;
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Added, Disposition, Plan, Reason, SimilarSet};
-use crate::unit::{Addresses, Attributes, CandidateToken, FunctionIndex, Item, Linkage};
+use crate::unit::{Addresses, Attributes, FunctionIndex, Item, Linkage};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 
 impl Search<'_> {
     /// Writes what was judged of a set into the plan.
     pub(super) fn accept(&mut self, judged: Judged<'_>) {
-        let Judged { set, mut paying, mut kept, .. } = judged;
+        let Judged { set, mut paying, mut kept, tried } = judged;
+        self.plan.stats_mut().similar_tried += tried;
         let table = set.table;
         paying.sort_unstable_by_key(|(rows, _)| rows[0]);
         kept.sort_unstable_by_key(|(rows, ..)| rows[0]);
@@ -69,11 +71,11 @@ impl Search<'_> {
         symbol: UserExternalName,
         candidate: Candidate,
     ) {
-        let Candidate { mut body, outcomes, saved, token } = candidate;
+        let Candidate { mut body, outcomes, saved } = candidate;
         let Outcomes { arguments, thunks, .. } = outcomes;
         let key = self.plan.entry(table.function(rows[0])).attributes().key;
-        name(&mut body, &self.callee, &symbol);
-        let to = add_body(self.plan, symbol, key, self.next_class, body, token);
+        name(&mut body, &symbol);
+        let to = add_body(self.plan, symbol, key, self.next_class, body);
         self.next_class += 1;
         // What is passed keeps code. Of all rows before it is decided what becomes of any: they may pass the addresses of each
         // other, also by the symbols of functions that were merged into them.
@@ -187,7 +189,6 @@ pub(super) fn add_body(
     key: u64,
     class: u32,
     body: Function,
-    token: Option<CandidateToken>,
 ) -> FunctionIndex {
     let attributes = Attributes {
         linkage: Linkage::Local,
@@ -197,16 +198,14 @@ pub(super) fn add_body(
     };
     let (reason, alignment, has_equals) = (Reason::ParameterisedBody, 1, false);
     let added = Added { symbol, attributes, reason, class, alignment, has_equals };
-    let to = plan.add_body(added, body, None);
-    plan.set_candidate(to, token);
-    to
+    plan.add_body(added, body, None)
 }
 
-/// Gives a body its symbol, in place of the name that it had as a candidate.
-fn name(body: &mut Function, before: &UserExternalName, symbol: &UserExternalName) {
+/// Gives a body its symbol, in place of the one that it had while it was judged.
+fn name(body: &mut Function, symbol: &UserExternalName) {
     body.name = UserFuncName::User(symbol.clone());
     let mut names = body.params.user_named_funcs().iter();
-    let own = names.find(|&(_, name)| name == before).map(|(own, _)| own);
+    let own = names.find(|&(_, name)| *name == CALLEE).map(|(own, _)| own);
     if let Some(own) = own {
         body.params.reset_user_func_name(own, symbol.clone());
     }

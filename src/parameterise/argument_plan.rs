@@ -167,22 +167,6 @@ impl Dispatch {
 }
 
 impl ArgumentPlan {
-    /// Whether all extra arguments are integers and addresses that are used as they are. A body with only such
-    /// arguments can be compiled wherever its functions can.
-    pub fn is_plain(&self, table: &Table, row: u32) -> bool {
-        let plain = |parameter: &Parameter| match table.value(table.at(row, parameter.columns[0])) {
-            Some(Value::Constant { ty, .. }) => ty.is_int() && ty.bits() <= 64,
-            Some(
-                Value::Offset { .. }
-                | Value::Callee { .. }
-                | Value::Function { .. }
-                | Value::Address { .. },
-            ) => true,
-            None => false,
-        };
-        self.dispatches.is_empty() && self.passed.iter().all(plain)
-    }
-
     /// The extra arguments of one function, as integers: `row` of the table, which has position `at` among the functions.
     pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<ExtraArgument> {
         let passed = self.passed.iter().flat_map(|parameter| {

@@ -1,8 +1,10 @@
 //! Every constant of the policy, with where it comes from: the encodings of the two targets, or an assumption. What
 //! was fitted on units are the weights by which sizes are predicted (`size/fitted.rs`).
 //!
-//! Sizes of bodies, thunks and calls are predicted or compiled (`probe`) wherever a merge depends on them. These
-//! constants only choose what is tried, or bound what is not. An error costs bytes or time, never correctness.
+//! Sizes of bodies, thunks and calls are predicted (`probe`) wherever a merge depends on them. These constants only choose
+//! what is tried, or bound what is not. An error costs bytes or time, never correctness.
+
+use crate::options::Policy;
 
 /// Bytes that one more case of a callee dispatch takes in the body. From the encodings of x86-64: a comparison of
 /// 3–4 bytes, a branch of 6, a call of 5 and a jump of 5; on aarch64 four instructions of 4 bytes.
@@ -27,40 +29,25 @@ pub(super) const CALLEE_PARAMETER: i64 = 6;
 /// Bytes that any other parameter takes in the body: an assumption.
 pub(super) const PARAMETER: i64 = 2;
 
-/// The bytes by which the predicted difference of two versions of a function can be wrong, besides a part of its
-/// size: which values must be kept elsewhere, and for how long, depends on all else that the function does. An
-/// assumption: a spill and a reload of 8 bytes each.
-pub(super) const CALL_ERROR: u64 = 16;
+/// The part of the bytes of its functions that a parameterised body must save: one in this many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share(i64);
 
-/// The part of a function's size by which the predicted difference of two versions of it can be wrong, one byte in this
-/// many: a small change can give all values other registers. Measured: functions of less than 1,000 bytes differ by 4%
-/// of their size from what is predicted in the median and by 21% at the 95th percentile, those of less than 10,000
-/// by 1.1% and 14%, larger ones by 0.1% and 4%.
-pub(super) const SIZE_ERROR: u32 = 8;
+impl Share {
+    /// An eighth; and for size what a prediction can be wrong by where it is best: with any part from none to a 16th, units save
+    /// the same within a tenth of a percent, and fewer small ones are larger.
+    pub fn of(policy: Policy) -> Share {
+        match policy {
+            Policy::Size => Share(32),
+            Policy::Off | Policy::Balanced => Share(8),
+        }
+    }
 
-/// The part of a predicted difference by which all of them together can be wrong, one byte in this many: functions that
-/// merge resemble each other, so that all are larger than predicted, or all are smaller. An assumption that goes with
-/// what a function takes at least (`size`).
-pub(super) const GROWTH_ERROR: u64 = 2;
-
-/// The multiple of the root of the sum of the squares of all errors by which the sum of predicted differences can be wrong.
-/// Measured: 1.5 at most, over 37 pairs of plans of the units that the README names, on both targets.
-pub(super) const DOUBT: u128 = 2;
-
-/// Bytes that a function can save at each use of a value that it knows, at most. An assumption: `movabs` of a
-/// constant takes 10 bytes on x86-64.
-pub(super) const BYTES_PER_USE: i64 = 12;
-
-/// Bytes and instructions of what was compiled, before anything was: an assumption of 6 bytes for each instruction
-/// of the IR, as heavy as the first hundred instructions that are compiled.
-pub(super) const FIRST_SIZES: [i64; 2] = [600, 100];
-
-/// A body is assumed to take at least a quarter of its predicted size.
-pub(super) const MAX_SIZE_ERROR: i64 = 4;
-
-/// The part of the bytes of its functions that a parameterised body must save where it must save more than one byte:
-/// one in this many.
-pub(super) const DEMANDED_SHARE: i64 = 8;
+    /// Whether it is enough to save `saved` of `before` bytes. What cannot be passed saves less than nothing, by far.
+    pub fn is_reached(self, saved: i64, before: i64) -> bool {
+        saved.saturating_mul(self.0) > before
+    }
+}
 
 /// The most cases of one callee dispatch: four comparisons, one after the other, before each call. An assumption, checked by
 /// `cargo bench --features jit --bench similar`, which compares calls by a binary search, a chain, a jump table and an

@@ -9,9 +9,9 @@
 //!   their calls so far and, where callees went into different bodies, as they are written (`shape`, `as_written`);
 //! * divide them into sets that pay (`split`);
 //! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
-//!   `dispatch`), ask for its size, and accept it if it really pays (`cost`).
+//!   `dispatch`), predict its size, and accept it if it really pays (`cost`).
 //!
-//! `attempts` says how often all of that is tried. Then `align` looks at what has no equal shape: functions that differ in
+//! Then `align` looks at what has no equal shape: functions that differ in
 //! few instructions.
 //!
 //! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
@@ -24,25 +24,21 @@ mod accept;
 mod align;
 mod argument_plan;
 mod as_written;
-mod attempts;
 mod body;
 mod cost;
 mod dispatch;
-mod fold;
 mod judge;
 mod levels;
 mod loops;
 mod probe;
 mod shape;
 mod shared;
-mod smaller;
 mod split;
 mod table;
 mod uses;
 mod value;
 
 pub(crate) use align::align;
-pub(crate) use attempts::{Attempt, Attempts};
 pub use shared::decide_sharing;
 pub(crate) use shared::{Shared, matched, summary};
 
@@ -55,19 +51,16 @@ use crate::lists::Lists;
 use crate::options::{Options, Policy, Prebucket};
 use crate::plan::{Disposition, Plan, Reason};
 use crate::threads::{Pool, for_each};
-use crate::unit::{
-    Attributes, Bodies, Candidate, CandidateToken, FunctionIndex, NoUnit, Observed, ResolveSymbol,
-};
+use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, UserExternalName};
+use cost::Share;
+use cranelift_codegen::ir::Function;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
-use hashbrown::HashSet;
 use judge::{Judge, Judged};
-use levels::{Level, calls, cycles, levels};
-use probe::{Answer, OwnSizes, Probe, Probed, Request, Source};
-use rustc_hash::FxBuildHasher;
+use levels::{Calls, Level, calls, cycles, levels};
+use probe::{CALLEE, OwnSizes, Probed};
 use uses::Uses;
 use value::Symbols;
 
@@ -82,27 +75,21 @@ pub(crate) struct Given<'a> {
     pub shared: &'a Shared,
 }
 
-/// What a search leaves besides the plan.
-pub(crate) struct Found {
-    /// How many more functions may be merged.
-    limit: usize,
-    /// How many tokens were given to candidates.
-    tokens: u32,
-}
-
-/// Merges functions that differ in constants and callees, as `options` and `attempt` say, and writes the result into
-/// `plan`.
+/// Merges functions that differ in constants and callees, and writes the result into `plan`. Returns whether the limit on
+/// merges left some of them out.
 ///
-/// The sizes of candidate code are predicted, or requested from `bodies`: of one function of each set and of each body that
-/// is tried; with [`Policy::Size`], where it is in doubt whether the result makes the unit smaller, of all functions of a
-/// set. Walks every kept function that may share its shape with another twice.
+/// Sizes are predicted; where the target has no model, only what a sharing map says is merged. Walks every kept function
+/// that may share its shape with another twice.
 pub(crate) fn search(
     plan: &mut Plan,
     given: Given<'_>,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
-    attempt: Attempt,
-) -> Found {
+) -> bool {
+    let policy = options.similar.policy;
+    if policy == Policy::Off {
+        return false;
+    }
     let Given { observed, encodings, earlier, shared } = given;
     let shapes = shapes(plan, encodings, bodies, options);
     let of_shapes = shapes.iter().flatten().copied();
@@ -116,15 +103,8 @@ pub(crate) fn search(
     }
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
     let merged_into = merged_into(plan);
-    let source = Source::of(options, bodies);
-    let keeps_candidates = match source {
-        // A prediction costs so little that all bodies are predicted.
-        Source::Predicted(_) => true,
-        Source::Asked => bodies.code_sizes().is_some_and(|sizes| sizes.keeps_candidates()),
-        Source::Unknown => false,
-    };
     let calls = calls(&uses, &shapes);
-    let cycles = match options.similar.policy {
+    let cycles = match policy {
         Policy::Balanced => cycles(&calls),
         Policy::Off | Policy::Size => SecondaryMap::new(),
     };
@@ -135,51 +115,16 @@ pub(crate) fn search(
         earlier,
         next_class: plan.classes(),
         limit: merges_left(plan, options),
-        callee: bodies.probe_callee(),
         probed: Probed::default(),
-        source,
-        keeps_candidates,
         plan,
         bodies,
         options,
         pool: Pool::default(),
-        measured: cost::FIRST_SIZES,
-        tokens: attempt.tokens,
-        attempt,
         cycles,
     };
     search.share(shared);
-    for Level { shapes: alone, cycles } in levels(&shapes, &calls) {
-        let of = |numbers: &[u32]| -> Vec<&[FunctionIndex]> {
-            numbers.iter().map(|&number| &*shapes[number as usize]).collect()
-        };
-        search.shapes(&of(&alone));
-        // In a cycle of the call graph, merged callees may give more functions the same shape.
-        for mut cycle in cycles {
-            let mut steps = cycle.steps();
-            while !steps.is_empty() {
-                for step in steps {
-                    let kept = |search: &Search<'_>, shape: u32| {
-                        let functions = shapes[shape as usize].iter();
-                        functions.filter(|&&function| search.is_kept(function)).count()
-                    };
-                    cycle.begin(&step);
-                    let before: Vec<usize> =
-                        step.iter().map(|&shape| kept(&search, shape)).collect();
-                    search.shapes(&of(&step));
-                    for (&shape, before) in step.iter().zip(before) {
-                        if kept(&search, shape) < before {
-                            cycle.changed(shape);
-                        }
-                    }
-                }
-                steps = cycle.steps();
-            }
-        }
-    }
-    let Search { plan, probed, limit, tokens, .. } = search;
-    plan.stats_mut().similar_probes = probed.len();
-    Found { limit, tokens }
+    search.levels(&shapes, &calls);
+    search.limit == 0
 }
 
 struct Search<'a> {
@@ -200,17 +145,7 @@ struct Search<'a> {
     next_class: u32,
     /// How many more functions may be merged.
     limit: usize,
-    /// The function that probes call, and the name of candidates.
-    callee: UserExternalName,
     probed: Probed,
-    source: Source,
-    /// See [`CodeSizes::keeps_candidates`](crate::CodeSizes::keeps_candidates).
-    keeps_candidates: bool,
-    /// Bytes and instructions of what was measured so far, with a small initial value.
-    measured: [i64; 2],
-    /// How many tokens were given to candidates.
-    tokens: u32,
-    attempt: Attempt,
     /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
     /// indirect.
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
@@ -234,12 +169,41 @@ impl Default for Memory {
 /// bodies of as many are in memory.
 const IN_HAND: usize = 1 << 11;
 
-/// How many sizes are asked for at the same time.
-const BATCH: usize = 1024;
-
 impl Search<'_> {
     fn is_kept(&self, function: FunctionIndex) -> bool {
         self.plan.entry(function).disposition() == Disposition::Keep
+    }
+
+    /// Merges functions of all shapes, from callees to callers.
+    fn levels(&mut self, shapes: &[Vec<FunctionIndex>], calls: &Calls) {
+        for Level { shapes: alone, cycles } in levels(shapes, calls) {
+            let of = |numbers: &[u32]| -> Vec<&[FunctionIndex]> {
+                numbers.iter().map(|&number| &*shapes[number as usize]).collect()
+            };
+            self.shapes(&of(&alone));
+            // In a cycle of the call graph, merged callees may give more functions the same shape.
+            for mut cycle in cycles {
+                let mut steps = cycle.steps();
+                while !steps.is_empty() {
+                    for step in steps {
+                        let kept = |search: &Search<'_>, shape: u32| {
+                            let functions = shapes[shape as usize].iter();
+                            functions.filter(|&&function| search.is_kept(function)).count()
+                        };
+                        cycle.begin(&step);
+                        let before: Vec<usize> =
+                            step.iter().map(|&shape| kept(self, shape)).collect();
+                        self.shapes(&of(&step));
+                        for (&shape, before) in step.iter().zip(before) {
+                            if kept(self, shape) < before {
+                                cycle.changed(shape);
+                            }
+                        }
+                    }
+                    steps = cycle.steps();
+                }
+            }
+        }
     }
 
     /// Merges functions of some shapes that do not refer to each other.
@@ -258,114 +222,32 @@ impl Search<'_> {
         }
     }
 
-    /// Judges all of these sets, and asks for the sizes that this takes.
+    /// Judges all of these sets.
     fn judge(&mut self, judged: &mut [Judged<'_>]) {
-        loop {
-            let judge = Judge {
-                plan: self.plan,
-                uses: &self.uses,
-                options: self.options,
-                earlier: self.earlier,
-                cycles: &self.cycles,
-                probed: &self.probed,
-                callee: &self.callee,
-                source: self.source,
-                share: self.attempt.share,
-                keeps_candidates: self.keeps_candidates,
-                measured: self.measured,
-            };
-            for_each(self.bodies, &self.pool, judged, |bodies, memory, judged| {
-                if !judged.is_done() {
-                    judge.judge(judged, bodies, memory);
-                }
-            });
-            for memory in self.pool.iter_mut() {
-                self.probed.append(&mut memory.sizes.probed);
-            }
-            if !self.ask(judged) {
-                break;
-            }
+        let Some(model) = self.options.target.size_model else {
+            return;
+        };
+        let judge = Judge {
+            plan: self.plan,
+            uses: &self.uses,
+            options: self.options,
+            earlier: self.earlier,
+            cycles: &self.cycles,
+            probed: &self.probed,
+            model,
+            share: Share::of(self.options.similar.policy),
+        };
+        for_each(self.bodies, &self.pool, judged, |bodies, memory, judged| {
+            judge.judge(judged, bodies, memory);
+        });
+        for memory in self.pool.iter_mut() {
+            self.probed.append(&mut memory.sizes.probed);
         }
-        for Judged { measured: [bytes, instructions], count, .. } in judged {
-            self.measured = [self.measured[0] + *bytes, self.measured[1] + *instructions];
-            self.plan.stats_mut().similar_sizes += *count;
-        }
-    }
-
-    /// Asks for the sizes that judging needs. Returns whether there are any.
-    fn ask(&mut self, judged: &mut [Judged<'_>]) -> bool {
-        /// Who needs a size.
-        enum For {
-            All(Probe),
-            Function(usize, FunctionIndex),
-            Part(usize, u32),
-        }
-        let mut probes: HashSet<Probe, FxBuildHasher> = HashSet::default();
-        let mut wanted: Vec<(For, Candidate)> = Vec::new();
-        for (at, judged) in judged.iter_mut().enumerate() {
-            for (request, part) in judged.requests.drain(..) {
-                let (needs, func, may_keep) = match request {
-                    Request::Probe(probe) => {
-                        if !probes.insert(probe.clone()) {
-                            continue;
-                        }
-                        let func = probe.function(&self.callee, self.options);
-                        (For::All(probe), func, false)
-                    }
-                    Request::Function(function, func) => {
-                        (For::Function(at, function), *func, false)
-                    }
-                    Request::Body(func, may_keep) => {
-                        let part = part.expect("only parts ask for bodies");
-                        (For::Part(at, part), *func, may_keep)
-                    }
-                };
-                let token = may_keep.then(|| {
-                    self.tokens += 1;
-                    CandidateToken::from_u32(self.tokens)
-                });
-                wanted.push((needs, Candidate { func, token }));
-            }
-        }
-        let asked = !wanted.is_empty();
-        let mut wanted = wanted.into_iter();
-        while !wanted.as_slice().is_empty() {
-            let (needs, candidates): (Vec<For>, Vec<Candidate>) =
-                wanted.by_ref().take(BATCH).unzip();
-            let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
-            // A size that is missing is not asked for again.
-            let sizes = sizes.into_iter().flatten().chain(core::iter::repeat(None));
-            for ((needs, Candidate { func, token }), size) in
-                needs.into_iter().zip(candidates).zip(sizes)
-            {
-                let at = match needs {
-                    For::All(probe) => {
-                        self.probed.insert(probe, size);
-                        continue;
-                    }
-                    For::Function(at, function) => {
-                        judged[at].know_function(function, size);
-                        at
-                    }
-                    For::Part(at, part) => {
-                        judged[at].know_body(part, Answer { size, token });
-                        at
-                    }
-                };
-                let Judged { measured: [bytes, instructions], count, .. } = &mut judged[at];
-                if let Some(size) = size {
-                    *bytes += i64::from(size);
-                    *instructions += func.dfg.num_insts() as i64;
-                }
-                *count += 1;
-            }
-        }
-        asked
     }
 }
 
 /// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
-/// as they were; `None` if it cannot be walked.
+/// as they were; `None` if it cannot be walked, or names what has no symbol yet.
 fn walk_redirected<'b>(
     symbols: &Symbols<'b>,
     bodies: &'b mut dyn Bodies,
@@ -375,6 +257,9 @@ fn walk_redirected<'b>(
 ) -> Option<Cow<'b, Function>> {
     let Symbols { plan, earlier: _, options, written } = symbols;
     let body = not_redirected(plan, bodies, function, options);
+    if body.params.user_named_funcs().values().any(|name| *name == CALLEE) {
+        return None;
+    }
     let redirecting = Redirecting { plan, written, symbols: &NoUnit };
     let context = context(plan, function, &redirecting, options);
     canon::encode(&body, &context, scratch, encoding).ok()?;

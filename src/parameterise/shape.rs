@@ -56,8 +56,7 @@ impl Search<'_> {
         for (way, shapes) in [&mut redirected, &mut written].into_iter().enumerate() {
             for shape in shapes {
                 let number = shape.number;
-                let is_compared = with_both.binary_search(&number).is_ok();
-                judged.extend(shape.judged(is_compared));
+                judged.extend(shape.judged());
                 of.resize(judged.len(), (number, way));
             }
         }
@@ -81,7 +80,7 @@ impl Search<'_> {
         left.sort_unstable_by_key(|shape| shape.number);
         self.find(&mut left);
         let mut judged: Vec<Judged<'_>> =
-            left.iter_mut().flat_map(|shape| shape.judged(false)).collect();
+            left.iter_mut().flat_map(|shape| shape.judged()).collect();
         self.judge(&mut judged);
         for judged in judged {
             self.accept(judged);
@@ -190,12 +189,11 @@ impl<'s> Shape<'s> {
         tables
     }
 
-    /// The sets that were found, to be judged. What they save is known exactly if it `is_compared`.
-    fn judged(&mut self, is_compared: bool) -> impl Iterator<Item = Judged<'_>> {
+    /// The sets that were found, to be judged.
+    fn judged(&mut self) -> impl Iterator<Item = Judged<'_>> {
         let sets = self.tables.iter().zip(core::mem::take(&mut self.sets));
-        sets.flat_map(move |(table, sets)| {
-            let set =
-                move |(rows, parameters)| Judged::new(Set { table, rows, parameters }, is_compared);
+        sets.flat_map(|(table, sets)| {
+            let set = |(rows, parameters)| Judged::new(Set { table, rows, parameters });
             sets.into_iter().map(set)
         })
     }

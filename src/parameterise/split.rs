@@ -5,7 +5,7 @@
 //! the values of one parameter at a time, where the parts save more than the whole; a part that does not pay is
 //! divided further, never dropped as a whole. Where a body can take only so many values of a parameter, because it
 //! dispatches among them, what is left is divided into groups of several values. The savings of a set are estimated
-//! here, from sizes that were measured; whether a part really pays is determined by compiling its body, elsewhere.
+//! here, from the size of one function; whether a part really pays is determined from that of its body, elsewhere.
 //!
 //! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at most
 //! 2p sets during the division.

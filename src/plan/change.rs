@@ -12,8 +12,8 @@ use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
 use crate::unit::{
-    Alignment, Attributes, Beyond, CandidateToken, DataIndex, DataSummary, Defined, FunctionIndex,
-    Item, Numbering, Unit,
+    Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
+    Unit,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -195,28 +195,15 @@ impl Plan {
         let function = self.add(added);
         self.enter(Item::Function(function));
         let members = Vec::new();
-        let (candidate, content_digest) = (None, None);
-        let new = NewBody { function, body, copy_of, members, candidate, content_digest };
+        let new = NewBody { function, body, copy_of, members, content_digest: None };
         self.new_bodies.push(new);
         function
-    }
-
-    /// Says whose code a new body gets, if it was compiled as a candidate; otherwise it will be compiled.
-    pub(crate) fn set_candidate(
-        &mut self,
-        function: FunctionIndex,
-        candidate: Option<CandidateToken>,
-    ) {
-        let at = self.new_bodies.binary_search_by_key(&function, |new| new.function);
-        self.new_bodies[at.expect("a body of the plan")].candidate = candidate;
     }
 
     /// Gives a new body other code, which does the same.
     pub(crate) fn set_body(&mut self, function: FunctionIndex, body: Function) {
         let at = self.new_bodies.binary_search_by_key(&function, |new| new.function);
-        let new = &mut self.new_bodies[at.expect("a body of the plan")];
-        // It is not what was compiled.
-        (new.body, new.candidate) = (body, None);
+        self.new_bodies[at.expect("a body of the plan")].body = body;
     }
 
     /// Makes a new body content-addressed.

@@ -36,9 +36,8 @@ use crate::extra_argument::ExtraArgument;
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
 use crate::unit::{
-    Alignment, Attributes, Beyond, CandidateToken, DataAttributes, DataIndex, Defined,
-    FunctionIndex, Item, Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved,
-    resolved_data,
+    Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
+    Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -274,7 +273,6 @@ pub struct NewBody {
     body: Function,
     copy_of: Option<FunctionIndex>,
     members: Vec<FunctionIndex>,
-    candidate: Option<CandidateToken>,
     content_digest: Option<ContentDigest>,
 }
 
@@ -292,12 +290,6 @@ impl NewBody {
     /// The functions that it replaces, ascending; other new bodies may be among them.
     pub fn members(&self) -> &[FunctionIndex] {
         &self.members
-    }
-
-    /// The candidate whose code it gets, if its size was asked for and nothing changed since: code that was compiled for
-    /// [that token](crate::Candidate::token) is its code.
-    pub fn candidate(&self) -> Option<CandidateToken> {
-        self.candidate
     }
 
     /// The digest of its contents, if it is content-addressed
@@ -337,8 +329,7 @@ pub struct SimilarSet {
     pub selects: bool,
     /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,
-    /// How many bytes it saves, at least, or at most if it does not pay, with the cost of thunks and of passing
-    /// arguments subtracted. `None` if there can be no such body, or if it is not wanted.
+    /// How many bytes it saves, as predicted, with the cost of thunks and of passing arguments subtracted. `None` if there can be no such body, or if it is not wanted.
     pub saved: Option<i64>,
 }
 

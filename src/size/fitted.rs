@@ -13,6 +13,7 @@ pub(super) static X86_64: Weights = Weights {
     target: "x86_64",
     registers: Registers::X86_64,
     smallest: 9,
+    all_types: false,
     // [Narrow, Word, Long, Wide, Float, Vector]
     instructions: instructions(256, &[
         (O::Jump, [169, 256, 256, 256, 256, 256]),
@@ -265,6 +266,7 @@ pub(super) static AARCH64: Weights = Weights {
     target: "aarch64",
     registers: Registers::AARCH64,
     smallest: 4,
+    all_types: false,
     // [Narrow, Word, Long, Wide, Float, Vector]
     instructions: instructions(256, &[
         (O::Jump, [255, 256, 256, 256, 256, 256]),

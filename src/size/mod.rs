@@ -10,7 +10,6 @@
 mod copies;
 mod features;
 mod fitted;
-mod predicted;
 mod quantity;
 mod registers;
 mod simplify;
@@ -19,7 +18,6 @@ mod uses;
 
 pub use features::features;
 use features::is_known;
-pub(crate) use predicted::Predicted;
 pub use quantity::{Class, ConstantKind, ConstantUse, Feature, Quantity};
 pub use registers::Registers;
 pub use uses::Scratch;
@@ -27,8 +25,7 @@ pub use uses::Scratch;
 use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
 
-/// Predicts the sizes of native code on one target: an embedder that has no sizes, or does not want to compile
-/// functions only to know them, needs none for [`Policy::Balanced`](crate::Policy::Balanced).
+/// Predicts the sizes of native code on one target. All that is merged is decided by predictions: nothing is compiled for it.
 ///
 /// Fitted for code with `opt_level=speed` and the default settings of the target. `docs/performance.md` has the
 /// errors.
@@ -44,6 +41,8 @@ impl fmt::Debug for SizeModel {
 impl SizeModel {
     pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
+    /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal instructions pays. For tests.
+    pub(crate) const UNIFORM: SizeModel = SizeModel(&UNIFORM);
 
     /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends
     /// support only in part: whether they can compile a function with such types cannot be predicted. Linear in its
@@ -54,10 +53,11 @@ impl SizeModel {
 
     /// The same, with memory that is used for many functions.
     pub(crate) fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
-        if !func.dfg.values().all(|value| is_known(func.dfg.value_type(value))) {
+        let weights = self.0;
+        let is_known = |value| weights.all_types || is_known(func.dfg.value_type(value));
+        if !func.dfg.values().all(is_known) {
             return None;
         }
-        let weights = self.0;
         let mut size = 0i64;
         features(func, &weights.registers, scratch, &mut |feature, times| {
             size += i64::from(weights.of(feature)) * i64::from(times);
@@ -76,6 +76,34 @@ impl SizeModel {
 /// A function takes at least one of so many of its predicted bytes: far fewer than one in a hundred take less.
 const MAX_ERROR: u32 = 2;
 
+static UNIFORM: Weights = Weights {
+    target: "uniform",
+    registers: Registers::X86_64,
+    smallest: 0,
+    all_types: true,
+    instructions: instructions(9 * Weights::PER_BYTE, &[]),
+    constants: [[9 * Weights::PER_BYTE; KINDS]; ConstantUse::ALL.len()],
+    // Thunks have no other features: a call and a return, and what computes each extra argument.
+    quantities: quantities(&[
+        (Quantity::Thunk, 18 * Weights::PER_BYTE),
+        (Quantity::TailThunk, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkUnsigned, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkSigned, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkWide, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkNear, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkFar, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkZero, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkRepeated, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackUnsigned, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackSigned, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackWide, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackNear, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackFar, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackZero, 9 * Weights::PER_BYTE),
+        (Quantity::ThunkStackRepeated, 9 * Weights::PER_BYTE),
+    ]),
+};
+
 const OPCODES: usize = 192;
 const CLASSES: usize = Class::ALL.len();
 const KINDS: usize = ConstantKind::ALL.len();
@@ -87,6 +115,8 @@ pub(crate) struct Weights {
     registers: Registers,
     /// No function takes fewer bytes.
     smallest: u32,
+    /// Whether values of types that the back ends support only in part count as well.
+    all_types: bool,
     instructions: [[i32; CLASSES]; OPCODES],
     constants: [[i32; KINDS]; ConstantUse::ALL.len()],
     quantities: [i32; Quantity::ALL.len()],

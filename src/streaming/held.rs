@@ -12,10 +12,9 @@ use crate::canon::{self, Encoding, ShapeHash};
 use crate::congruence::Encodings;
 use crate::ir::table_bytes;
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Attempts, Given, Shared};
+use crate::parameterise::{self, Given, Shared};
 use crate::plan::Plan;
-use crate::size::Predicted;
-use crate::unit::{Attributes, Bodies, CodeSizes, FunctionIndex, Observed};
+use crate::unit::{Attributes, Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use hashbrown::HashSet;
@@ -92,18 +91,10 @@ pub(super) fn similar(
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
-    let mut predicted = None;
-    let bodies = match options.predicts() {
-        Some(model) => predicted.insert(Predicted::new(bodies, model)) as &mut dyn Bodies,
-        None => bodies,
-    };
-    if let Some(attempt) = Attempts::new(options, plan).next(plan) {
-        let shared = Shared::default();
-        let given = Given { observed, encodings, earlier: None, shared: &shared };
-        parameterise::search(plan, given, bodies, options, attempt);
-    }
+    let shared = Shared::default();
+    let given = Given { observed, encodings, earlier: None, shared: &shared };
+    parameterise::search(plan, given, bodies, options);
     plan.record_members();
-    plan.drop_changed_candidates(options);
     plan.count();
 }
 
@@ -120,29 +111,17 @@ impl<F: Fn(FunctionIndex) -> FunctionIndex> Bodies for HeldBodies<'_, F> {
         self.bodies.body((self.equal)(function))
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        self.bodies.code_sizes()
-    }
-
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         self.bodies.fresh_symbol(members)
     }
-
-    fn probe_callee(&mut self) -> UserExternalName {
-        self.bodies.probe_callee()
-    }
 }
 
-/// The sizes that the embedder knows, for identical merging, which needs no IR here: without call thunks, fresh
-/// symbols and proofs, no decision depends on it.
-pub(super) struct Sizes<'a>(pub &'a mut dyn Bodies);
+/// What identical merging needs of functions whose IR is gone: without call thunks, fresh symbols and proofs, no decision
+/// depends on it.
+pub(super) struct NoBodies;
 
-impl Bodies for Sizes<'_> {
+impl Bodies for NoBodies {
     fn body(&mut self, _: FunctionIndex) -> &Function {
         unreachable!("identical merging was given nothing for which it needs a body")
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        self.0.code_sizes()
     }
 }

@@ -36,7 +36,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
 use digests::Digests;
 use hashbrown::HashTable;
-use held::{Held, HeldBodies, Sizes};
+use held::{Held, HeldBodies, NoBodies};
 use rustc_hash::FxBuildHasher;
 use symbols::{ByNode, Kind, Reference, Symbols};
 
@@ -475,11 +475,12 @@ impl<'a> StreamingMerger<'a> {
         }
         let observed = self.symbols.observed();
         // These are for functions whose IR is there.
-        let options = Options { call_thunks: None, ..self.options };
+        let mut options = Options { call_thunks: None, ..self.options };
+        options.target.size_model = None;
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
         let stats = core::mem::take(&mut self.stats);
-        let (mut plan, _) = decide(input, unit, Beyond::default(), &mut Sizes(bodies), stats);
+        let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let mut bodies =

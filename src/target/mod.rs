@@ -33,9 +33,8 @@ pub struct Target {
     pub far: Far,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
-    /// How many bytes functions will take, where that can be predicted. With [`Policy::Balanced`](crate::Policy::Balanced)
-    /// and [`Policy::Off`](crate::Policy::Off), predictions replace the sizes of [`Bodies`](crate::Bodies), and nothing
-    /// is compiled to decide; set to `None`, exact sizes are requested.
+    /// How many bytes functions will take. Without a model no similar functions are merged, no functions become call thunks, and
+    /// none are content-addressed.
     pub size_model: Option<SizeModel>,
 }
 
@@ -180,6 +179,8 @@ impl Target {
                 slot_alignment: u32::from(isa.pointer_bytes()),
                 pointer_type: Some(isa.pointer_type()),
                 far,
+                // Nothing was fitted for it. Most of its instructions take 4 bytes as well.
+                size_model: Some(SizeModel::AARCH64),
                 ..Target::generic()
             },
         }
@@ -197,22 +198,20 @@ impl Target {
     }
 
     /// Whether a jump thunk is smaller than a body with this many instructions of the IR, `nop` and unreachable
-    /// ones left out. `None` if the size of the body decides.
+    /// ones left out. In doubt, it is not.
     ///
     /// On x86-64 every body is larger (9 bytes at least). On aarch64 no body is smaller than the
     /// 4-byte jump, and one of a single instruction (`return`, `trap`, a `jump` to itself) can be
-    /// as small.
-    pub fn jump_is_smaller(&self, instructions: u32) -> Option<bool> {
+    /// as small. Where the back end reserves memory besides, an instruction of the IR counts as 2 bytes, about half of what it
+    /// takes on average.
+    pub fn jump_is_smaller(&self, instructions: u32) -> bool {
         let Some(jump) = self.jump_thunk else {
-            return Some(false);
+            return false;
         };
-        if self.smallest_function > jump.size() {
-            Some(true)
-        } else if jump.veneer == 0 {
-            Some(instructions > 1)
-        } else {
-            None
-        }
+        let more_than_one = jump.veneer == 0 && instructions > 1;
+        self.smallest_function > jump.size()
+            || more_than_one
+            || instructions.saturating_mul(2) > jump.size()
     }
 }
 

@@ -11,7 +11,7 @@ mod symbols;
 
 pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes, Linkage};
-pub use bodies::{Bodies, Candidate, CandidateToken, CodeSizes, SharedBodies};
+pub use bodies::{Bodies, SharedBodies};
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};
 pub(crate) use symbols::{MOST_ITEMS, Symbols};

@@ -16,7 +16,7 @@ use testkit::generate::unit::GeneratedUnit;
 use testkit::permute::{Colocated, permuted};
 use testkit::program::Parts;
 use testkit::support::canonical_body;
-use testkit::unit::{Held, Member, Unit};
+use testkit::unit::{Held, Member, Unit, uniform};
 
 #[test]
 fn an_applied_unit_is_complete_and_valid() {
@@ -115,7 +115,7 @@ fn some_member(unit: &Unit, plan: &Plan) -> Option<usize> {
 }
 
 fn prove_bodies(plan: &Plan, bodies: &[Function], options: &Options<'_>) -> Result<(), Mismatch> {
-    prove(plan, &mut Held::new(bodies, None), options).map(drop).map_err(|error| error.mismatch)
+    prove(plan, &mut Held::new(bodies), options).map(drop).map_err(|error| error.mismatch)
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn plan_free(bodies: &[Function], options: Options<'_>) -> Plan {
         let symbol = body.name.get_user().expect("named by number").clone();
         merger.add(symbol, body, free()).expect("is added");
     }
-    merger.plan(&mut Held::new(bodies, None))
+    merger.plan(&mut Held::new(bodies))
 }
 
 #[test]
@@ -258,7 +258,7 @@ block0:
         let symbol = body.name.get_user().expect("named by number").clone();
         merger.add(symbol, body, attributes).expect("is added");
     }
-    let plan = merger.plan(&mut Held::new(&planned, None));
+    let plan = merger.plan(&mut Held::new(&planned));
     let alias = plan.function(planned[1].name.get_user().unwrap()).unwrap();
     assert!(matches!(plan.entry(alias).disposition(), Disposition::Alias { .. }));
     assert_eq!(prove_bodies(&plan, &planned, &options), Ok(()));
@@ -282,31 +282,31 @@ fn a_malformed_caller_of_an_eliminated_function_does_not_refute_a_plan() {
     assert_eq!(plan.entry(at(4)).reason(), Reason::Malformed);
 }
 
-/// A private copy costs its own size once and a thunk for each function that shares it. Code of unknown size
-/// counts as the smallest possible function.
+/// A private copy costs its own size once and a thunk for each function that shares it. A function counts as half of what is
+/// predicted, here 9 bytes for each instruction.
 #[test]
 fn preemptible_functions_share_a_body_if_that_pays() {
-    let body = |index: usize| {
-        parse_one(&format!("function u0:{index}() tail {{\nblock0:\n    trap user1\n}}"))
+    let body = |index: usize, instructions: u64| {
+        let steps = "    debugtrap\n".repeat(instructions as usize - 1);
+        let text = format!("function u0:{index}() tail {{\nblock0:\n{steps}    trap user1\n}}");
+        parse_one(&text)
     };
-    // As the embedder states sizes, not as a model predicts them.
-    let target = Target { size_model: None, ..Target::x86_64() };
-    let options = Options { target, ..Options::default() };
+    let options = Options { target: uniform(Target::x86_64()), ..Options::default() };
     let jump = u64::from(options.target.jump_thunk.expect("is one").size());
-    let smallest = options.target.smallest_function;
     for count in 2..6 {
-        for code_size in std::iter::once(None).chain((0..30).map(Some)) {
+        for instructions in 1..15 {
             let functions: Vec<Member> = (0..count)
                 .map(|index| Member {
                     attributes: Attributes { linkage: Linkage::Preemptible, ..free() },
-                    body: body(index),
+                    body: body(index, instructions),
                 })
                 .collect();
-            let parts = Parts { functions: &functions, data: &[], options: &options, code_size };
-            let (n, size) = (count as u64, u64::from(code_size.unwrap_or(smallest)));
+            let parts = Parts { functions: &functions, data: &[], options: &options };
+            let (n, size) = (count as u64, 9 * instructions / 2);
             let pays = size + n * jump < n * size;
             let plan = parts.plan();
-            assert_eq!(plan.new_bodies().len(), usize::from(pays), "{count} of {code_size:?}");
+            let new = plan.new_bodies().len();
+            assert_eq!(new, usize::from(pays), "{count} of {instructions} instructions");
             let thunks = plan
                 .entries()
                 .filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));

@@ -3,99 +3,80 @@
 use crate::support::{parse, verify};
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, FunctionIndex, Merger,
-    Options, Reason, Target, call_thunk,
+    Attributes, CallThunks, Disposition, Merger, Options, Plan, Reason, Target, call_thunk,
 };
 
-/// Functions, and their known sizes in bytes.
-struct Sized {
-    functions: Vec<Function>,
-    body: Option<u32>,
-    thunk: Option<u32>,
-}
-
-impl Bodies for Sized {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
-        &self.functions[function.as_u32() as usize]
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-}
-
-impl CodeSizes for Sized {
-    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.body
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        verify(thunk);
-        self.thunk
-    }
-
-    fn of_candidate(&mut self, _: &Candidate) -> Option<u32> {
-        None
-    }
-}
-
-const TAIL_CALLS: CallThunks = CallThunks { tail_calls: true, colocated: true };
-
-/// Two equal exported functions with significant addresses: the disposition of the second.
-fn second(
-    convention: &str,
-    call_thunks: Option<CallThunks>,
-    body: Option<u32>,
-    thunk: Option<u32>,
-) -> (&'static str, Reason) {
-    let text = |number: u32| {
-        format!(
-            "function u0:{number}(i64, f64, i8x16) -> i64, f64 {convention} {{
-block0(v0: i64, v1: f64, v2: i8x16):
-    return v0, v1
-}}
-"
-        )
-    };
-    let functions = parse(&(text(1) + &text(2)));
-    let options = Options { target: Target::generic(), call_thunks, ..Options::default() };
+/// The plan of functions that are exported with significant addresses.
+fn plan(mut functions: Vec<Function>, target: Target, call_thunks: Option<CallThunks>) -> Plan {
+    let options = Options { target, call_thunks, ..Options::default() };
     let mut merger = Merger::new(options);
     for func in &functions {
         let symbol = func.name.get_user().expect("named by number").clone();
         merger.add(symbol, func, Attributes::default()).expect("is added");
     }
-    let plan = merger.plan(&mut Sized { functions, body, thunk });
-    let entry = plan.entry(FunctionIndex::from_u32(1));
-    if let Disposition::Thunk { to } = entry.disposition() {
-        assert_eq!(to, FunctionIndex::from_u32(0));
-    }
-    (entry.disposition().name(), entry.reason())
+    merger.plan(&mut functions)
 }
+
+const TAIL_CALLS: CallThunks = CallThunks { tail_calls: true, colocated: true };
+
+/// Two equal exported functions of so many instructions: the disposition of the second.
+fn second(
+    convention: &str,
+    call_thunks: Option<CallThunks>,
+    instructions: usize,
+    target: Target,
+) -> (&'static str, Reason) {
+    let step = |at: usize| {
+        let before = if at == 3 { 0 } else { at - 1 };
+        format!("    v{at} = imul v{before}, v{before}\n")
+    };
+    let steps: String = (3..instructions + 2).map(step).collect();
+    let last = if instructions == 1 { 0 } else { instructions + 1 };
+    let text = |number: u32| {
+        format!(
+            "function u0:{number}(i64, f64, i8x16) -> i64, f64 {convention} {{
+block0(v0: i64, v1: f64, v2: i8x16):
+{steps}    return v{last}, v1
+}}
+"
+        )
+    };
+    let plan = plan(parse(&(text(1) + &text(2))), target, call_thunks);
+    let mut entries = plan.entries();
+    let (first, second) = (entries.next().expect("the first"), entries.next().expect("the second"));
+    if let Disposition::Thunk { to } = second.1.disposition() {
+        assert_eq!(to, first.0);
+    }
+    (second.1.disposition().name(), second.1.reason())
+}
+
+/// A target without a jump, of which sizes can be predicted.
+const TARGET: Target = Target { jump_thunk: None, ..Target::x86_64() };
 
 #[test]
 fn a_call_thunk_is_made_where_it_is_smaller_than_the_body() {
-    let thunks = Some(TAIL_CALLS);
-    assert_eq!(second("system_v", thunks, Some(21), Some(20)), ("thunk", Reason::VisibleOutside));
+    let (thunks, target) = (Some(TAIL_CALLS), TARGET);
+    assert_eq!(second("system_v", thunks, 100, target), ("thunk", Reason::VisibleOutside));
     let kept = ("keep", Reason::ThunkNotSmaller);
-    assert_eq!(second("system_v", thunks, Some(20), Some(20)), kept);
+    assert_eq!(second("system_v", thunks, 3, target), kept);
     // A body of unknown size may be smaller.
-    assert_eq!(second("system_v", thunks, None, Some(20)), kept);
+    assert_eq!(second("system_v", thunks, 100, Target::generic()), kept);
 }
 
 #[test]
-fn there_is_no_call_thunk_unless_it_is_wanted_and_can_be_made() {
-    let kept = ("keep", Reason::NoThunk);
-    assert_eq!(second("system_v", None, Some(100), Some(20)), kept);
-    assert_eq!(second("system_v", Some(TAIL_CALLS), Some(100), None), kept);
+fn there_is_no_call_thunk_unless_it_is_wanted() {
+    let target = TARGET;
+    assert_eq!(second("system_v", None, 100, target), ("keep", Reason::NoThunk));
 }
 
 #[test]
 fn a_function_with_tail_calls_gets_no_thunk_that_grows_the_stack() {
+    let target = TARGET;
     let calls = Some(CallThunks { tail_calls: false, ..TAIL_CALLS });
-    assert_eq!(second("tail", calls, Some(100), Some(20)), ("keep", Reason::NoThunk));
-    assert_eq!(second("fast", calls, Some(100), Some(20)), ("thunk", Reason::VisibleOutside));
+    assert_eq!(second("tail", calls, 100, target), ("keep", Reason::NoThunk));
+    assert_eq!(second("fast", calls, 100, target), ("thunk", Reason::VisibleOutside));
     let tail_calls = Some(TAIL_CALLS);
-    assert_eq!(second("tail", tail_calls, Some(100), Some(20)), ("thunk", Reason::VisibleOutside));
+    assert_eq!(second("tail", tail_calls, 100, target), ("thunk", Reason::VisibleOutside));
 }
 
 /// After a call it would observe the frame of the thunk, and a return address inside the thunk.
@@ -103,32 +84,26 @@ fn a_function_with_tail_calls_gets_no_thunk_that_grows_the_stack() {
 fn a_function_that_observes_its_frame_gets_no_call_thunk() {
     for instruction in ["get_return_address.i64", "get_frame_pointer.i64", "get_stack_pointer.i64"]
     {
+        let steps: String =
+            (1..31).map(|at| format!("    v{at} = imul v{0}, v{0}\n", at - 1)).collect();
         let text = |number: u32| {
             format!(
                 "function u0:{number}() -> i64 system_v {{
 block0:
     v0 = {instruction}
-    return v0
+{steps}    return v30
 }}
 "
             )
         };
         let functions = parse(&(text(1) + &text(2)));
         let plan = |target: Target| {
-            let options = Options { target, call_thunks: Some(TAIL_CALLS), ..Options::default() };
-            let mut merger = Merger::new(options);
-            for func in &functions {
-                let symbol = func.name.get_user().expect("named by number").clone();
-                merger.add(symbol, func, Attributes::default()).expect("is added");
-            }
-            let mut bodies =
-                Sized { functions: functions.clone(), body: Some(100), thunk: Some(20) };
-            let plan = merger.plan(&mut bodies);
-            plan.entry(FunctionIndex::from_u32(1)).disposition().name()
+            let plan = plan(functions.clone(), target, Some(TAIL_CALLS));
+            plan.entries().nth(1).expect("the second").1.disposition().name()
         };
         // The address of its own frame is not observable.
         let own = instruction == "get_stack_pointer.i64";
-        assert_eq!(plan(Target::generic()), if own { "thunk" } else { "keep" }, "{instruction}");
+        assert_eq!(plan(TARGET), if own { "thunk" } else { "keep" }, "{instruction}");
         assert_eq!(plan(Target::x86_64()), "thunk", "{instruction}");
     }
 }

@@ -129,7 +129,7 @@ fn addressing(isa: &dyn TargetIsa) -> Options<'static> {
 fn digest_of(func: &Function, isa: &dyn TargetIsa) -> Option<ContentDigest> {
     let options = addressing(isa);
     let functions = [Member { attributes: free(), body: func.clone() }];
-    let parts = Parts { functions: &functions, data: &[], options: &options, code_size: Some(64) };
+    let parts = Parts { functions: &functions, data: &[], options: &options };
     digests(&parts.plan()).into_values().next()
 }
 
@@ -254,10 +254,6 @@ impl Bodies for Texts<'_> {
         &self.functions[function.as_u32() as usize].0
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn cranelift_mergefunc::CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added))
@@ -265,22 +261,6 @@ impl Bodies for Texts<'_> {
 
     fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
         self.named.contains(&symbol.index).then(|| symbol.to_string())
-    }
-}
-
-impl cranelift_mergefunc::CodeSizes for Texts<'_> {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        // Of functions of the unit only.
-        assert!((function.as_u32() as usize) < self.functions.len(), "{function} was added");
-        Some(64)
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        None
-    }
-
-    fn of_candidate(&mut self, _: &cranelift_mergefunc::Candidate) -> Option<u32> {
-        None
     }
 }
 
@@ -400,8 +380,10 @@ fn private_copies_are_content_addressed() {
         externally_called: true,
         ..Attributes::default()
     };
-    let other = LEAF.replace("u0:0", "u0:1");
-    let plan = plan(&[(LEAF, attributes), (&other, attributes)], &[0, 1]);
+    // Large enough to pay.
+    let one = long(0, "", "v1 = iconst.i64 77");
+    let other = one.replace("u0:0", "u0:1");
+    let plan = plan(&[(&one, attributes), (&other, attributes)], &[0, 1]);
     assert_eq!(plan.new_bodies().len(), 1);
     assert!(plan.new_bodies()[0].content_digest().is_some());
 }
@@ -441,7 +423,7 @@ block0(v0: i64):
         let similar = Similar { policy: Policy::Size, ..Similar::default() };
         let options = Options { similar, ..addressing(&*isa) };
         let functions = functions.collect();
-        let plan = Unit { functions, data: Vec::new(), options, code_size: Some(400) }.plan();
+        let plan = Unit { functions, data: Vec::new(), options }.plan();
         assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
         let entry = plan.entry(FunctionIndex::from_u32(0));
         assert!(matches!(entry.disposition(), Disposition::Thunk { .. }), "{:?}", entry.reason());
@@ -465,7 +447,7 @@ fn what_equals_others_passes_no_symbol_for_them() {
         let attributes = Attributes { linkage: Linkage::Export, ..Attributes::default() };
         let functions = texts.iter().map(|text| Member { attributes, body: parse_one(text) });
         let options = Options { interposition, ..addressing(&*isa) };
-        Unit { functions: functions.collect(), data: Vec::new(), options, code_size: Some(400) }
+        Unit { functions: functions.collect(), data: Vec::new(), options }
     };
     let passed = |interposition: bool, equal: bool| {
         let leaves = [1, if equal { 1 } else { 2 }];
@@ -506,7 +488,7 @@ fn what_names_one_of_several_equal_objects_is_not_content_addressed() {
         };
         let data = vec![data_member(0, 7, attributes), data_member(1, second, attributes)];
         let options = Options { aliases: true, interposition, ..addressing(&*isa) };
-        let plan = Unit { functions, data, options, code_size: Some(400) }.plan();
+        let plan = Unit { functions, data, options }.plan();
         assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
         digests(&plan).len()
     };

@@ -50,7 +50,7 @@ fn the_nearest_functions_are_those_of_the_class() {
         let count = bodies.len() as u32;
         for function in (0..count).map(FunctionIndex::from_u32) {
             let near = |limit| {
-                let mut bodies = Held::new(&bodies, None);
+                let mut bodies = Held::new(&bodies);
                 nearest(&plan, function, &mut bodies, &unit.options, limit)
             };
             let all = near(bodies.len());
@@ -157,12 +157,13 @@ block0(v0: i64):
 /// from them.
 #[test]
 fn a_private_copy_is_no_data_object() {
-    let text = |own: u32| format!("function u0:{own}() tail {{\nblock0:\n    trap user1\n}}\n");
+    // Large enough for a private copy to pay.
+    let steps = "    debugtrap\n".repeat(50);
+    let text =
+        |own: u32| format!("function u0:{own}() tail {{\nblock0:\n{steps}    trap user1\n}}\n");
     let mut unit = unit(&(text(0) + &text(1) + &text(2)));
     unit.options.merge_limit = None;
     unit.options.target = Target::x86_64();
-    // Large enough for a private copy to pay.
-    unit.code_size = Some(1000);
     for member in &mut unit.functions {
         member.attributes.linkage = Linkage::Preemptible;
     }

@@ -11,7 +11,7 @@ use cranelift_mergefunc::{
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::check::{Applied, check_unit};
 use testkit::support::{free, parse_one};
-use testkit::unit::{Member, Unit};
+use testkit::unit::{Member, Unit, uniform};
 
 /// The most cases of one dispatch.
 const MOST: u32 = 16;
@@ -54,9 +54,13 @@ fn rest(constants: &[(&str, i64)]) -> String {
 
 fn unit(functions: Vec<Member>, policy: Policy, callees: Callees) -> Unit {
     let similar = Similar { policy, callees, ..Similar::default() };
-    let options =
-        Options { target: Target::x86_64(), similar, prove: Prove::Always, ..Options::default() };
-    Unit { functions, data: Vec::new(), options, code_size: Some(300) }
+    let options = Options {
+        target: uniform(Target::x86_64()),
+        similar,
+        prove: Prove::Always,
+        ..Options::default()
+    };
+    Unit { functions, data: Vec::new(), options }
 }
 
 /// The callee of a body when its last parameters are these, and how many branches lead to the call.

@@ -5,12 +5,12 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValue, GlobalValueData, UserExternalName,
 };
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::{Context, settings};
+use cranelift_codegen::settings;
 use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Candidate, CodeSizes, Contents, DataAttributes, DataIndex,
-    DataObject, Disposition, Emit, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options,
-    Plan, Policy, Reason, Similar, Target,
+    Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, Disposition,
+    Emit, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy, Reason,
+    Similar, Target,
 };
 use std::collections::BTreeSet;
 
@@ -19,43 +19,20 @@ fn host() -> OwnedTargetIsa {
     isa::lookup_by_name("x86_64").expect("is built in").finish(flags).expect("an ISA")
 }
 
-/// Functions whose candidates are compiled.
-struct Compiled {
+/// Functions, and symbols for new bodies.
+struct Held {
     functions: Vec<Function>,
-    isa: OwnedTargetIsa,
     fresh: u32,
 }
 
-impl Bodies for Compiled {
+impl Bodies for Held {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         &self.functions[function.as_u32() as usize]
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
     }
 
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh))
-    }
-}
-
-impl CodeSizes for Compiled {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        let func = self.functions[function.as_u32() as usize].clone();
-        self.of_candidate(&Candidate { func, token: None })
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        None
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        let candidate = &candidate.func;
-        let mut context = Context::for_function(candidate.clone());
-        let code = context.compile(&*self.isa, &mut Default::default()).ok()?;
-        Some(code.code_info().total_size)
     }
 }
 
@@ -103,9 +80,9 @@ impl Program {
             let symbol = func.name.get_user().expect("named by number").clone();
             merger.add(symbol, func, *attributes).expect("is added");
         }
-        let mut bodies = Compiled { functions, isa: host(), fresh: self.fresh };
+        let mut bodies = Held { functions, fresh: self.fresh };
         let (plan, increment) = merger.plan_increment(&mut bodies);
-        let Compiled { mut functions, fresh, .. } = bodies;
+        let Held { mut functions, fresh } = bodies;
         self.fresh = fresh;
         self.cache.extend(&increment);
         for ((index, _), func) in plan.entries().zip(&mut functions) {

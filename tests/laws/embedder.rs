@@ -3,12 +3,12 @@
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Candidate, CodeSizes, Disposition, ExtraArgument,
-    FunctionIndex, Linkage, Merger, Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, CallThunks, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
+    Options, Plan, Policy, Similar, Target, Thunk,
 };
 use testkit::scale::Family;
 use testkit::support::parse_one;
-use testkit::unit::{Held, Unit};
+use testkit::unit::{Held, Unit, uniform};
 
 /// A function that `apply` would not change is said to need none, but for few; and what is said to need none is not
 /// changed.
@@ -44,7 +44,7 @@ fn constants(functions: u32) -> Plan {
         let attributes = Attributes { linkage, ..free() };
         merger.add(func.name.get_user().unwrap().clone(), func, attributes).unwrap();
     }
-    merger.plan(&mut Held::new(&unit, Some(64)))
+    merger.plan(&mut Held::new(&unit))
 }
 
 /// Nothing has the address of a function that is replaced by a body with extra arguments, so there is none to take.
@@ -117,7 +117,7 @@ fn attributes_can_be_set_late() {
                 assert_eq!(*merger.attributes(function), member.attributes);
             }
             let bodies = unit.bodies();
-            merger.plan(&mut Held::new(&bodies, unit.code_size))
+            merger.plan(&mut Held::new(&bodies))
         });
         let [at_once, late] = plans.map(|plan| {
             let entries = plan.entries();
@@ -131,31 +131,10 @@ fn attributes_can_be_set_late() {
     });
 }
 
-/// An embedder of whom sizes are asked: what was asked for, in order.
-#[derive(Default)]
+/// An embedder that is asked for symbols of bodies, and with which functions, in order.
 struct Asked {
     functions: Vec<Function>,
     members: Vec<Vec<FunctionIndex>>,
-    candidates: Vec<Candidate>,
-    batches: usize,
-    /// How many sizes it knows of each batch.
-    most: usize,
-}
-
-/// The name of candidates, which probes call.
-const PROBE_CALLEE: UserExternalName = UserExternalName { namespace: 7, index: 7 };
-
-impl Asked {
-    /// Plans these functions for size.
-    fn plan(functions: Vec<Function>, most: usize) -> (Plan, Asked) {
-        let similar = Similar { policy: Policy::Size, ..Similar::default() };
-        let mut merger = Merger::new(Options { similar, ..Options::default() });
-        for func in &functions {
-            merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
-        }
-        let mut asked = Asked { functions, most, ..Asked::default() };
-        (merger.plan(&mut asked), asked)
-    }
 }
 
 impl Bodies for Asked {
@@ -163,55 +142,10 @@ impl Bodies for Asked {
         &self.functions[function.as_u32() as usize]
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         self.members.push(members.to_vec());
         Some(UserExternalName::new(9, self.members.len() as u32 - 1))
     }
-
-    fn probe_callee(&mut self) -> UserExternalName {
-        PROBE_CALLEE
-    }
-}
-
-impl CodeSizes for Asked {
-    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-        Some(64)
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        Some(16)
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        self.candidates.push(candidate.clone());
-        Some(8 * candidate.func.dfg.num_insts() as u32)
-    }
-
-    fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
-        self.batches += usize::from(candidates.len() > 1);
-        let known = candidates.iter().take(self.most);
-        known.map(|candidate| self.of_candidate(candidate)).collect()
-    }
-}
-
-/// Probes call the function that the embedder names, and no candidate that is asked for names another one that the
-/// unit does not have.
-#[test]
-fn probes_call_what_the_embedder_names() {
-    let (plan, asked) = Asked::plan(Family::Constants.unit(8), usize::MAX);
-    assert_eq!(plan.new_bodies().len(), 1);
-    let mut probes = 0;
-    for candidate in &asked.candidates {
-        for symbol in candidate.func.params.user_named_funcs().values() {
-            assert!(symbol.namespace == 0 || *symbol == PROBE_CALLEE);
-            probes += usize::from(symbol.namespace == 7);
-        }
-    }
-    assert!(probes > 0);
 }
 
 /// Five shapes of six functions each, which differ in a constant.
@@ -234,37 +168,23 @@ block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
     (0..30).map(function).collect()
 }
 
-/// The symbol of a new body is asked for with functions that it replaces, and a body that is emitted as a candidate was
-/// compiled is that candidate.
+/// The symbol of a new body is asked for with functions that it replaces.
 #[test]
-fn members_and_candidates_are_those_of_the_new_body() {
-    let (plan, asked) = Asked::plan(five_shapes(), usize::MAX);
+fn members_are_those_of_the_new_body() {
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let target = uniform(Target::generic());
+    let mut merger = Merger::new(Options { similar, target, ..Options::default() });
+    let mut asked = Asked { functions: five_shapes(), members: Vec::new() };
+    for func in &asked.functions {
+        merger.add(func.name.get_user().unwrap().clone(), func, free()).unwrap();
+    }
+    let plan = merger.plan(&mut asked);
     // Bodies of two shapes can share one.
     assert!((1..=5).contains(&plan.new_bodies().len()), "{}", plan.new_bodies().len());
-    let mut compiled = 0;
     for new in plan.new_bodies() {
         let symbol = plan.entry(new.function()).symbol();
         let said = &asked.members[symbol.index as usize];
         assert!(said.len() > 1 && said.is_sorted());
         assert!(said.iter().all(|member| new.members().contains(member)));
-        if let Some(token) = new.candidate() {
-            let mut same =
-                asked.candidates.iter().filter(|candidate| candidate.token == Some(token));
-            let mut func = same.next().expect("its size was asked for").func.clone();
-            assert!(same.next().is_none(), "one candidate of a token");
-            func.name = new.body().name.clone();
-            assert_eq!(func, *new.body());
-            compiled += 1;
-        }
-    }
-    assert!(compiled > 0 && asked.batches > 0, "{compiled} bodies, {} batches", asked.batches);
-}
-
-/// An embedder that hands out fewer sizes than it is asked for is not asked for ever: these are not known.
-#[test]
-fn sizes_that_are_missing_are_not_known() {
-    for most in 0..3 {
-        let (plan, _) = Asked::plan(five_shapes(), most);
-        assert!(plan.new_bodies().len() <= 5);
     }
 }

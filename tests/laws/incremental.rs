@@ -22,7 +22,7 @@ fn plan_increment(cache: &MergeCache, functions: &[Member], unit: &Unit) -> (Pla
     for member in functions {
         merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
     }
-    merger.plan_increment(&mut Held::new(&bodies, unit.code_size).after(cache))
+    merger.plan_increment(&mut Held::new(&bodies).after(cache))
 }
 
 /// The body of each function after merging.
@@ -114,12 +114,7 @@ fn an_emitted_function_is_not_emitted_a_second_time() {
 /// Plans functions one by one, and returns the disposition and reason of the last one.
 #[track_caller]
 pub fn last(texts: &[&str], attributes: Attributes) -> (&'static str, Reason) {
-    let unit = Unit {
-        functions: Vec::new(),
-        data: Vec::new(),
-        options: Options::default(),
-        code_size: None,
-    };
+    let unit = Unit { functions: Vec::new(), data: Vec::new(), options: Options::default() };
     let mut cache = MergeCache::new();
     let mut last = None;
     for text in texts {
@@ -208,12 +203,7 @@ block0(v0: i64):
 
 #[test]
 fn a_key_keeps_functions_apart_across_units() {
-    let unit = Unit {
-        functions: Vec::new(),
-        data: Vec::new(),
-        options: Options::default(),
-        code_size: None,
-    };
+    let unit = Unit { functions: Vec::new(), data: Vec::new(), options: Options::default() };
     let mut cache = MergeCache::new();
     let mut kept = Vec::new();
     for (own, key) in [(1, 0), (2, 7), (3, 7)] {
@@ -291,12 +281,7 @@ pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan
 }
 
 fn increment_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> (Plan, Increment) {
-    let unit = Unit {
-        functions: Vec::new(),
-        data: Vec::new(),
-        options: Options::default(),
-        code_size: None,
-    };
+    let unit = Unit { functions: Vec::new(), data: Vec::new(), options: Options::default() };
     let member = |(text, attributes): &(String, Attributes)| {
         let body = parse_one(text);
         crate::support::verify(&body);

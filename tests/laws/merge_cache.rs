@@ -18,7 +18,7 @@ use testkit::unit::{Held, Unit};
 
 fn proven(cache: &MergeCache, plan: &Plan, texts: &[String]) -> Result<Proof, Mismatch> {
     let bodies: Vec<Function> = texts.iter().map(|text| parse_one(text)).collect();
-    let held = &mut Held::new(&bodies, None);
+    let held = &mut Held::new(&bodies);
     let proof = prove_after(cache, plan, held, &Options::default());
     proof.map_err(|refutation| refutation.mismatch)
 }

@@ -16,11 +16,11 @@ fn phases_one_by_one_give_the_plan_of_the_driver() {
             let added = merger.add(member.symbol(), &member.body, member.attributes);
             added.expect("symbols are distinct");
         }
-        let whole = merger.plan(&mut Held::new(&functions, unit.code_size));
+        let whole = merger.plan(&mut Held::new(&functions));
         let members = unit.functions.iter();
         let members = members.map(|member| (member.symbol(), &member.body, member.attributes));
         let mut names = Vec::new();
-        let mut bodies = Held::new(&functions, unit.code_size);
+        let mut bodies = Held::new(&functions);
         let plan = phases(members, &mut bodies, &unit.options, &mut |name| names.push(name));
         let plan = plan.expect("symbols are distinct");
         assert!(names.starts_with(&["add", "bucket", "refine", "decide"]));

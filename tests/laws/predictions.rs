@@ -3,8 +3,8 @@
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{
-    Bodies, CallThunks, CodeSizes, ExtraArgument, FunctionIndex, Merger, Options, Policy, Similar,
-    Target, call_thunk, cranelift_codegen,
+    Bodies, CallThunks, ExtraArgument, FunctionIndex, Merger, Options, Policy, Similar, Target,
+    call_thunk, cranelift_codegen,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -12,19 +12,15 @@ use testkit::generate::unit::GeneratedUnit;
 use testkit::isa;
 use testkit::support::{Rng, free, parse_one};
 
-/// Bodies whose sizes must not be requested.
-struct WithoutSizes {
+/// Functions, and symbols for new bodies.
+struct Held {
     functions: Vec<Function>,
     fresh: u32,
 }
 
-impl Bodies for WithoutSizes {
+impl Bodies for Held {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         self.functions.body(function)
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        panic!("sizes are predicted")
     }
 
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
@@ -41,21 +37,22 @@ fn function(own: u32) -> Function {
     ))
 }
 
-/// The default policy asks the embedder for no size, also if it merges, where the target has a model.
+/// Nothing but the model of the target says what pays.
 #[test]
-fn nothing_is_compiled_to_decide() {
-    for target in [Target::x86_64(), Target::aarch64(false), Target::x86_64().in_jit()] {
-        for policy in [Policy::Off, Policy::Balanced] {
+fn similar_functions_are_merged_where_the_target_has_a_model() {
+    let known = [Target::x86_64(), Target::aarch64(false), Target::x86_64().in_jit()];
+    for target in known.into_iter().chain([Target::generic()]) {
+        for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
             let similar = Similar { policy, ..Similar::default() };
             let options = Options { target, similar, ..Options::default() };
-            let mut bodies = WithoutSizes { functions: (2..6).map(function).collect(), fresh: 0 };
+            let mut bodies = Held { functions: (2..6).map(function).collect(), fresh: 0 };
             let mut merger = Merger::new(options);
             for (own, func) in (2..).zip(&bodies.functions) {
                 merger.add(UserExternalName::new(0, own), func, free()).expect("is well-formed");
             }
             let plan = merger.plan(&mut bodies);
-            let merged = if policy == Policy::Off { 0 } else { 4 };
-            assert_eq!(plan.stats().similar_merged, merged, "{policy:?}");
+            let merged = if policy == Policy::Off || target == Target::generic() { 0 } else { 4 };
+            assert_eq!(plan.stats().similar_merged, merged, "{policy:?}, {target:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use testkit::unit::{DataMember, Member, Unit};
 pub fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
-    Unit { functions: functions.collect(), data: Vec::new(), options, code_size: None }
+    Unit { functions: functions.collect(), data: Vec::new(), options }
 }
 
 pub fn proven(unit: &Unit, plan: &Plan) -> Result<Proof, Mismatch> {

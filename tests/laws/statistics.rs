@@ -56,7 +56,7 @@ fn data() -> Vec<DataMember> {
 fn plan(options: Options<'static>) -> Plan {
     let options = Options { similar: Similar::OFF, ..options };
     let functions = functions().into_iter().map(|body| Member { attributes: free(), body });
-    Unit { functions: functions.collect(), data: data(), options, code_size: None }.plan()
+    Unit { functions: functions.collect(), data: data(), options }.plan()
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_reference_by_class_takes_less_than_one_by_name() {
         };
         let functions = parse(&(text(0) + &text(1))).into_iter();
         let functions = functions.map(|body| Member { attributes: free(), body }).collect();
-        let unit = Unit { functions, data: vec![], options: Options::default(), code_size: None };
+        let unit = Unit { functions, data: vec![], options: Options::default() };
         unit.plan().stats().walk_bytes
     };
     // A kind and a node, or a kind and a symbol.

@@ -12,7 +12,7 @@ use testkit::check::check_streamed;
 use testkit::classes::classes;
 use testkit::program::{Parts, Program};
 use testkit::scale::Family;
-use testkit::unit::{Member, Unit};
+use testkit::unit::{Member, Unit, uniform};
 
 /// Where no function is held, none is requested.
 fn no_bodies() -> Vec<Function> {
@@ -201,7 +201,7 @@ fn similar_and_a_caller() -> Vec<Function> {
 fn hold(functions: &[Function], attributes: &[Attributes]) -> (Plan, Vec<bool>) {
     let options = Options {
         similar: Similar { policy: Policy::Size, ..Similar::default() },
-        target: Target::x86_64(),
+        target: uniform(Target::x86_64()),
         ..Options::default()
     };
     let unit = functions
@@ -209,7 +209,7 @@ fn hold(functions: &[Function], attributes: &[Attributes]) -> (Plan, Vec<bool>) 
         .zip(attributes)
         .map(|(func, &attributes)| Member { body: func.clone(), attributes });
     let unit: Vec<Member> = unit.collect();
-    let parts = Parts { functions: &unit, data: &[], options: &options, code_size: Some(100) };
+    let parts = Parts { functions: &unit, data: &[], options: &options };
     let (_, streamed) = Program::streamed(&parts, usize::MAX);
     check_streamed(&streamed);
     (streamed.plan, streamed.held)

@@ -554,13 +554,13 @@ fn what_is_reserved_for_a_jump_counts_as_its_size() {
         assert_eq!(code.size(), target.jump_thunk.expect("a jump").size());
         code.size()
     };
-    let smaller = |target: Target| [1, 2].map(|count| target.jump_is_smaller(count));
+    let smaller = |target: Target| [1, 2, 14, 15].map(|count| target.jump_is_smaller(count));
     let aarch64 = Target::aarch64(false);
     assert_eq!([aarch64, aarch64.in_jit()].map(size), [4, 28]);
-    assert_eq!(smaller(aarch64), [Some(false), Some(true)]);
-    assert_eq!(smaller(aarch64.in_jit()), [None; 2]);
+    assert_eq!(smaller(aarch64), [false, true, true, true]);
+    assert_eq!(smaller(aarch64.in_jit()), [false, false, false, true]);
     let x86_64 = Target::x86_64();
     assert_eq!([x86_64, x86_64.in_jit()].map(size), [5; 2]);
-    assert_eq!(smaller(x86_64), [Some(true); 2]);
-    assert_eq!(smaller(Target::generic()), [Some(false); 2]);
+    assert_eq!(smaller(x86_64), [true; 4]);
+    assert_eq!(smaller(Target::generic()), [false; 4]);
 }

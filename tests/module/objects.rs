@@ -5,7 +5,7 @@ use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Similar};
 use cranelift_module::{Linkage, Module};
 use cranelift_object::object::SymbolScope;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
-use testkit::modules::{calls, define_all, id, insignificant, object, place, plus};
+use testkit::modules::{calls, define_all, id, insignificant, mixes, object, place, plus};
 
 const LINKAGES: [&str; 4] = ["export", "hidden", "local", "preemptible"];
 
@@ -266,7 +266,7 @@ fn counters_of_the_pass_are_those_of_the_last_flush() {
 /// as bytes.
 #[test]
 fn bytes_of_added_bodies_are_not_saved() {
-    let program = plus("preemptible", "a", 5) + &plus("preemptible", "b", 5);
+    let program = mixes("preemptible", "a", 5) + &mixes("preemptible", "b", 5);
     let code = |module: &mut dyn Module| {
         define_all(module, &program);
         let raw = testkit::modules::declare(module, "raw", Linkage::Export, "() system_v");

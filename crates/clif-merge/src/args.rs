@@ -226,12 +226,6 @@ pub struct Pass {
     #[arg(long)]
     pub integer_registers_only: bool,
 
-    /// Compile functions to know their sizes, also where they can be predicted; takes longer
-    ///
-    /// By default, sizes are predicted on x86-64 and aarch64, except with --similar size.
-    #[arg(long)]
-    pub compile_sizes: bool,
-
     /// Check the result: an independent proof of every merge, and Cranelift's verifier; takes longer
     ///
     /// If something is wrong, nothing is written, and the exit code is 4: report it as a bug.
@@ -352,9 +346,6 @@ impl Pass {
             keep_symbols: self.keep_symbols,
             integer_registers_only: self.integer_registers_only,
         };
-        if self.compile_sizes {
-            options.target.size_model = None;
-        }
         options.aliases = aliases;
         options.merge_limit = self.merge_limit;
         options

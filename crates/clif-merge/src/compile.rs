@@ -4,7 +4,7 @@
 
 use crate::args::{Common, How, Input, ReadUnit};
 use crate::check::check;
-use crate::codegen::{Compiler, Refused, RefusedBody, check_settings};
+use crate::codegen::{Refused, RefusedBody, check_settings};
 use crate::emit_object::{Outcome, Request, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
@@ -16,7 +16,6 @@ use crate::table::{percent, thousands};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
-use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::{
     Canonicalize, ContentAddressing, FileAt, ModuleOptions, ModuleStats, Options, SharingMap,
 };
@@ -153,8 +152,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let map = map.as_deref().map(open_map).transpose()?.map(Arc::new);
     options.sharing_map = map.as_deref();
     if common.pass.verify && !no_merge {
-        let mut compiler = Compiler::new(&*isa);
-        let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+        let merged = pass::merge(&unit, &options)?;
         check(&unit, &merged, &options, &*isa, &common.general)?;
     }
     let unit_summary = match unit_summary.zip(name) {

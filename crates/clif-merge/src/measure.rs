@@ -7,17 +7,17 @@ use crate::jobs::{Jobs, Tools};
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use clif_unit::extra::extra;
-use clif_unit::pass::{CodeSize, Emit, Merged, plan_functions};
+use clif_unit::pass::{Emit, Merged, plan_functions};
 use clif_unit::progress::Progress as _;
 use clif_unit::unit::{Became, Names, Unit};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    self as pass, CallThunks, Candidate, CandidateToken, Disposition, ExtraArgument, FunctionIndex,
-    OptimizeFor, Options, Plan, Target, call_thunk, cranelift_codegen,
+    self as pass, CallThunks, Disposition, ExtraArgument, FunctionIndex, OptimizeFor, Options,
+    Plan, Target, call_thunk, cranelift_codegen,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -88,65 +88,20 @@ pub struct Applied {
     pub names: Names,
     /// The bodies that are compiled, by `FunctionIndex`.
     bodies: Vec<Option<Function>>,
-    /// The sizes of candidates that were compiled in order to plan, and that may be emitted.
-    compiled: HashMap<CandidateToken, u32>,
-}
-
-/// The sizes of candidates, compiled on several threads.
-struct Candidates<'a> {
-    jobs: &'a Jobs,
-    compilers: Tools<'a, Compiler<'a>>,
-    kept: HashMap<CandidateToken, u32>,
-    progress: ProgressLine,
-}
-
-impl CodeSize for Candidates<'_> {
-    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
-        let weight = |candidate: &&Candidate| candidate.func.dfg.num_insts();
-        let candidates: Vec<&Candidate> = candidates.iter().collect();
-        let size = |compiler: &mut Compiler<'_>, candidate: &Candidate| {
-            (candidate.token, compiler.size(&candidate.func))
-        };
-        let sizes = self.jobs.map(candidates, weight, &self.compilers, size);
-        sizes.iter().for_each(|_| self.progress.step());
-        let kept = sizes.iter().filter_map(|&(token, size)| Some((token?, size?)));
-        self.kept.extend(kept);
-        sizes.into_iter().map(|(_, size)| size).collect()
-    }
-
-    fn threads(&self) -> bool {
-        self.jobs.count() > 1
-    }
 }
 
 /// The pass, from functions in memory to functions that can be compiled, on the threads of `jobs`. Copying the unit comes
 /// before the clock, freeing what was merged away after it: without the pass, it is freed as well.
-pub fn pass(
-    unit: &Unit,
-    options: &Options<'_>,
-    isa: &dyn TargetIsa,
-    jobs: &Jobs,
-    quiet: bool,
-) -> Result<(Applied, Duration)> {
-    jobs.run(|| pass_here(unit, options, isa, jobs, quiet))
+pub fn pass(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied, Duration)> {
+    jobs.run(|| pass_here(unit, options, jobs))
 }
 
-fn pass_here(
-    unit: &Unit,
-    options: &Options<'_>,
-    isa: &dyn TargetIsa,
-    jobs: &Jobs,
-    quiet: bool,
-) -> Result<(Applied, Duration)> {
+fn pass_here(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied, Duration)> {
     let mut functions = unit.functions.clone();
     let mut names = unit.names.clone();
-    let new = || Compiler::new(isa);
-    let compilers = Tools::new(&new);
-    let progress = ProgressLine::new("merging; bodies compiled on trial:", 0, quiet);
-    let mut candidates = Candidates { jobs, compilers, kept: HashMap::new(), progress };
 
     let start = Instant::now();
-    let plan = plan_functions(&functions, unit, &mut names, options, &mut candidates)?;
+    let plan = plan_functions(&functions, unit, &mut names, options, jobs.count() > 1)?;
     let mut new_bodies = Vec::new();
     for new in plan.new_bodies() {
         let mut func = new.body().clone();
@@ -167,7 +122,7 @@ fn pass_here(
     let mut bodies: Vec<Option<Function>> =
         functions.map(|(index, func)| compiled(index).then_some(func)).collect();
     bodies.append(&mut new_bodies);
-    Ok((Applied { plan, names, bodies, compiled: candidates.kept }, time))
+    Ok((Applied { plan, names, bodies }, time))
 }
 
 /// What compiling a unit takes and gives.
@@ -196,7 +151,7 @@ pub fn compile(
     jobs: &Jobs,
     quiet: bool,
 ) -> Compiled {
-    let Applied { plan, names: _, mut bodies, compiled } = applied;
+    let Applied { plan, names: _, mut bodies } = applied;
     let all = bodies.len() + unit.functions.len();
     let progress = Mutex::new(ProgressLine::new("compiling", all, quiet));
     let new = || Compiler::new(isa);
@@ -210,7 +165,7 @@ pub fn compile(
             let work = |index: usize| match side {
                 0 => (index < unit.functions.len())
                     .then(|| Work::given(unit, index, isa, plan.optimize_for())),
-                _ => Some(Work::left(unit, &plan, index, bodies[index].take(), &compiled, isa)),
+                _ => Some(Work::left(unit, &plan, index, bodies[index].take(), isa)),
             };
             let work: Vec<Work> = functions.clone().filter_map(work).collect();
             let start = Instant::now();
@@ -253,25 +208,17 @@ impl Work {
         }
     }
 
-    /// For what is emitted for a function after merging. `compiled` is what was compiled before.
+    /// For what is emitted for a function after merging.
     fn left(
         unit: &Unit,
         plan: &Plan,
         index: usize,
         body: Option<Function>,
-        compiled: &HashMap<CandidateToken, u32>,
         isa: &dyn TargetIsa,
     ) -> Work {
         if let Some(func) = body {
-            // A body that is emitted as it was compiled is not compiled again.
-            let new = plan.new_body(FunctionIndex::new(index));
-            let known = new.and_then(|new| compiled.get(&new.candidate()?));
-            return match known {
-                Some(&size) => Work::Known(size),
-                None => {
-                    Work::Compile { function: given_index(unit, plan, index), func: Box::new(func) }
-                }
-            };
+            let function = given_index(unit, plan, index);
+            return Work::Compile { function, func: Box::new(func) };
         }
         match plan.output(FunctionIndex::new(index)).emit {
             pass::Emit::Thunk { to, extra_arguments, late: _ } => {

@@ -5,7 +5,6 @@
 
 use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
-use crate::codegen::Compiler;
 use crate::exit::Exit;
 use crate::jobs::JobsArg;
 use crate::output::Output;
@@ -14,7 +13,6 @@ use anyhow::Result;
 use clif_unit::emit_text::emit;
 use clif_unit::pass::{self, Merged};
 use clif_unit::unit::Unit;
-use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::{Disposition, Reason, Stats, cranelift_codegen};
 use std::path::PathBuf;
@@ -69,8 +67,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let output = Output::check(&output)?;
     let ReadUnit { isa, texts: _, unit } = common.read(&input, JobsArg::default())?;
     let options = common.pass.options(&*isa, aliases);
-    let mut compiler = Compiler::new(&*isa);
-    let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+    let merged = pass::merge(&unit, &options)?;
     if common.pass.verify {
         check(&unit, &merged, &options, &*isa, &common.general)?;
     }
@@ -173,13 +170,8 @@ pub fn details(stats: &Stats) -> String {
     );
     if stats.similar_walks > 0 {
         text += &format!(
-            "\nwalked {} similar functions; compiled {} of them and of parameterised bodies, and {} calls; \
-             {} parameterised bodies replace {} functions",
-            stats.similar_walks,
-            stats.similar_sizes,
-            stats.similar_probes,
-            stats.similar_bodies,
-            stats.similar_merged,
+            "\nwalked {} similar functions; made {} parameterised bodies, of which {} replace {} functions",
+            stats.similar_walks, stats.similar_tried, stats.similar_bodies, stats.similar_merged,
         );
     }
     if stats.content_bodies > 0 {

@@ -22,7 +22,6 @@ use clif_unit::isa;
 use clif_unit::listings::Listings;
 use clif_unit::pass;
 use clif_unit::unit::{Source, Unit};
-use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{Disposition, FunctionIndex, NewBody, Plan, Reason, cranelift_codegen};
@@ -435,16 +434,15 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");
-    let (mut applied, mut pass_time) = measure::pass(&unit, &options, host, &jobs, general.quiet)?;
+    let (mut applied, mut pass_time) = measure::pass(&unit, &options, &jobs)?;
     for _ in 1..repeat {
-        let (again, time) = measure::pass(&unit, &options, host, &jobs, general.quiet)?;
+        let (again, time) = measure::pass(&unit, &options, &jobs)?;
         pass_time = pass_time.min(time);
         applied = again;
     }
     let (plan, names) = (applied.plan.clone(), std::mem::take(&mut applied.names));
     if pass.verify {
-        let mut compiler = Compiler::new(host);
-        let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+        let merged = pass::merge(&unit, &options)?;
         check(&unit, &merged, &options, host, general)?;
     }
     let compiled = measure::compile(&unit, applied, host, &jobs, general.quiet);
@@ -455,8 +453,7 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
             Native::of(&unit, &plan, &compiled.sizes, host)
         } else {
             let options = pass.options(&**isa, aliases);
-            let mut compiler = Compiler::new(&**isa);
-            let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+            let merged = pass::merge(&unit, &options)?;
             let sizes = measure::sizes(&unit, &merged, &**isa, &jobs, general.quiet);
             Native::of(&unit, &merged.plan, &sizes, &**isa)
         });

@@ -6,7 +6,6 @@
 //! next. Data objects are for `why_data`. It explains a plan; it does not change one.
 
 use crate::args::{Common, Defaults, Input, ReadUnit};
-use crate::codegen::Compiler;
 use crate::combine;
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
@@ -85,9 +84,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     let input = Input { paths, defaults };
     let ReadUnit { isa, texts, unit } = common.read(&input, JobsArg::default())?;
     let options = common.pass.options(&*isa, false);
-    let mut compiler = Compiler::new(&*isa);
-    let (plan, plan_names) =
-        pass::plan(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+    let (plan, plan_names) = pass::plan(&unit, &options)?;
     let explainer = Explainer::new(&unit, &texts, &plan, &plan_names, &options);
     let text = match &names[..] {
         [one] => match explainer.find(one)? {
@@ -248,7 +245,7 @@ impl<'a> Explainer<'a> {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let outcome = match (body, saved) {
             (Some(body), Some(saved)) => format!(
-                "the parameterised body {} replaces all of them: that saves {saved} bytes or more",
+                "the parameterised body {} replaces all of them: that saves {saved} bytes, as predicted",
                 self.name(*body)
             ),
             (None, Some(saved)) if *saved > 0 => {

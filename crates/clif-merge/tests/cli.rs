@@ -512,9 +512,9 @@ fn the_report_of_similar_functions() {
     // The set may be divided into one function and the others.
     assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
     let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
-    // The sum over the sets is a lower bound, from estimates; the total is measured after merging.
+    // What the sets save is predicted; the total is measured after merging.
     let bytes = |name: &str| native[name].as_i64().expect("a number");
-    assert!(bytes("saved_by_similar") >= similar["saved"].as_i64().expect("a number"), "{report}");
+    assert!(similar["saved"].as_i64().expect("a number") > 0, "{report}");
     assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");
     let text = run(&[&["report", "similar.clif", "-v"][..], &size].concat()).expect(0, "");
     for line in ["similar functions  bodies  functions", "by similar functions"] {

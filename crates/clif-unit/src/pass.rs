@@ -8,9 +8,9 @@ use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    self as pass, Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex,
-    DataObject, DataOutput, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
-    SharedBodies, Target, UnitSummary, cranelift_codegen,
+    self as pass, Bodies, CallThunks, DataAttributes, DataEmit, DataIndex, DataObject, DataOutput,
+    ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SharedBodies, Target,
+    UnitSummary, cranelift_codegen,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -46,24 +46,6 @@ pub struct Merged {
     pub plan: Plan,
 }
 
-/// Where the sizes of native code come from, in bytes.
-pub trait CodeSize {
-    /// The sizes of candidates, in their order. `None` for one that cannot be compiled.
-    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>>;
-
-    /// Whether the pass works on all threads of the current `rayon` pool.
-    fn threads(&self) -> bool {
-        false
-    }
-}
-
-/// Compiles one function after another.
-impl<F: FnMut(&Function) -> Option<u32>> CodeSize for F {
-    fn of(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
-        candidates.iter().map(|candidate| self(&candidate.func)).collect()
-    }
-}
-
 /// The functions and data objects of a unit.
 struct Held<'a> {
     functions: &'a [Function],
@@ -88,7 +70,8 @@ struct UnitBodies<'a> {
     local: HashSet<&'a UserExternalName>,
     /// The number of the next new body.
     next: u32,
-    code_size: &'a mut dyn CodeSize,
+    /// Whether the pass works on all threads of the current `rayon` pool.
+    threads: bool,
 }
 
 impl Bodies for UnitBodies<'_> {
@@ -98,10 +81,6 @@ impl Bodies for UnitBodies<'_> {
 
     fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
         self.held.data(data)
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
     }
 
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
@@ -119,55 +98,27 @@ impl Bodies for UnitBodies<'_> {
     }
 
     fn shared(&self) -> Option<&dyn SharedBodies> {
-        self.code_size.threads().then_some(&self.held)
+        self.threads.then_some(&self.held)
     }
 }
 
-impl CodeSizes for UnitBodies<'_> {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        let func = self.held.functions[function.index()].clone();
-        self.of_candidate(&Candidate { func, token: None })
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        None
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        self.code_size.of(core::slice::from_ref(candidate))[0]
-    }
-
-    fn of_candidates(&mut self, candidates: &[Candidate]) -> Vec<Option<u32>> {
-        self.code_size.of(candidates)
-    }
-
-    /// So that every command makes the same plan for a unit, and knows how many bytes it saves.
-    fn keeps_candidates(&self) -> bool {
-        true
-    }
-}
-
-/// Plans `unit`. `code_size` is called only where a decision hinges on it.
-pub fn plan(
-    unit: &Unit,
-    options: &Options<'_>,
-    code_size: &mut dyn CodeSize,
-) -> Result<(Plan, Names)> {
+/// Plans `unit`, on one thread.
+pub fn plan(unit: &Unit, options: &Options<'_>) -> Result<(Plan, Names)> {
     let mut names = unit.names.clone();
-    let plan = plan_functions(&unit.functions, unit, &mut names, options, code_size)?;
+    let plan = plan_functions(&unit.functions, unit, &mut names, options, false)?;
     Ok((plan, names))
 }
 
 /// Like [`plan`], for functions that need not be in `unit` any more. Symbols of new bodies are
-/// added to `names`.
+/// added to `names`. With `threads`, the pass works on all threads of the current `rayon` pool.
 pub fn plan_functions(
     functions: &[Function],
     unit: &Unit,
     names: &mut Names,
     options: &Options<'_>,
-    code_size: &mut dyn CodeSize,
+    threads: bool,
 ) -> Result<Plan> {
-    let (merger, mut bodies) = prepared(functions, unit, names, options, code_size)?;
+    let (merger, mut bodies) = prepared(functions, unit, names, options, threads)?;
     let plan = merger.plan(&mut bodies);
     for new in plan.new_bodies() {
         if let Some(digest) = new.content_digest() {
@@ -183,7 +134,7 @@ fn prepared<'a, 'o>(
     unit: &'a Unit,
     names: &'a mut Names,
     options: &Options<'o>,
-    code_size: &'a mut dyn CodeSize,
+    threads: bool,
 ) -> Result<(Merger<'o>, UnitBodies<'a>)> {
     let mut merger = Merger::new(*options);
     merger.reserve(functions.len());
@@ -202,7 +153,7 @@ fn prepared<'a, 'o>(
     let data = unit.data.iter().map(|given| (&given.symbol, given.attributes.linkage));
     let local = given.chain(data).filter(|&(_, linkage)| linkage == Linkage::Local);
     let local = local.map(|(symbol, _)| symbol).collect();
-    Ok((merger, UnitBodies { held, names, local, next: 0, code_size }))
+    Ok((merger, UnitBodies { held, names, local, next: 0, threads }))
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
@@ -283,8 +234,7 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
 /// The summary of `unit` for merging across units, under the name `name`. The options must have content addressing.
 pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<UnitSummary> {
     let mut names = unit.names.clone();
-    let mut nothing = |_: &Function| None;
-    let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, &mut nothing)?;
+    let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, false)?;
     let summary = merger.summarize(&mut bodies, name);
     let mut summary = summary.expect("content addressing is on");
     // What linkers do not know goes by its number: here all functions have the names of the text.
@@ -301,8 +251,8 @@ pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<Uni
 }
 
 /// Plans and applies.
-pub fn merge(unit: &Unit, options: &Options<'_>, code_size: &mut dyn CodeSize) -> Result<Merged> {
-    let (plan, names) = plan(unit, options, code_size)?;
+pub fn merge(unit: &Unit, options: &Options<'_>) -> Result<Merged> {
+    let (plan, names) = plan(unit, options)?;
     Ok(apply(unit, plan, names, options))
 }
 

@@ -41,7 +41,7 @@ fn weights(target: &Target, fitted: &Fitted) -> String {
     let Target { constant, name, registers: (registers, _), smallest } = target;
     let mut text = format!(
         "\n/// For {name}.\n#[rustfmt::skip]\npub(super) static {constant}: Weights = Weights {{\n    \
-         target: \"{name}\",\n    registers: {registers},\n    smallest: {smallest},\n"
+         target: \"{name}\",\n    registers: {registers},\n    smallest: {smallest},\n    all_types: false,\n"
     );
     let others = (prior(&Feature::Instruction(Opcode::Nop, Class::Narrow)) * PER_BYTE) as i32;
     text += &format!("    // {:?}\n    instructions: instructions({others}, &[\n", Class::ALL);

@@ -66,7 +66,7 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
 /// The walk through a view of a plan writes what a walk of the function writes after the plan is applied.
 fn check_encodings(unit: &Unit, plan: &Plan, function: FunctionIndex) {
     let bodies = &unit.bodies();
-    let mut held = Held::new(bodies, None);
+    let mut held = Held::new(bodies);
     let [viewed, applied] = encodings(plan, &mut held, function, &unit.options);
     assert_eq!(format!("{viewed:?}"), format!("{applied:?}"), "{function} through a view");
 }

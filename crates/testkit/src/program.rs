@@ -27,10 +27,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Candidate, CodeSizes, DataAttributes, DataEmit, DataIndex, DataObject,
-    Disposition, Emit, ExtraArgument, FunctionIndex, Increment, Known, Linkage, MergeCache, Merger,
-    OptimizeFor, Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, UnitSummary,
-    call_thunk, prove, prove_after,
+    Bodies, CallThunks, DataAttributes, DataEmit, DataIndex, DataObject, Disposition, Emit,
+    ExtraArgument, FunctionIndex, Increment, Known, Linkage, MergeCache, Merger, OptimizeFor,
+    Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, UnitSummary, call_thunk,
+    prove, prove_after,
 };
 use std::borrow::Cow;
 
@@ -56,8 +56,6 @@ pub struct Parts<'a> {
     pub data: &'a [DataMember],
     /// What the unit is planned with.
     pub options: &'a Options<'a>,
-    /// The native size that the caller reports for every function.
-    pub code_size: Option<u32>,
 }
 
 /// A data object of a unit.
@@ -73,12 +71,7 @@ pub struct DataMember {
 
 impl<'a> From<&'a unit::Unit> for Parts<'a> {
     fn from(unit: &'a unit::Unit) -> Self {
-        Parts {
-            functions: &unit.functions,
-            data: &unit.data,
-            options: &unit.options,
-            code_size: unit.code_size,
-        }
+        Parts { functions: &unit.functions, data: &unit.data, options: &unit.options }
     }
 }
 
@@ -180,10 +173,6 @@ impl Bodies for Held<'_> {
         Some(&self.parts.data[data.index()].object)
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.added += 1;
         Some(UserExternalName::new(ADDED, self.added - 1))
@@ -191,24 +180,6 @@ impl Bodies for Held<'_> {
 
     fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
         self.parts.link_name(symbol)
-    }
-}
-
-impl CodeSizes for Held<'_> {
-    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.parts.code_size
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        self.parts.code_size.map(|size| size / 2)
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        let candidate = &candidate.func;
-        // The size does not matter, as long as a body with more instructions is larger.
-        let insts =
-            candidate.layout.blocks().map(|block| candidate.layout.block_insts(block).count());
-        self.parts.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
     }
 }
 
@@ -222,10 +193,6 @@ impl Bodies for OnlyHeld<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         assert!(self.held[function.index()], "{function} is not held");
         self.all.body(function)
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        self.all.code_sizes()
     }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {

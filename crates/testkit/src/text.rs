@@ -108,7 +108,7 @@ fn print(text: &str, unit: &Unit) -> String {
         data.attributes.key = key;
     }
     let options = Options::default();
-    match pass::plan(&apart, &options, &mut |_: &cranelift_codegen::ir::Function| None) {
+    match pass::plan(&apart, &options) {
         Ok((plan, names)) => emit(unit, &pass::apply(unit, plan, names, &options)),
         Err(error) => panic!("a unit that was read cannot be planned: {error:#}"),
     }
@@ -148,9 +148,7 @@ fn check_memory(unit: &Unit, text: &str) {
 }
 
 fn merge(unit: &Unit, options: &Options<'_>) -> Merged {
-    // Sizes of code decide only whether a thunk pays.
-    let size = |func: &cranelift_codegen::ir::Function| Some(8 * func.dfg.num_insts() as u32);
-    match pass::merge(unit, options, &mut { size }) {
+    match pass::merge(unit, options) {
         Ok(merged) => merged,
         Err(error) => panic!("a unit that was read cannot be merged: {error:#}"),
     }

@@ -14,9 +14,10 @@ use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
+use cranelift_mergefunc::internals::UNIFORM_SIZES;
 use cranelift_mergefunc::{
-    Attributes, Bodies, Callees, Candidate, CodeSizes, FunctionIndex, Increment, Instructions,
-    MergeCache, Options, Plan, Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Attributes, Bodies, Callees, FunctionIndex, Increment, Instructions, MergeCache, Options, Plan,
+    Policy, Prebucket, Proof, Refutation, Similar, Target,
 };
 use std::collections::HashSet;
 
@@ -29,8 +30,33 @@ pub struct Unit {
     pub data: Vec<DataMember>,
     /// What the unit is planned with.
     pub options: Options<'static>,
-    /// The native size that the caller reports for every function.
-    pub code_size: Option<u32>,
+}
+
+/// How sizes are predicted, for `options` that have another target and policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sizes {
+    /// Not at all: similar functions are not merged.
+    Unknown,
+    /// By the model of the target.
+    Fitted,
+    /// By a model by which whatever has equal instructions pays.
+    Uniform,
+}
+
+impl Sizes {
+    /// Sets the model.
+    pub fn set(self, options: &mut Options<'_>) {
+        match self {
+            Sizes::Unknown => options.target.size_model = None,
+            Sizes::Fitted => {}
+            Sizes::Uniform => options.target = uniform(options.target),
+        }
+    }
+}
+
+/// The target with a model by which whatever has equal instructions pays.
+pub fn uniform(target: Target) -> Target {
+    Target { size_model: Some(UNIFORM_SIZES), ..target }
 }
 
 /// What is done with similar functions: nothing, every second time.
@@ -90,7 +116,7 @@ impl Member {
 impl Unit {
     /// A unit of [small](Profile::small) functions, with random attributes and options, and no data objects.
     pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
-        let options = Options {
+        let mut options = Options {
             prebucket: Prebucket::WalkAll,
             aliases: u.arbitrary()?,
             target: *u.choose(&[
@@ -106,9 +132,9 @@ impl Unit {
             similar: similar(u)?,
             ..Options::default()
         };
-        let code_size = *u.choose(&[None, Some(8), Some(64)])?;
+        u.choose(&[Sizes::Uniform, Sizes::Fitted, Sizes::Uniform])?.set(&mut options);
         let unit = GeneratedUnit::draw(u, &Profile::small()).unit;
-        Ok(Unit { options, code_size, ..unit })
+        Ok(Unit { options, ..unit })
     }
 
     /// The unit in which every function may be eliminated unless a call to it can be patched, without thunks,
@@ -210,14 +236,13 @@ impl Unit {
 /// The caller's side: bodies in memory, and symbols `u9:0`, `u9:1`, … for new functions.
 pub struct Held<'a> {
     bodies: &'a [Function],
-    code_size: Option<u32>,
     fresh: u32,
 }
 
 impl<'a> Held<'a> {
-    /// Hands out `bodies`, and says of each that its code has that size in bytes.
-    pub fn new(bodies: &'a [Function], code_size: Option<u32>) -> Self {
-        Held { bodies, code_size, fresh: 0 }
+    /// Hands out `bodies`.
+    pub fn new(bodies: &'a [Function]) -> Self {
+        Held { bodies, fresh: 0 }
     }
 
     /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
@@ -232,26 +257,8 @@ impl Bodies for Held<'_> {
         &self.bodies[function.as_u32() as usize]
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(9, self.fresh - 1))
-    }
-}
-
-impl CodeSizes for Held<'_> {
-    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        None
-    }
-
-    fn of_candidate(&mut self, _: &Candidate) -> Option<u32> {
-        None
     }
 }

@@ -140,7 +140,7 @@ fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
         Member { attributes, body: parse_one(&text) }
     };
     let more = "    fn0 = u0:0(i64, i64) -> i64 system_v\n";
-    let functions = vec![
+    let functions = [
         function(0, "", "iconst.i64 1000001"),
         function(1, "", "iconst.i64 2000002"),
         function(2, more, "call fn0(v0, v0)"),
@@ -154,8 +154,7 @@ fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
             similar: Similar { policy: Policy::Size, ..Similar::default() },
             ..Options::default()
         };
-        let (functions, code_size) = (functions.clone(), Some(400));
-        let unit = Unit { functions, data: Vec::new(), options, code_size };
+        let unit = Unit { functions: functions.to_vec(), data: Vec::new(), options };
         let units = std::slice::from_ref(&unit);
         let linked = linked_with(&unit, units, &[None], Some(&*isa), &mut Rng::new(0));
         let linked = linked.unwrap_or_else(|error| panic!("{error}"));

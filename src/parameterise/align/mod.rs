@@ -7,16 +7,14 @@
 //! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs first of which most is
 //!   estimated to be saved;
 //! * compare what is aligned, by content (`entities`), and make one body, which receives a selector and branches where they differ (`body`);
-//! * ask for its size, and for those of the two functions, and accept it if it pays;
-//! * compare the sizes of all functions that changed, and keep the plan as it was unless they are smaller.
+//! * predict its size, and those of the two functions, and accept it if it pays.
 //!
 //! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
 //! functions that the checker proves is the same as with parameters.
 //!
 //! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
 //! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
-//! compiling). With [`Policy::Balanced`], sizes are predicted, arms must be rare in loops (`speed`), and fewer pairs are
-//! tried ([`Effort`]).
+//! compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and fewer pairs are tried ([`Effort`]).
 
 mod blocks;
 mod body;
@@ -30,12 +28,11 @@ mod sketch;
 mod speed;
 
 use super::accept::{add_body, is_cheaper, outcome};
-use super::attempts::Share;
 use super::body::{as_passed, fold_branches};
-use super::cost::Effort;
-use super::probe::{OwnSizes, Probed, Request, Sizes, Source};
+use super::cost::{Effort, Share};
+use super::probe::{OwnSizes, Probed, Sizes};
 use super::uses::Uses;
-use super::{context, cost, is_candidate, merged_into, merges_left, order, smaller};
+use super::{context, cost, is_candidate, merged_into, merges_left, order};
 use crate::apply::{compared, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
@@ -44,13 +41,12 @@ use crate::ir::observes_its_frame;
 use crate::lists::Lists;
 use crate::options::{Compare, Instructions, Options, Policy};
 use crate::plan::{Disposition, Plan, SimilarSet};
-use crate::size;
+use crate::size::{self, SizeModel};
 use crate::threads::{Pool, for_each};
-use crate::unit::{Bodies, Candidate, CandidateToken, FunctionIndex, Item, NoUnit, Observed};
+use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Observed};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName, types};
+use cranelift_codegen::ir::{Function, Signature, UserFuncName, types};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use hashbrown::HashMap;
 use outline::Outline;
@@ -60,13 +56,11 @@ use rustc_hash::FxBuildHasher;
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
-/// `tokens` are those given to candidates before. Reads every kept function twice, and, unless sizes are predicted, compiles
-/// the functions of each pair that is tried, and their body.
+/// Reads every kept function twice. Sizes are predicted: where the target has no model, nothing is merged.
 pub(crate) fn align(
     plan: &mut Plan,
     observed: &Observed,
     encodings: &Encodings,
-    tokens: u32,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
@@ -74,16 +68,14 @@ pub(crate) fn align(
     let policy = &options.compare;
     let metadata =
         [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
-    let source = Source::of(options, bodies);
+    let Some(model) = options.target.size_model else {
+        return;
+    };
     let wanted = match (options.similar.policy, options.similar.instructions) {
         (Policy::Off, _) | (_, Instructions::None) => false,
         (Policy::Balanced | Policy::Size, Instructions::Select) => true,
     };
-    if !wanted
-        || matches!(source, Source::Unknown)
-        || metadata.contains(&Compare::Compare)
-        || !compiled.functions.is_empty()
-    {
+    if !wanted || metadata.contains(&Compare::Compare) || !compiled.functions.is_empty() {
         return;
     }
     let mut known: EntitySet<FunctionIndex> = EntitySet::new();
@@ -93,10 +85,10 @@ pub(crate) fn align(
         }
     }
     let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
-    let (limit, callee) = (merges_left(plan, options), bodies.probe_callee());
-    let (share, effort) = match options.similar.policy {
-        Policy::Size => (Share::Anything, cost::THOROUGH),
-        Policy::Balanced | Policy::Off => (Share::Eighth, cost::QUICK),
+    let limit = merges_left(plan, options);
+    let effort = match options.similar.policy {
+        Policy::Size => cost::THOROUGH,
+        Policy::Balanced | Policy::Off => cost::QUICK,
     };
     let mut aligning = Aligning {
         next_class: plan.classes(),
@@ -107,14 +99,11 @@ pub(crate) fn align(
         merged_into: Lists::new(),
         limit,
         limited: false,
-        tokens,
         pairing: Pairing::default(),
         probed: OwnSizes::default(),
         least: HashMap::default(),
-        sizes: HashMap::default(),
-        callee,
-        source,
-        share,
+        model,
+        share: Share::of(options.similar.policy),
         effort,
     };
     let mut rounds = 0..effort.rounds;
@@ -138,17 +127,11 @@ struct Aligning<'a> {
     limit: usize,
     /// Whether a pair was left out because of that.
     limited: bool,
-    /// The last token given to a candidate.
-    tokens: u32,
     pairing: Pairing,
     probed: OwnSizes,
     /// What it takes each function to pass a selector in this round, in bytes.
     least: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
-    /// Bytes of functions as the plan leaves them in this round.
-    sizes: HashMap<FunctionIndex, Option<u32>, FxBuildHasher>,
-    /// The function that probes call, and the name of candidates.
-    callee: UserExternalName,
-    source: Source,
+    model: SizeModel,
     /// How much each body must save.
     share: Share,
     effort: Effort,
@@ -164,9 +147,8 @@ struct Merge {
     originals: [Function; 2],
     body: Function,
     arguments: [Arc<[ExtraArgument]>; 2],
-    /// Bytes of the two functions and of the body; predicted at first.
-    sizes: Option<[i64; 3]>,
-    token: Option<CandidateToken>,
+    /// Bytes of the two functions together, and of the body.
+    sizes: [i64; 2],
 }
 
 /// What becomes of a function of a pair, and the bytes that takes.
@@ -195,21 +177,8 @@ impl Aligning<'_> {
         // Of those that resemble each other equally, the first ones are paired.
         functions.sort_unstable_by_key(|&function| order(plan, function));
         self.merged_into = merged_into(plan);
-        self.sizes.clear();
         self.least.clear();
-        let before = match self.options.similar.policy {
-            Policy::Size => Some(self.plan.clone()),
-            Policy::Balanced | Policy::Off => None,
-        };
-        let any = self.pair(&functions);
-        if let Some(before) = before
-            && any
-            && smaller::compare(&before, self.plan, self.bodies, self.options) != Ordering::Less
-        {
-            *self.plan = before;
-            return false;
-        }
-        any && !self.limited
+        self.pair(&functions) && !self.limited
     }
 
     /// Merges pairs of these functions. Returns whether there are any.
@@ -300,8 +269,7 @@ impl Aligning<'_> {
 
     /// Aligns the functions of each pair and makes their body.
     fn make(&mut self, tries: &mut [Try]) {
-        let Aligning { plan, bodies, options, callee, merged_into, source, share, .. } = self;
-        let (source, share, model) = (*source, *share, options.target.size_model);
+        let Aligning { plan, bodies, options, merged_into, model, share, .. } = self;
         for_each(
             *bodies,
             &Pool::<(Scratch, size::Scratch)>::default(),
@@ -337,24 +305,24 @@ impl Aligning<'_> {
                 if !fast || !blocks::corresponds(two, outlines, extra, &alignment) {
                     return;
                 }
-                let Some(body::Merged { mut body, arguments }) =
+                let Some(body::Merged { body, arguments }) =
                     body::merged(two, outlines, &alignment, options)
                 else {
                     return;
                 };
-                body.name = UserFuncName::User(callee.clone());
                 let few = arguments[0].len() <= cost::MAX_ALIGNED_ARGUMENTS;
                 let few = few && body.signature.params.len() <= cost::MAX_PARAMETERS;
                 // Functions that are equal, and were not merged nevertheless, have nothing to pass.
                 if few && !arguments[0].is_empty() {
-                    let sizes = model.and_then(|model| {
-                        let mut size = |func: &Function| model.predict_with(func, predicting);
-                        let [a, b] = originals.each_ref().map(&mut size);
-                        Some([a?, b?, size(&body)?].map(i64::from))
-                    });
+                    let mut size =
+                        |func: &Function| model.predict_with(func, predicting).map(i64::from);
+                    let [a, b] = originals.each_ref().map(&mut size);
                     // Most do not pay, and 256 pairs are in hand.
-                    if may_pay(source, share, sizes, 0) {
-                        *merged = Some(Merge { originals, body, arguments, sizes, token: None });
+                    if let [Some(a), Some(b), Some(of_body)] = [a, b, size(&body)]
+                        && share.is_reached(a + b - of_body, a + b)
+                    {
+                        let sizes = [a + b, of_body];
+                        *merged = Some(Merge { originals, body, arguments, sizes });
                     }
                 }
             },
@@ -363,64 +331,26 @@ impl Aligning<'_> {
 
     /// The pairs that pay, each with what becomes of its functions and the bytes that are saved.
     fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
-        let mut judged: Vec<([FunctionIndex; 2], Merge, [Outcome; 2])> = Vec::new();
+        let mut paying = Vec::new();
         for Try { functions, merged } in tries {
             let Some(merge) = merged else {
                 continue;
             };
+            self.plan.stats_mut().similar_tried += 1;
             let outcomes = [0, 1].map(|side| {
                 let (original, arguments) = (&merge.originals[side], &merge.arguments[side]);
                 let observes = observes_its_frame(original);
                 self.outcome(functions[side], &original.signature, observes, arguments)
             });
-            if let [Some(a), Some(b)] = outcomes
-                && may_pay(self.source, self.share, merge.sizes, a.bytes + b.bytes)
-            {
-                judged.push((functions, merge, [a, b]));
-            }
-        }
-        if let Source::Asked = self.source {
-            self.ask(&mut judged);
-        }
-        let paying = judged.into_iter().filter_map(|(functions, merge, outcomes)| {
-            let [a, b, body] = merge.sizes?;
-            let cost: i64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
-            let saved = a + b - body - cost;
-            self.share.is_reached(saved, a + b).then_some((functions, merge, outcomes, saved))
-        });
-        paying.collect()
-    }
-
-    /// Asks for the sizes of all functions and bodies, in place of those that were predicted.
-    fn ask(&mut self, judged: &mut [([FunctionIndex; 2], Merge, [Outcome; 2])]) {
-        let mut candidates: Vec<Candidate> = Vec::new();
-        for (functions, merge, _) in &mut *judged {
-            self.tokens += 1;
-            merge.token = Some(CandidateToken::from_u32(self.tokens));
-            candidates.push(Candidate { func: merge.body.clone(), token: merge.token });
-            for (&function, original) in functions.iter().zip(&merge.originals) {
-                if !self.sizes.contains_key(&function) {
-                    candidates.push(Candidate { func: original.clone(), token: None });
+            if let [Some(a), Some(b)] = outcomes {
+                let [before, body] = merge.sizes;
+                let saved = before - body - a.bytes - b.bytes;
+                if self.share.is_reached(saved, before) {
+                    paying.push((functions, merge, [a, b], saved));
                 }
             }
         }
-        let sizes = self.bodies.code_sizes().map(|sizes| sizes.of_candidates(&candidates));
-        self.plan.stats_mut().similar_sizes += candidates.len();
-        let mut sizes = sizes.into_iter().flatten().chain(core::iter::repeat(None));
-        for (functions, merge, _) in judged {
-            let body = sizes.next().flatten();
-            for &function in &*functions {
-                if !self.sizes.contains_key(&function) {
-                    let size = sizes.next().flatten();
-                    self.sizes.insert(function, size);
-                }
-            }
-            let [a, b] = functions.map(|function| self.sizes[&function]);
-            merge.sizes = match (a, b, body) {
-                (Some(a), Some(b), Some(body)) => Some([a, b, body].map(i64::from)),
-                _ => None,
-            };
-        }
+        paying
     }
 
     /// What becomes of a function if it passes these arguments to a body. `None` if it cannot.
@@ -431,18 +361,15 @@ impl Aligning<'_> {
         observes: bool,
         arguments: &[ExtraArgument],
     ) -> Option<Outcome> {
-        let passing = self.asked(|sizes| {
-            let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
-            match zeros {
-                Some(zeros) => sizes.passing(signature, zeros, arguments),
-                None => Ok(None),
-            }
-        })?;
+        let none = Probed::default();
+        let (options, model) = (self.options, self.model);
+        let mut sizes = Sizes { options, model, known: &none, own: &mut self.probed };
+        let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
+        let passing = sizes.passing(signature, zeros, arguments)?;
         let count = self.uses.calls(function);
         let calls = i64::from(passing) * i64::from(count);
         if self.plan.parameterised_body(function).is_none() {
-            let thunk = self.asked(|sizes| sizes.thunk(signature, arguments, observes));
-            let thunk = thunk.map(i64::from);
+            let thunk = sizes.thunk(signature, arguments, observes).map(i64::from);
             // What passes extra arguments to it cannot pass them to its thunk.
             let thunk =
                 thunk.filter(|_| extra_parameters(self.plan, &self.merged_into, function) == 0);
@@ -464,38 +391,17 @@ impl Aligning<'_> {
         for member in members.into_iter().map(FunctionIndex::from_u32) {
             let entry = self.plan.entry(member);
             if let Disposition::Thunk { to: _ } = entry.disposition() {
-                let before = entry.shared_arguments();
+                let before = entry.extra_arguments();
                 let own = signature.params.len() - before.len();
                 let signature =
                     Signature { params: signature.params[..own].to_vec(), ..signature.clone() };
                 let after: Vec<ExtraArgument> = before.iter().chain(arguments).cloned().collect();
-                let after = self.asked(|sizes| sizes.thunk(&signature, &after, observes))?;
-                let before = self.asked(|sizes| sizes.thunk(&signature, &before, observes))?;
+                let after = sizes.thunk(&signature, &after, observes)?;
+                let before = sizes.thunk(&signature, before, observes)?;
                 bytes += i64::from(after) - i64::from(before);
             }
         }
         Some(Outcome { thunk: false, bytes })
-    }
-
-    /// A size, with all that has to be asked for.
-    fn asked<T>(
-        &mut self,
-        size: impl Fn(&mut Sizes<'_>) -> Result<Option<T>, super::probe::Needs>,
-    ) -> Option<T> {
-        let none = Probed::default();
-        loop {
-            let own = &mut self.probed;
-            let mut sizes = Sizes::new(self.options, &self.callee, self.source, &none, own);
-            if let Ok(size) = size(&mut sizes) {
-                return size;
-            }
-            let Some(Request::Probe(probe)) = sizes.request.take() else {
-                unreachable!("only probes are asked for");
-            };
-            let func = probe.function(&self.callee, self.options);
-            let size = self.bodies.code_sizes()?.of_candidate(&Candidate { func, token: None });
-            self.probed.probed.insert(probe, size);
-        }
     }
 
     /// Writes a pair into the plan. Returns whether the body has a symbol.
@@ -506,7 +412,7 @@ impl Aligning<'_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { originals: _, mut body, arguments, sizes: _, token } = merge;
+        let Merge { originals: _, mut body, arguments, sizes: _ } = merge;
         let plan = &mut *self.plan;
         let mut members: Vec<FunctionIndex> = Vec::new();
         let mut bodies = 0;
@@ -529,7 +435,7 @@ impl Aligning<'_> {
         body.name = UserFuncName::User(symbol.clone());
         let key = plan.entry(functions[0]).attributes().key;
         // It grew while it was made; a copy takes no more memory than it needs.
-        let to = add_body(plan, symbol, key, self.next_class, body.clone(), token);
+        let to = add_body(plan, symbol, key, self.next_class, body.clone());
         self.next_class += 1;
         self.uses.add_body(to, functions);
         for side in [0, 1] {
@@ -569,19 +475,6 @@ impl Aligning<'_> {
             plan.retarget(member, to);
         }
         plan.align(Item::Function(to), alignment.into());
-    }
-}
-
-/// Whether a body could pay, by predicted sizes of the two functions and of the body, if it takes `cost` bytes to pass
-/// arguments to it.
-fn may_pay(source: Source, share: Share, predicted: Option<[i64; 3]>, cost: i64) -> bool {
-    match (source, predicted) {
-        (Source::Predicted(_), None) | (Source::Unknown, _) => false,
-        (Source::Asked, None) => true,
-        (Source::Predicted(_), Some([a, b, body])) => share.is_reached(a + b - body - cost, a + b),
-        (Source::Asked, Some([a, b, body])) => {
-            a + b - body - cost + (a + b) / i64::from(cost::SIZE_ERROR) > 0
-        }
     }
 }
 

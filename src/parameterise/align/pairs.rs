@@ -10,7 +10,7 @@ use super::outline::Outline;
 use super::sketch::{self, Sketch};
 use crate::apply::not_redirected;
 use crate::options::Options;
-use crate::parameterise::attempts::Share;
+use crate::parameterise::cost::Share;
 use crate::parameterise::cost::{self, Effort};
 use crate::plan::Plan;
 use crate::threads::{Pool, for_each};
@@ -144,7 +144,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Adds the outlines of the functions of pairs, with their bytes, predicted or assumed.
+/// Adds the outlines of the functions of pairs, with their predicted bytes.
 fn outline(
     pairs: &[[FunctionIndex; 2]],
     outlines: &mut ByFunction<Option<(Outline, i64)>>,
@@ -160,9 +160,7 @@ fn outline(
         let outline = Outline::of(&func, &|symbol| unit.plan.call_symbol(symbol));
         let model = unit.options.target.size_model;
         let predicted = model.and_then(|model| model.predict_with(&func, scratch));
-        let [bytes, instructions] = cost::FIRST_SIZES;
-        let assumed = func.dfg.num_insts() as i64 * bytes / instructions;
-        (function, outline.map(|outline| (outline, predicted.map_or(assumed, i64::from))))
+        (function, outline.zip(predicted.map(i64::from)))
     });
     outlines.extend(found);
 }

@@ -5,7 +5,6 @@ use super::{Judge, Work};
 use crate::ir::observes_its_frame;
 use crate::options::Policy;
 use crate::parameterise::argument_plan::ArgumentPlan;
-use crate::parameterise::probe::Needs;
 use crate::parameterise::table::{self, Cell, Parameter, Set};
 use crate::parameterise::value::{Symbols, Value};
 use crate::parameterise::{loops, walk_redirected};
@@ -100,11 +99,11 @@ impl<'b> Work<'_, 'b> {
         &mut self,
         rows: &[u32],
         argument_plan: &ArgumentPlan,
-    ) -> Result<Option<i64>, Needs> {
+    ) -> Option<i64> {
         let table = self.table;
         let mut bytes = 0;
         if table.written().is_empty() {
-            return Ok(Some(bytes));
+            return Some(bytes);
         }
         let columns = argument_plan.passed.iter().map(|parameter| &parameter.columns[0]);
         let cells = table.distinct(rows, columns);
@@ -114,11 +113,8 @@ impl<'b> Work<'_, 'b> {
             };
             let arguments = self.judge.plan.entry(function).extra_arguments();
             let observes = observes_its_frame(self.bodies.body(function));
-            let Some(thunk) = self.sizes.thunk(signature, arguments, observes)? else {
-                return Ok(None);
-            };
-            bytes += i64::from(thunk);
+            bytes += i64::from(self.sizes.thunk(signature, arguments, observes)?);
         }
-        Ok(Some(bytes))
+        Some(bytes)
     }
 }

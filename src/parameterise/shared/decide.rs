@@ -4,7 +4,7 @@
 //! function is counted with a thunk: whether its callers could pass the extra arguments is known to its unit only. It
 //! does *not* compare code.
 
-use super::super::attempts::Share;
+use super::super::cost::Share;
 use super::super::split::{Column, Part, Problem, Row};
 use super::super::{cost, table};
 use crate::across::{Cell, Group, GroupCell, GroupRow, SetDecision, fixed_hash};
@@ -27,10 +27,7 @@ const FURTHER: i64 = 4;
 /// The result depends on the functions and their order only. O(n log n) in the number of functions.
 pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
     let rows = &group.rows;
-    let share = match policy {
-        Policy::Off | Policy::Balanced => Share::Eighth,
-        Policy::Size => Share::Anything,
-    };
+    let share = Share::of(policy);
     let mut decisions = Vec::new();
     for rows_of_set in comparable(rows) {
         // Functions that are equal do not slow down by sharing code, but for a jump.

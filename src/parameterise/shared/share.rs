@@ -256,14 +256,14 @@ impl Search<'_> {
             arguments.push(extra.into());
         }
         let Memory { mut scratch, mut encoding, sizes: _ } = Memory::default();
-        let (body, _) = body_of_rows(
-            (self.plan, self.options, &self.callee),
+        let body = body_of_rows(
+            (self.plan, self.options),
             (table, rows),
             argument_plan,
             &original,
             (&mut scratch, &mut encoding),
         );
         let outcomes = Outcomes::new(arguments);
-        Some(Candidate { body, outcomes, saved: 0, token: None })
+        Some(Candidate { body, outcomes, saved: 0 })
     }
 }

@@ -5,7 +5,6 @@
 
 use super::EmitKind;
 use crate::args::Pass;
-use crate::codegen::Compiler;
 use crate::emit_object::{Request, emit as emit_object};
 use crate::jobs::Jobs;
 use crate::unfinished::Directory;
@@ -16,7 +15,6 @@ use clif_unit::pass::{self, Merged};
 use clif_unit::sources::Source;
 use clif_unit::unit::{Reading, Unit, is_function_line, parse_unit};
 use clif_unit::verify::Verifier;
-use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{Options, cranelift_codegen};
 use std::fmt::Write as _;
@@ -70,9 +68,7 @@ impl<'a> Maker<'a> {
     ///
     /// What the pass refuses.
     pub fn merged(&self, unit: &Unit, limit: Option<u32>) -> Result<Merged> {
-        let mut compiler = Compiler::new(&**self.isa);
-        let mut size = |func: &Function| compiler.size(func);
-        pass::merge(unit, &self.options(limit), &mut size)
+        pass::merge(unit, &self.options(limit))
     }
 
     /// The text of a merged unit, with the lines about code generation.

@@ -3,15 +3,12 @@
 use super::{Decision, Planned, decisions};
 use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
-use crate::codegen::Compiler;
 use crate::jobs::JobsArg;
 use crate::measure;
 use anyhow::Result;
 use clif_unit::isa;
 use clif_unit::listings::Listings;
 use clif_unit::pass;
-use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_codegen;
 
 /// The table of a unit.
 #[derive(Debug)]
@@ -32,8 +29,7 @@ pub fn decide(input: &Input, common: &Common, aliases: bool, jobs: JobsArg) -> R
     let ReadUnit { isa, texts, unit } = common.read(input, jobs)?;
     let jobs = jobs.start()?;
     let options = common.pass.options(&*isa, aliases);
-    let mut compiler = Compiler::new(&*isa);
-    let merged = pass::merge(&unit, &options, &mut |func: &Function| compiler.size(func))?;
+    let merged = pass::merge(&unit, &options)?;
     if common.pass.verify {
         check(&unit, &merged, &options, &*isa, general)?;
     }

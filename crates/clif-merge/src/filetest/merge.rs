@@ -24,6 +24,7 @@ use cranelift_codegen::ir::{ExternalName, Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::internals::UNIFORM_SIZES;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
     FunctionIndex, Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar,
@@ -42,6 +43,8 @@ pub struct MergeOptions {
     compare: ComparePolicy,
     merge_limit: Option<u32>,
     similar: Similar,
+    /// Whether every instruction counts as equally many bytes: then what is merged does not depend on how sizes are fitted.
+    uniform_sizes: bool,
 }
 
 impl Default for MergeOptions {
@@ -55,6 +58,7 @@ impl Default for MergeOptions {
             merge_limit: None,
             // A test says what it is about.
             similar: Similar::OFF,
+            uniform_sizes: false,
         }
     }
 }
@@ -110,6 +114,7 @@ impl MergeOptions {
                     options.similar.instructions =
                         by_name(&Instructions::ALL, Instructions::name, name, value)?;
                 }
+                ("sizes", Some("uniform")) => options.uniform_sizes = true,
                 ("merge-limit", Some(value)) => match value.parse() {
                     Ok(limit) => options.merge_limit = Some(limit),
                     Err(_) => bail!("'{value}' is not a number of merges"),
@@ -117,7 +122,7 @@ impl MergeOptions {
                 _ => bail!(
                     "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
                      data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit=, \
-                     similar=, callees=, instructions="
+                     similar=, callees=, instructions=, sizes=uniform"
                 ),
             }
         }
@@ -139,6 +144,9 @@ impl MergeOptions {
             call_thunks: isa.map(CallThunks::of),
             ..Options::default()
         };
+        if self.uniform_sizes {
+            options.target.size_model = Some(UNIFORM_SIZES);
+        }
         if self.walk_all {
             options.prebucket = Prebucket::WalkAll;
         }
@@ -182,11 +190,11 @@ fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
 ///
 /// The law that is broken.
 pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) -> Result<Merged> {
-    let merged = pass::merge(unit, options, &mut |func: &Function| code_size(func, isa))?;
+    let merged = pass::merge(unit, options)?;
     check::proof(unit, &merged, options).map_err(crate::exit::bug)?;
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
-    check_order(unit, &merged, options, isa)?;
+    check_order(unit, &merged, options)?;
     // With a limit, the second run performs merges that the limit prevented in the first. And whether a set
     // pays depends on the other functions of the unit.
     if options.merge_limit.is_none() && options.similar.policy == Policy::Off {
@@ -199,12 +207,6 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
 pub fn merged_away(unit: &Unit, merged: &Merged) -> usize {
     let entries = merged.plan.entries().take(unit.functions.len());
     entries.filter(|(_, entry)| entry.disposition() != Disposition::Keep).count()
-}
-
-fn code_size(func: &Function, isa: Option<&dyn TargetIsa>) -> Option<u32> {
-    let mut context = cranelift_codegen::Context::for_function(func.clone());
-    let code = context.compile(isa?, &mut Default::default()).ok()?;
-    Some(code.code_info().total_size)
 }
 
 fn symbol(merged: &Merged, function: FunctionIndex) -> String {
@@ -378,12 +380,7 @@ pub fn references(func: &Function) -> impl Iterator<Item = &UserExternalName> {
 }
 
 /// The order of the functions does not matter.
-fn check_order(
-    unit: &Unit,
-    merged: &Merged,
-    options: &Options<'_>,
-    isa: Option<&dyn TargetIsa>,
-) -> Result<()> {
+fn check_order(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<()> {
     let given = unit.given.iter().rev().map(|given| Given {
         symbol: given.symbol.clone(),
         attributes: given.attributes,
@@ -396,8 +393,7 @@ fn check_order(
         data: unit.data.iter().rev().cloned().collect(),
         names: unit.names.clone(),
     };
-    let (plan, names) =
-        pass::plan(&reversed, options, &mut |func: &Function| code_size(func, isa))?;
+    let (plan, names) = pass::plan(&reversed, options)?;
     let symbol_in = |plan: &Plan, function: Option<FunctionIndex>| {
         function.map(|function| plan.entry(function).symbol().clone())
     };
@@ -456,7 +452,7 @@ fn check_idempotence(
     let source = Source { name: "<the merged unit>".to_owned(), text: first.clone() };
     let verifier = isa.map_or_else(Verifier::without_target, Verifier::new);
     let unit = unit::parse_unit(&[source], Reading::plain(&verifier))?;
-    let merged = pass::merge(&unit, options, &mut |func: &Function| code_size(func, isa))?;
+    let merged = pass::merge(&unit, options)?;
     for (_, entry) in merged.plan.entries() {
         ensure!(
             entry.disposition() == Disposition::Keep,

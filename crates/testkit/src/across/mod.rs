@@ -140,7 +140,7 @@ pub fn cut(unit: &Unit, count: usize, isa: &dyn TargetIsa, rng: &mut Rng) -> Vec
     let mut content = ContentAddressing::of(isa);
     content.smallest_gain = rng.choose(&[0, 0, 16]);
     let options = Options { merge_limit: None, content_addressing: Some(content), ..unit.options };
-    let empty = Unit { functions: Vec::new(), data: Vec::new(), options, ..*unit };
+    let empty = Unit { functions: Vec::new(), data: Vec::new(), options };
     let mut units = vec![empty; count];
     for member in &unit.functions {
         let (mut member, symbol) = (member.clone(), member.symbol());

@@ -11,7 +11,7 @@
 use crate::generate::body::Body;
 use crate::generate::conventions::{DATA, FUNCTIONS, memory_symbol};
 use crate::support::free;
-use crate::unit::{DataMember, Member, Unit};
+use crate::unit::{DataMember, Member, Unit, uniform};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{
@@ -102,7 +102,8 @@ fn number(element: usize, template: Template) -> u32 {
 }
 
 /// The unit. `options` are those to plan it with.
-pub fn unit(options: Options<'static>) -> Unit {
+pub fn unit(mut options: Options<'static>) -> Unit {
+    options.target = uniform(options.target);
     let (mut functions, mut data) = (Vec::new(), Vec::new());
     for (class, &element) in elements().iter().enumerate() {
         for template in Template::ALL {
@@ -118,7 +119,7 @@ pub fn unit(options: Options<'static>) -> Unit {
         }
         data.push(table(class));
     }
-    Unit { functions, data, options, code_size: Some(64) }
+    Unit { functions, data, options }
 }
 
 /// The virtual table of a class.

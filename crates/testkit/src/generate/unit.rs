@@ -19,7 +19,7 @@ use crate::generate::near_miss::{self, NearMiss};
 use crate::generate::weaken::{less_colocated, weaken};
 use crate::permute::{Colocated, permuted};
 use crate::support::{Rng, free};
-use crate::unit::{DataMember, Member, Unit};
+use crate::unit::{DataMember, Member, Sizes, Unit};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
@@ -383,11 +383,15 @@ fn assemble(
     }
     let expected = expected::solve(&nodes, functions.len());
     spread(&mut about, &nodes);
-    let options = options(draw, profile);
-    // Aligning asks for sizes.
-    let sizes = [Some(64), if profile.differing { Some(64) } else { None }, Some(8)];
-    let code_size = draw.choose(&sizes);
-    let unit = Unit { functions, data, options, code_size };
+    let mut options = options(draw, profile);
+    // Nothing is aligned without sizes.
+    let none = if profile.differing { Sizes::Uniform } else { Sizes::Unknown };
+    let fitted = match options.similar.policy {
+        Policy::Size => Sizes::Uniform,
+        Policy::Off | Policy::Balanced => Sizes::Fitted,
+    };
+    draw.choose(&[Sizes::Uniform, none, fitted]).set(&mut options);
+    let unit = Unit { functions, data, options };
     GeneratedUnit { unit, about, expected, profile: *profile }
 }
 

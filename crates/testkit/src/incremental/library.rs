@@ -20,16 +20,14 @@ use crate::program::{
     Streamed, WRAPPERS,
 };
 use crate::unit::Member;
-use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
-use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Candidate, Canonicalize, CodeSizes, Contents, DataIndex, DataObject,
-    DataReloc, Disposition, FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target,
-    ThunkReloc, call_thunk,
+    Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc, Disposition,
+    FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc, call_thunk,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
@@ -217,7 +215,7 @@ impl Merged for Embedder<'_> {
                 }
             }
         }
-        let unit = Parts { functions: &functions, data: &data, options: &options, code_size: None };
+        let unit = Parts { functions: &functions, data: &data, options: &options };
         let mut merger = Merger::after(&self.emitted, options);
         for Member { attributes, body } in unit.functions {
             let symbol = body.name.get_user().expect("named by number").clone();
@@ -226,8 +224,8 @@ impl Merged for Embedder<'_> {
         for DataMember { symbol, attributes, object } in unit.data {
             merger.add_data(symbol.clone(), object, *attributes).expect("is added");
         }
-        let (isa, context, added) = (&**self.isa, Context::new(), &mut self.added);
-        let (plan, increment) = merger.plan_increment(&mut Held { unit, isa, context, added });
+        let added = &mut self.added;
+        let (plan, increment) = merger.plan_increment(&mut Held { unit, added });
         self.units.push(flush);
         self.emit(&unit, &plan, Emitted::merged(&unit, &plan), &|_, planned| planned)?;
         self.emitted.extend(&increment);
@@ -292,9 +290,7 @@ impl Embedder<'_> {
                 }
             }
         }
-        // No size is asked of the embedder, which compiles no candidates.
-        let unit =
-            Parts { functions: &functions, data: &data, options: &options, code_size: Some(60) };
+        let unit = Parts { functions: &functions, data: &data, options: &options };
         let (emitted, Streamed { plan, code_of, held }) = Emitted::streamed(&unit, most_bytes);
         self.units.extend(0..program.flushes.len());
         // What was compiled at once has the alignment of the function that it was compiled for.
@@ -565,18 +561,7 @@ fn object(data: &Data) -> DataObject {
 /// A unit as the pass reads it.
 struct Held<'a> {
     unit: Parts<'a>,
-    isa: &'a dyn TargetIsa,
-    context: Context,
     added: &'a mut u32,
-}
-
-impl Held<'_> {
-    fn size_of(&mut self, func: &Function) -> Option<u32> {
-        self.context.clear();
-        self.context.func.clone_from(func);
-        let code = self.context.compile(self.isa, &mut ControlPlane::default()).ok()?;
-        Some(code.code_info().total_size)
-    }
 }
 
 impl Bodies for Held<'_> {
@@ -588,27 +573,8 @@ impl Bodies for Held<'_> {
         Some(&self.unit.data[data.index()].object)
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         *self.added += 1;
         Some(UserExternalName::new(ADDED, *self.added - 1))
-    }
-}
-
-impl CodeSizes for Held<'_> {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        let functions = self.unit.functions;
-        self.size_of(&functions[function.index()].body)
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size_of(thunk)
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        self.size_of(&candidate.func)
     }
 }

@@ -143,7 +143,7 @@ fn comparison(file: &File, target: Target, how: Canonicalize<'_>) -> Option<Comp
     // Duplicates have other numbers of values.
     let walk_all = Prebucket::WalkAll;
     let options = Options { target, prebucket: walk_all, canonicalize: how, ..Options::default() };
-    let unit = Parts { functions: &file.functions, data: &[], options: &options, code_size: None };
+    let unit = Parts { functions: &file.functions, data: &[], options: &options };
     let mut comparison = Comparison::new(&unit, 0, Effort { inputs: 1, fuel: 0 })?;
     let half = file.functions.len() / 2;
     for side in [0, 1] {
@@ -267,7 +267,7 @@ fn run_commands_in_the_interpreter() {
     let (mut expected, mut not_supported, mut wrong) = (0, 0, Vec::new());
     for file in &files {
         let functions = &file.functions[..file.functions.len() / 2];
-        let unit = Parts { functions, data: &[], options: &options, code_size: None };
+        let unit = Parts { functions, data: &[], options: &options };
         let program = Program::unmerged(&unit);
         let calls = file.commands.iter();
         let calls = calls.map(|(at, run)| invocation(&program.entries[*at], call_of(run)));

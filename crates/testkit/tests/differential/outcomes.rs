@@ -18,7 +18,7 @@ pub fn program(text: &str) -> Program {
         .map(|body| Member { attributes: Attributes::default(), body })
         .collect();
     let options = Options::default();
-    let unit = Parts { functions: &functions, data: &[], options: &options, code_size: None };
+    let unit = Parts { functions: &functions, data: &[], options: &options };
     Program::unmerged(&unit)
 }
 

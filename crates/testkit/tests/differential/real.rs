@@ -27,7 +27,7 @@ use testkit::fuel;
 use testkit::host::run;
 use testkit::program::{Definition, Parts, Program};
 use testkit::support::{Rng, free};
-use testkit::unit::Member;
+use testkit::unit::{Member, uniform};
 
 /// How often every function is called, and with how much fuel.
 const EFFORT: Effort = Effort { inputs: 8, fuel: 2000 };
@@ -56,9 +56,9 @@ fn real_units() {
             .collect();
         for policy in [Policy::Off, Policy::Size] {
             let similar = Similar { policy, ..Similar::default() };
-            let options = Options { target: Target::x86_64(), similar, ..Options::default() };
-            let code_size = Some(64);
-            let unit = Parts { functions: &functions, data: &[], options: &options, code_size };
+            let target = uniform(Target::x86_64());
+            let options = Options { target, similar, ..Options::default() };
+            let unit = Parts { functions: &functions, data: &[], options: &options };
             let report = execute(&unit, 1);
             eprintln!("{}, similar: {}: {report}", path.display(), policy.name());
             assert_eq!(report.tally.merged == 0, report.tally.invocations == 0);

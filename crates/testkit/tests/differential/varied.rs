@@ -12,10 +12,9 @@ use cranelift_codegen::ir::{
     Block, ExternalName, FuncRef, Function, Inst, InstBuilder, MemFlagsData, Opcode, StackSlotData,
     StackSlotKind, UserExternalName, UserFuncName, Value, types,
 };
-use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
-    Bodies, Callees, Candidate, CodeSizes, FunctionIndex, Instructions, Merger, Options, Plan,
-    Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Callees, Instructions, Options, Plan, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +25,7 @@ use testkit::differential::{Comparison, Effort, Tally};
 use testkit::host::{Batch, Cpu, Level};
 use testkit::isa;
 use testkit::mutate::mutants_of;
-use testkit::program::{ADDED, Parts, Program};
+use testkit::program::{Parts, Program};
 use testkit::support::{Rng, free, verifier_error};
 use testkit::unit::Member;
 
@@ -208,59 +207,6 @@ fn with_variants(file: &File, machine: &Machine) -> (Vec<Member>, [usize; 4]) {
     (functions, counts)
 }
 
-/// The unit for a planner that asks for sizes, as [`Policy::Size`] does: they are those of this machine's code.
-struct Sized<'a> {
-    functions: &'a [Member],
-    isa: &'a dyn TargetIsa,
-    fresh: u32,
-}
-
-impl Sized<'_> {
-    fn size(&self, func: &Function) -> Option<u32> {
-        let mut context = cranelift_codegen::Context::for_function(func.clone());
-        let code = context.compile(self.isa, &mut Default::default()).ok()?;
-        Some(code.code_info().total_size)
-    }
-}
-
-impl Bodies for Sized<'_> {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
-        &self.functions[function.as_u32() as usize].body
-    }
-
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
-    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
-        self.fresh += 1;
-        Some(UserExternalName::new(ADDED, self.fresh - 1))
-    }
-}
-
-impl CodeSizes for Sized<'_> {
-    fn of_function(&mut self, function: FunctionIndex) -> Option<u32> {
-        self.size(&self.functions[function.as_u32() as usize].body)
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, thunk: &Function) -> Option<u32> {
-        self.size(thunk)
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        self.size(&candidate.func)
-    }
-}
-
-fn plan(unit: &Parts<'_>, machine: &Machine) -> Plan {
-    let mut merger = Merger::new(*unit.options);
-    for member in unit.functions {
-        merger.add(member.symbol(), &member.body, member.attributes).expect("is added");
-    }
-    let isa = &*machine.0[0];
-    merger.plan(&mut Sized { functions: unit.functions, isa, fresh: 0 })
-}
-
 /// What was merged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Merged {
@@ -318,14 +264,14 @@ fn check(
     file: &File,
     functions: &[Member],
     similar: Similar,
-    machine: &Machine,
     merged: &mut Merged,
 ) -> Result<Tally, String> {
     // Duplicates have other numbers of values.
     let prebucket = Prebucket::WalkAll;
-    let options = Options { target: Target::x86_64(), prebucket, similar, ..Options::default() };
-    let unit = Parts { functions, data: &[], options: &options, code_size: None };
-    let plan = plan(&unit, machine);
+    let target = Target::x86_64();
+    let options = Options { target, prebucket, similar, ..Options::default() };
+    let unit = Parts { functions, data: &[], options: &options };
+    let plan = unit.plan();
     unit.prove(&plan).map_err(|refutation| format!("refused: {refutation}"))?;
     *merged += Merged::of(file, &unit, &plan);
     let programs = [Program::unmerged(&unit), Program::merged(&unit, &plan)];
@@ -374,7 +320,7 @@ fn run_commands_of_functions_with_variants() {
         counts.iter().zip(&mut variants).for_each(|(count, sum)| *sum += count);
         for ((name, similar), merged) in POLICIES.iter().zip(&mut merged) {
             // What the checker refuses is a panic in a build with assertions.
-            let check = || check(file, &functions, *similar, &machine, merged);
+            let check = || check(file, &functions, *similar, merged);
             let checked = catch_unwind(AssertUnwindSafe(check));
             match checked.unwrap_or_else(|_| Err("panic".to_owned())) {
                 Ok(found) => tally += found,

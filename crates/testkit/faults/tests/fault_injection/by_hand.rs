@@ -6,7 +6,7 @@
 
 use crate::consecutive;
 use cranelift_codegen::ir::UserExternalName;
-use testkit::unit::{Member, Unit};
+use testkit::unit::{Member, Unit, uniform};
 use testkit::support::{free, parse_one};
 use cranelift_mergefunc::{cranelift_codegen, Addresses, Callees, Options, Policy, Prove, Similar, Target};
 
@@ -78,7 +78,6 @@ pub fn unit(number: u64) -> Unit {
     }
     let data = if number == 17 { vec![consecutive::pointer()] } else { Vec::new() };
     let similar = Similar {
-        // Predicted sizes, where the same size for all functions would decide otherwise.
         policy: match number {
             11 => Policy::Balanced,
             // Only equal functions are looked for.
@@ -90,10 +89,13 @@ pub fn unit(number: u64) -> Unit {
         keep_symbols: false,
             integer_registers_only: false,
     };
-    let options =
-        Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
-    let code_size = Some(if sizes(number).is_empty() { 64 } else { 200 });
-    Unit { functions, data, options, code_size }
+    // Predicted as for a program, where any merge would pay otherwise.
+    let target = match number {
+        11 => Target::x86_64(),
+        _ => uniform(Target::x86_64()),
+    };
+    let options = Options { target, similar, prove: Prove::Never, ..Options::default() };
+    Unit { functions, data, options }
 }
 
 /// Enough code that sharing it pays, computed from two values: its text, and its last value.

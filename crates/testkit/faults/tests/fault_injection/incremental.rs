@@ -12,7 +12,7 @@ use testkit::program::{self, ADDED, Parts, WRAPPERS};
 use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, Candidate, CodeSizes, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
+    Addresses, BackEnd, Bodies, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
     ModuleOptions, Options, Plan, Policy, Prove, Similar, cranelift_codegen,
 };
 use cranelift_module::Linkage;
@@ -169,7 +169,6 @@ fn is_of_use(unit: &Unit) -> bool {
 /// The caller's side of consecutive units: symbols of new functions are new.
 struct Held<'a> {
     members: &'a [Member],
-    code_size: Option<u32>,
     fresh: u32,
 }
 
@@ -178,30 +177,9 @@ impl Bodies for Held<'_> {
         &self.members[function.as_u32() as usize].body
     }
 
-    fn code_sizes(&mut self) -> Option<&mut dyn CodeSizes> {
-        Some(self)
-    }
-
     fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
         self.fresh += 1;
         Some(UserExternalName::new(ADDED, self.fresh - 1))
-    }
-}
-
-impl CodeSizes for Held<'_> {
-    fn of_function(&mut self, _: FunctionIndex) -> Option<u32> {
-        self.code_size
-    }
-
-    fn of_thunk(&mut self, _: FunctionIndex, _: &Function) -> Option<u32> {
-        self.code_size.map(|size| size / 2)
-    }
-
-    fn of_candidate(&mut self, candidate: &Candidate) -> Option<u32> {
-        let candidate = &candidate.func;
-        let blocks = candidate.layout.blocks();
-        let insts = blocks.map(|block| candidate.layout.block_insts(block).count());
-        self.code_size.map(|_| 9 * insts.sum::<usize>() as u32)
     }
 }
 
@@ -218,7 +196,7 @@ fn is_wrong_in_steps(
     }
     let (mut rng, mut sizes) = (Rng::new(seed), sizes.iter());
     let mut cache = MergeCache::new();
-    let mut held = Held { members: &[], code_size: unit.code_size, fresh: 0 };
+    let mut held = Held { members: &[], fresh: 0 };
     // The caller says which functions code of earlier units refers to.
     let mut named = HashSet::new();
     let mut rest = &unit.functions[..];

@@ -252,7 +252,7 @@ fn tables(seed: u64) -> Unit {
     };
     let (addend, section) = if seed.is_multiple_of(2) { (8, None) } else { (0, Some("other")) };
     let data = vec![table(0, 0, None), table(1, addend, section), table(2, 0, None)];
-    Unit { functions: Vec::new(), data, options: walk_all(), code_size: None }
+    Unit { functions: Vec::new(), data, options: walk_all() }
 }
 
 /// Whether two different functions are equal to the pass.

@@ -19,7 +19,7 @@ use testkit::support::{Rng, free, parse};
 fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
-    Unit { functions: functions.collect(), data: Vec::new(), options, code_size: None }
+    Unit { functions: functions.collect(), data: Vec::new(), options }
 }
 
 fn proven(unit: &Unit, plan: &Plan) -> Result<Proof, Mismatch> {
@@ -113,8 +113,6 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
         let GeneratedUnit { mut unit, .. } =
             GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
         unit.options.prebucket = Prebucket::WalkAll;
-        // Large enough for private copies to pay.
-        unit.code_size = Some(100);
         unit.options.prove = Prove::Never;
         let fault = match seed % 4 {
             // All preemptible functions are called by name, so the fault must be in the bodies.

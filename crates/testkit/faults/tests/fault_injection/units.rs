@@ -109,7 +109,6 @@ fn by_hand(content: ContentAddressing, functions: Two) -> (Unit, Vec<Unit>) {
         functions,
         data: Vec::new(),
         options,
-        code_size: Some(400),
     };
     (of(functions.concat()), functions.map(of).to_vec())
 }
