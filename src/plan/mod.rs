@@ -25,7 +25,6 @@ mod symbols;
 
 pub(crate) use change::{Added, AddedData};
 pub use outputs::{DataEmit, DataOutput, Emit, NoCode, Output};
-#[cfg(feature = "module")]
 pub(crate) use outputs::{Reached, reached};
 pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
