@@ -114,7 +114,6 @@ mod pass;
 mod plan;
 mod prove;
 mod signatures;
-mod size;
 mod stats;
 mod streaming;
 mod target;
@@ -136,6 +135,7 @@ pub use checker::may_replace;
 pub use cranelift_codegen;
 #[cfg(feature = "module")]
 pub use cranelift_module;
+pub use cranelift_size_model::SizeModel;
 #[cfg(feature = "std")]
 pub use environment::{MERGE_LIMIT_VARIABLE, MergeLimitError, merge_limit_from_env};
 pub use explain::{
@@ -158,7 +158,6 @@ pub use plan::{
     NoCode, Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
 };
 pub use prove::{prove, prove_after};
-pub use size::SizeModel;
 pub use stats::Stats;
 pub use streaming::{Added, Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, OptimizeFor, Target, ThunkCode, ThunkReloc};

@@ -21,7 +21,6 @@ use crate::layout::laid_out_as_walked;
 use crate::options::{Canonicalize, ContentAddressing, Options};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::signatures::References;
-use crate::size;
 use crate::unit::{
     Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Linkage, Node, Observed,
     ResolveSymbol, Resolved,
@@ -34,6 +33,7 @@ use cranelift_codegen::ir::{
     UserFuncName,
 };
 use cranelift_entity::{EntityRef, EntitySet};
+use cranelift_size_model as size;
 pub(crate) use digest::{Contents, Kind, Target, digests};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;

@@ -13,7 +13,6 @@ use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
 use crate::options::{Options, Prebucket};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
-use crate::size;
 use crate::stats::Stats;
 use crate::unit::{
     Addresses, Alignment, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex,
@@ -26,6 +25,7 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::EntityRef;
+use cranelift_size_model as size;
 
 /// The merge cache of an incremental run, and what the classes of the unit refer to.
 #[derive(Clone, Copy)]

@@ -5,26 +5,17 @@ mod phases;
 pub use phases::{WalkAlone, phases};
 
 pub use crate::across::{cell_hash, fixed_hash, identity_hash};
-pub use crate::canonicalize::{apply_rules, canonicalized};
-pub use crate::checker::trace;
-pub use crate::size::{
-    Class, ConstantKind, ConstantUse, Feature, Quantity, Registers, Scratch as SizeScratch,
-    features,
-};
-
 use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
+pub use crate::canonicalize::{apply_rules, canonicalized};
+pub use crate::checker::trace;
 use crate::extra_argument::ExtraArgument;
 use crate::layout;
 use crate::options::Options;
 use crate::plan::{Disposition, Plan};
-use crate::size::SizeModel;
 use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
-
-/// A model by which whatever has equal instructions pays.
-pub const UNIFORM_SIZES: SizeModel = SizeModel::UNIFORM;
 
 /// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
 /// a copy to which the plan was applied. They are the same.

@@ -8,11 +8,11 @@ use super::cost;
 use crate::apply::call_thunk;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
-use crate::size::{self, SizeModel};
 use crate::target::CallThunks;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, Type, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
+use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::{Equivalent, HashMap};
 use rustc_hash::FxBuildHasher;
 

@@ -12,10 +12,10 @@ mod x86_64;
 
 pub use thunk::{ThunkCode, ThunkReloc};
 
-use crate::size::SizeModel;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{Endianness, Type, types};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_size_model::SizeModel;
 
 /// The properties of a target that function merging depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

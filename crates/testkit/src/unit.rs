@@ -14,10 +14,9 @@ use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
-use cranelift_mergefunc::internals::UNIFORM_SIZES;
 use cranelift_mergefunc::{
     Attributes, Bodies, Callees, FunctionIndex, Increment, Instructions, MergeCache, Options, Plan,
-    Policy, Prebucket, Proof, Refutation, Similar, Target,
+    Policy, Prebucket, Proof, Refutation, Similar, SizeModel, Target,
 };
 use std::collections::HashSet;
 
@@ -56,7 +55,7 @@ impl Sizes {
 
 /// The target with a model by which whatever has equal instructions pays.
 pub fn uniform(target: Target) -> Target {
-    Target { size_model: Some(UNIFORM_SIZES), ..target }
+    Target { size_model: Some(SizeModel::UNIFORM), ..target }
 }
 
 /// What is done with similar functions: nothing, every second time.

@@ -24,7 +24,6 @@ use crate::parameterise::uses::Uses;
 use crate::parameterise::value::Value;
 use crate::parameterise::{Memory, body, context};
 use crate::plan::{Plan, Reason};
-use crate::size::SizeModel;
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -32,6 +31,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, Signature, types};
 use cranelift_entity::SecondaryMap;
+use cranelift_size_model::SizeModel;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 

@@ -24,11 +24,10 @@ use cranelift_codegen::ir::{ExternalName, Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::internals::UNIFORM_SIZES;
 use cranelift_mergefunc::{
     Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
     FunctionIndex, Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar,
-    cranelift_codegen, extended_signature,
+    SizeModel, cranelift_codegen, extended_signature,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -145,7 +144,7 @@ impl MergeOptions {
             ..Options::default()
         };
         if self.uniform_sizes {
-            options.target.size_model = Some(UNIFORM_SIZES);
+            options.target.size_model = Some(SizeModel::UNIFORM);
         }
         if self.walk_all {
             options.prebucket = Prebucket::WalkAll;

@@ -2,9 +2,9 @@
 //! CONTRIBUTING.md), which fitted them with Cranelift 0.135.8 on
 //! libarchive, resvg, rollup, rust-debug, swc-ts, rust-generics, filetests.
 
-use super::quantity::Quantity as Q;
-use super::registers::Registers;
-use super::{Weights, instructions, quantities};
+use crate::quantity::Quantity as Q;
+use crate::registers::Registers;
+use crate::{Weights, instructions, quantities};
 use cranelift_codegen::ir::Opcode as O;
 
 /// For x86_64.

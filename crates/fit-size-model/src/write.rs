@@ -4,13 +4,13 @@ use crate::Target;
 use crate::fit::{Fitted, prior};
 use cranelift_codegen::ir::Opcode;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::internals::{Class, ConstantKind, ConstantUse, Feature, Quantity};
+use cranelift_size_model::{Class, ConstantKind, ConstantUse, Feature, Quantity};
 use std::fmt::Write as _;
 
 /// Parts of a byte, as the library counts.
 const PER_BYTE: f64 = 64.0;
 
-/// The text of `src/size/fitted.rs`.
+/// The text of `crates/size-model/src/fitted.rs`.
 pub fn text(fitted: &[(&Target, Fitted)], units: &[String]) -> String {
     let mut text = String::new();
     let version = cranelift_codegen::VERSION;

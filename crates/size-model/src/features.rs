@@ -5,10 +5,10 @@
 //! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts
 //! nothing itself.
 
-use super::quantity::{Class, ConstantUse, Feature, Quantity};
-use super::registers::{Location, Registers};
-use super::thunk;
-use super::uses::{Held, Known, Scratch};
+use crate::quantity::{Class, ConstantUse, Feature, Quantity};
+use crate::registers::{Location, Registers};
+use crate::thunk;
+use crate::uses::{Held, Known, Scratch};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, GlobalValueData, Inst, InstructionData, Opcode,

@@ -4,7 +4,6 @@
 //! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules
 //! (`opts/*.isle`) that remove an instruction, not those that exchange one for a smaller one. It changes no function.
 
-use crate::ir::{compare, signed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{
@@ -370,4 +369,23 @@ fn folded(opcode: Opcode, ty: Type, from: Type, operands: [Operand; 2]) -> Optio
         (Ishl | Ushr | Sshr | Rotl | Rotr, Constant(0), _) => Constant(0),
         _ => return None,
     })
+}
+
+/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
+    let flip = if cond == cond.unsigned() { 0 } else { 1 << (bits - 1) };
+    let order = (a ^ flip).cmp(&(b ^ flip));
+    match cond.unsigned() {
+        IntCC::NotEqual => order.is_ne(),
+        IntCC::UnsignedLessThan => order.is_lt(),
+        IntCC::UnsignedGreaterThanOrEqual => order.is_ge(),
+        IntCC::UnsignedGreaterThan => order.is_gt(),
+        IntCC::UnsignedLessThanOrEqual => order.is_le(),
+        _ => order.is_eq(),
+    }
+}
+
+/// An integer of so many bits, with its sign.
+fn signed(value: u64, bits: u32) -> i64 {
+    (value << (64 - bits)) as i64 >> (64 - bits)
 }

@@ -10,7 +10,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::internals::{Feature, Registers, SizeScratch, features};
+use cranelift_size_model::{Feature, Registers, Scratch as SizeScratch, features};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,16 @@
-//! Sizes of native code that are predicted, not compiled.
+//! How many bytes functions of Cranelift IR will take as native code, predicted and not compiled.
 //!
 //! The size of a function is the sum of what its features take on a target: a linear model over instructions,
 //! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own.
-//! The weights are data (`fitted`), which the program `size-model` fits on real units for one version of Cranelift.
+//! The weights are data (`fitted`), which the program `fit-size-model` fits on real units for one version of Cranelift.
 //!
-//! A prediction decides what is merged, never whether a merge is correct: an error costs bytes. It makes no decision
-//! itself, and owns no IR.
+//! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision itself, and owns no IR.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
 
 mod copies;
 mod features;
@@ -25,8 +30,7 @@ pub use uses::Scratch;
 use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
 
-/// Predicts the sizes of native code on one target. All that is merged is decided by predictions: nothing is compiled for it.
-///
+/// Predicts the sizes of native code on one target. ///
 /// Fitted for code with `opt_level=speed` and the default settings of the target. `docs/performance.md` has the
 /// errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,10 +43,12 @@ impl fmt::Debug for SizeModel {
 }
 
 impl SizeModel {
-    pub(crate) const X86_64: SizeModel = SizeModel(&fitted::X86_64);
-    pub(crate) const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
+    /// For x86-64.
+    pub const X86_64: SizeModel = SizeModel(&fitted::X86_64);
+    /// For aarch64.
+    pub const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
     /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal instructions pays. For tests.
-    pub(crate) const UNIFORM: SizeModel = SizeModel(&UNIFORM);
+    pub const UNIFORM: SizeModel = SizeModel(&UNIFORM);
 
     /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends
     /// support only in part: whether they can compile a function with such types cannot be predicted. Linear in its
@@ -52,7 +58,7 @@ impl SizeModel {
     }
 
     /// The same, with memory that is used for many functions.
-    pub(crate) fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
+    pub fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
         let weights = self.0;
         let is_known = |value| weights.all_types || is_known(func.dfg.value_type(value));
         if !func.dfg.values().all(is_known) {
@@ -67,7 +73,7 @@ impl SizeModel {
     }
 
     /// The bytes that the native code of a function takes at least, in all likelihood.
-    pub(crate) fn at_least(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
+    pub fn at_least(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
         let bytes = self.predict_with(func, scratch)? / MAX_ERROR;
         Some(bytes.max(self.0.smallest))
     }
@@ -110,7 +116,7 @@ const KINDS: usize = ConstantKind::ALL.len();
 
 /// What each feature takes on a target, in parts of a byte.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Weights {
+struct Weights {
     target: &'static str,
     registers: Registers,
     /// No function takes fewer bytes.

@@ -3,7 +3,7 @@
 use crate::sample::{Group, sample};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::internals::Registers;
+use cranelift_size_model::Registers;
 use rayon::prelude::*;
 use std::fmt::Write as _;
 use testkit::support::parse_one;

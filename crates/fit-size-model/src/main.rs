@@ -1,4 +1,4 @@
-//! Fits the weights by which the library predicts sizes of native code: `src/size/fitted.rs`.
+//! Fits the weights by which the library predicts sizes of native code: `crates/size-model/src/fitted.rs`.
 //!
 //! Compiles every function of some units, and call thunks of many signatures, for both targets; finds the weights of
 //! their features; prints the errors of the predictions, on the units that the weights were fitted on and, leaving one
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use clif_unit::contain::intercepted;
 use clif_unit::isa;
-use cranelift_mergefunc::internals::Registers;
+use cranelift_size_model::Registers;
 use errors::{Errors, errors};
 use sample::Group;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! that are fitted has no bias. Instructions take four bytes each where the functions say nothing else.
 
 use crate::sample::{Group, Sample};
-use cranelift_mergefunc::internals::Feature;
+use cranelift_size_model::Feature;
 use nalgebra::{DMatrix, DVector};
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //! The sizes of these are regular, so they have features of their own and hardly an error: what merging costs is
 //! decided by them.
 
-use super::quantity::{ConstantKind, Feature, Quantity};
-use super::registers::{Location, Registers};
+use crate::quantity::{ConstantKind, Feature, Quantity};
+use crate::registers::{Location, Registers};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     FuncRef, Function, GlobalValueData, Inst, InstructionData, Opcode, Signature, Type, Value,

@@ -3,9 +3,9 @@
 //! One scan backward in layout order: uses follow definitions in most layouts. Instructions that the optimiser folds
 //! away (`simplify`) use nothing. It counts no features.
 
-use super::copies::{Blocks, Copies};
-use super::quantity::ConstantKind;
-use super::simplify::{Becomes, Simplified};
+use crate::copies::{Blocks, Copies};
+use crate::quantity::ConstantKind;
+use crate::simplify::{Becomes, Simplified};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     BlockCall, ExceptionTableItem, Function, Inst, InstructionData, Opcode, Value, ValueDef,
