@@ -6,10 +6,11 @@
 //! one thread, in nanoseconds per function, the median of `CLIF_MERGE_ROUNDS` (3) rounds; memory is the peak of what is allocated
 //! during combining, in bytes per function. Up to as many functions as `CLIF_MERGE_FUNCTIONS` says (1,000,000).
 
-use cranelift_mergefunc::internals::fixed_hash;
-use cranelift_mergefunc::{
-    Cell, FileAt, FormatError, FunctionSummary, Group, Identity, Linkage, Outputs, SetDecision,
-    Summaries, UnitSummary, combine, merge_summaries,
+use cranelift_mergefunc::Linkage;
+use cranelift_mergefunc::units::fixed_hash;
+use cranelift_mergefunc::units::{
+    Cell, FileAt, FormatError, FunctionSummary, Group, Identity, Outputs, SetDecision, Summaries,
+    UnitSummary, combine, merge_summaries,
 };
 use peak_alloc::PeakAlloc;
 use std::collections::{BTreeMap, HashMap};

@@ -85,7 +85,6 @@ struct Readme;
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;
 
-mod across;
 mod apply;
 mod canon;
 mod canonicalize;
@@ -120,19 +119,13 @@ mod target;
 mod threads;
 mod unit;
 
-#[cfg(feature = "std")]
-pub use across::FileAt;
-pub use across::{
-    Cell, CombineError, Combined, FormatError, FunctionSummary, Group, GroupCell, GroupRow,
-    Identity, Outputs, PartSink, ReadAt, SetDecision, SharedSet, SharingMap, Sink, Summaries,
-    UnitEntry, UnitSummary, combine, merge_summaries,
-};
 pub use apply::{Thunk, call_thunk};
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 #[cfg(feature = "std")]
 pub use canonicalize::panic_is_contained;
 pub use checker::may_replace;
 pub use cranelift_codegen;
+pub use cranelift_mergefunc_units as units;
 #[cfg(feature = "module")]
 pub use cranelift_module;
 pub use cranelift_size_model::SizeModel;

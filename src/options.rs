@@ -3,13 +3,13 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
-use crate::across::SharingMap;
 use crate::target::{CallThunks, OptimizeFor, Target};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::ir::{Signature, Type};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc_units::SharingMap;
 
 /// Options of one run of the pass.
 ///

@@ -8,7 +8,6 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
-use crate::across::UnitSummary;
 use crate::checker::Remember;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::content::address_contents;
@@ -28,6 +27,7 @@ use alloc::string::String;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntitySet;
+use cranelift_mergefunc_units::UnitSummary;
 
 /// Collects the functions of a unit and plans the disposition of each.
 ///

@@ -4,7 +4,6 @@ mod phases;
 
 pub use phases::{WalkAlone, phases};
 
-pub use crate::across::{cell_hash, fixed_hash, identity_hash};
 use crate::apply::{Redirecting, Written, compared, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 pub use crate::canonicalize::{apply_rules, canonicalized};
@@ -16,6 +15,7 @@ use crate::plan::{Disposition, Plan};
 use crate::unit::{Bodies, DataIndex, FunctionIndex, Item, NoUnit, ResolveSymbol};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
+pub use cranelift_mergefunc_units::{cell_hash, fixed_hash, identity_hash};
 
 /// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
 /// a copy to which the plan was applied. They are the same.

@@ -45,7 +45,6 @@ pub use {
     parallel::{DefineCompiled, panic_is_passed_on},
 };
 
-use crate::across::SharingMap;
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
@@ -64,6 +63,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, Function, UserExternalName};
 use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
 use cranelift_entity::SecondaryMap;
+use cranelift_mergefunc_units::SharingMap;
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Module, ModuleDeclarations, ModuleError,
     ModuleReloc, ModuleRelocTarget, ModuleResult,

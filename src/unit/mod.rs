@@ -10,8 +10,9 @@ mod observed;
 mod symbols;
 
 pub(crate) use attributes::Interned;
-pub use attributes::{Addresses, Attributes, Linkage};
+pub use attributes::{Addresses, Attributes};
 pub use bodies::{Bodies, SharedBodies};
+pub use cranelift_mergefunc_units::Linkage;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};
 pub(crate) use symbols::{MOST_ITEMS, Symbols};

@@ -6,10 +6,11 @@ use crate::refused_plans::data_member;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::units::{Group, SharingMap};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Canonicalize, Compare, ComparePolicy, ContentAddressing,
-    ContentDigest, DataAttributes, Disposition, FunctionIndex, Group, Linkage, MergeCache, Merger,
-    Options, Plan, Policy, Prove, SharingMap, Similar, Target, decide_sharing,
+    ContentDigest, DataAttributes, Disposition, FunctionIndex, Linkage, MergeCache, Merger,
+    Options, Plan, Policy, Prove, Similar, Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};

@@ -8,9 +8,9 @@ use crate::output::Output;
 use crate::sharing::Sets;
 use crate::table::thousands;
 use anyhow::{Context as _, Result, anyhow};
-use cranelift_mergefunc::{
-    CombineError, Combined, FileAt, Group, Outputs, Summaries, combine, decide_sharing,
-    merge_summaries,
+use cranelift_mergefunc::decide_sharing;
+use cranelift_mergefunc::units::{
+    CombineError, Combined, FileAt, Group, Outputs, Summaries, combine, merge_summaries,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

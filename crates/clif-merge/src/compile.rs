@@ -16,9 +16,8 @@ use crate::table::{percent, thousands};
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
-use cranelift_mergefunc::{
-    Canonicalize, ContentAddressing, FileAt, ModuleOptions, ModuleStats, Options, SharingMap,
-};
+use cranelift_mergefunc::units::{FileAt, SharingMap};
+use cranelift_mergefunc::{Canonicalize, ContentAddressing, ModuleOptions, ModuleStats, Options};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -25,10 +25,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{
     Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, SharingMap, Stats, Target,
-    ThunkReloc, cranelift_codegen,
+    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, Stats, Target, ThunkReloc,
+    cranelift_codegen,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,

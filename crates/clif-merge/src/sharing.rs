@@ -7,9 +7,10 @@
 use crate::args::SimilarPolicy;
 use crate::table::thousands;
 use anyhow::{Result, anyhow, bail};
-use cranelift_mergefunc::{
+use cranelift_mergefunc::decide_sharing;
+use cranelift_mergefunc::units::{
     Cell, Combined, FormatError, FunctionSummary, Group, Identity, Outputs, SetDecision, Summaries,
-    UnitSummary, combine, decide_sharing,
+    UnitSummary, combine,
 };
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -252,8 +253,8 @@ fn cell(of: &UnitSummary, cell: &Cell) -> String {
 /// What two functions have at a place is the same, in whatever units they are.
 fn is_same(a: &UnitSummary, x: &Cell, b: &UnitSummary, y: &Cell) -> bool {
     let of = |unit: &UnitSummary, cell: &Cell| {
-        cranelift_mergefunc::internals::cell_hash(cell, |symbol| {
-            cranelift_mergefunc::internals::identity_hash(&unit.symbols[symbol as usize])
+        cranelift_mergefunc::units::cell_hash(cell, |symbol| {
+            cranelift_mergefunc::units::identity_hash(&unit.symbols[symbol as usize])
         })
     };
     of(a, x) == of(b, y)

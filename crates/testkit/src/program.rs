@@ -26,11 +26,12 @@ use cranelift_codegen::ir::{
     InstructionData, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_entity::EntityRef;
+use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
     Bodies, CallThunks, DataAttributes, DataEmit, DataIndex, DataObject, Disposition, Emit,
     ExtraArgument, FunctionIndex, Increment, Known, Linkage, MergeCache, Merger, OptimizeFor,
-    Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, UnitSummary, call_thunk,
-    prove, prove_after,
+    Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove,
+    prove_after,
 };
 use std::borrow::Cow;
 

@@ -6,9 +6,9 @@
 mod hostile;
 
 use arbitrary::Unstructured;
+use cranelift_mergefunc::units::{Group, SetDecision};
 use cranelift_mergefunc::{
-    Attributes, ContentAddressing, Group, Options, Policy, Prove, SetDecision, Similar, Target,
-    decide_sharing,
+    Attributes, ContentAddressing, Options, Policy, Prove, Similar, Target, decide_sharing,
 };
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;

@@ -7,10 +7,10 @@
 use super::super::cost::Share;
 use super::super::split::{Column, Part, Problem, Row};
 use super::super::{cost, table};
-use crate::across::{Cell, Group, GroupCell, GroupRow, SetDecision, fixed_hash};
 use crate::options::Policy;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use cranelift_mergefunc_units::{Cell, Group, GroupCell, GroupRow, SetDecision, fixed_hash};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -21,7 +21,7 @@ const JUMP: i64 = 5;
 const REGISTERS: usize = 4;
 const FURTHER: i64 = 4;
 
-/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::combine). Each set has functions of two
+/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::units::combine). Each set has functions of two
 /// units or more. The sets that save most come first.
 ///
 /// The result depends on the functions and their order only. O(n log n) in the number of functions.

@@ -4,7 +4,6 @@
 //! do not know it at all. What only this unit can see is known by a digest of what it does. This module reads; it does *not*
 //! decide.
 
-use crate::across::{Cell, FunctionSummary, Identity, UnitSummary, cell_hash, identity_hash};
 use crate::apply::Written;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
@@ -22,6 +21,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName, UserExternalNameRef};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_mergefunc_units::{
+    Cell, FunctionSummary, Identity, UnitSummary, cell_hash, identity_hash,
+};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};

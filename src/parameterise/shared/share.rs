@@ -11,7 +11,6 @@ use super::super::table::{Parameter, Table};
 use super::super::value::{Symbols, Value};
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
-use crate::across::{SharedSet, SharingMap, fixed_hash};
 use crate::apply::{Written, compared_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
@@ -25,6 +24,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntitySet;
+use cranelift_mergefunc_units::{SharedSet, SharingMap, fixed_hash};
 
 /// What a sharing map says of the functions of a unit.
 #[derive(Default)]

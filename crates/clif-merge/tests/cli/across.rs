@@ -3,9 +3,8 @@
 
 use crate::program::{run, text_of};
 use clif_unit::sources::Source;
-use cranelift_mergefunc::{
-    FileAt, Group, Outputs, SetDecision, Summaries, combine, internals::fixed_hash,
-};
+use cranelift_mergefunc::internals::fixed_hash;
+use cranelift_mergefunc::units::{FileAt, Group, Outputs, SetDecision, Summaries, combine};
 use cut_unit::{By, cut};
 use object::{Object as _, ObjectSection as _};
 use std::fmt::Write as _;

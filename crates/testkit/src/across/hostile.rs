@@ -5,11 +5,11 @@
 
 use super::map;
 use crate::support::Rng;
-use cranelift_mergefunc::internals::fixed_hash;
-use cranelift_mergefunc::{
-    Cell, FunctionSummary, Group, Identity, Linkage, Policy, SetDecision, UnitSummary,
-    decide_sharing,
+use cranelift_mergefunc::units::fixed_hash;
+use cranelift_mergefunc::units::{
+    Cell, FunctionSummary, Group, Identity, SetDecision, UnitSummary,
 };
+use cranelift_mergefunc::{Linkage, Policy, decide_sharing};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 

@@ -9,9 +9,10 @@ use crate::modules;
 use crate::support::Rng;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::units::{Group, SetDecision, SharingMap, UnitSummary};
 use cranelift_mergefunc::{
-    BackEnd, Bodies, CallThunks, ContentAddressing, FunctionIndex, Group, Merger, MergingModule,
-    ModuleOptions, Options, Prove, SetDecision, SharingMap, Target, UnitSummary,
+    BackEnd, Bodies, CallThunks, ContentAddressing, FunctionIndex, Merger, MergingModule,
+    ModuleOptions, Options, Prove, Target,
 };
 use cranelift_module::Linkage;
 use std::sync::Arc;

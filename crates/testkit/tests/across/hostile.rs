@@ -6,9 +6,8 @@
 
 use super::runs;
 use arbitrary::Unstructured;
-use cranelift_mergefunc::{
-    Options, Outputs, Policy, SharingMap, Summaries, combine, decide_sharing, merge_summaries,
-};
+use cranelift_mergefunc::units::{Outputs, SharingMap, Summaries, combine, merge_summaries};
+use cranelift_mergefunc::{Options, Policy, decide_sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{damaged_summaries, hostile_map, linked_with, map, pieces, run, summaries};
 use testkit::differential::{Comparison, Tally};
@@ -197,7 +196,7 @@ fn combine_all(files: &[Vec<u8>], rng: &mut Rng) -> Result<Combined, String> {
         Ok(())
     };
     let mut outputs = Outputs { map: Some(&mut write_map), parts: Some(&mut write_part) };
-    let mut decide = |group: &cranelift_mergefunc::Group<'_>| {
+    let mut decide = |group: &cranelift_mergefunc::units::Group<'_>| {
         // Names are for reports. They are read later than all else.
         let names: BTreeSet<_> =
             group.rows.iter().filter_map(|row| group.symbol(row).ok()).collect();

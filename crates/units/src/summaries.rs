@@ -3,11 +3,11 @@
 //! Opening a file reads its two ends and its units. Everything else is read block by block or shape by shape, and
 //! verified as it is. This module does not decide anything, and does *not* keep the functions of a file in memory.
 
-use super::cell::{Cell, FunctionSummary, Identity, UnitSummary};
-use super::format::{
+use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
+use crate::format::{
     Blocks, Bytes, FormatError, HEADER, ReadAt, Section, checksum, read, read_into,
 };
-use super::summary::{
+use crate::summary::{
     CONTENTS, END, INDEX, KIND, Limits, NAMES, ROWS, Row, SECTIONS, UNITS, symbol_hash, take_row,
 };
 use alloc::string::String;

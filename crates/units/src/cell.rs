@@ -1,6 +1,6 @@
 //! What a summary says of a function: its shape, and its cells. Plain data.
 
-use crate::unit::Linkage;
+use crate::linkage::Linkage;
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -11,13 +11,13 @@
 //!
 //! What this module does *not* do: decide.
 
-use super::cell::Cell;
-use super::format::{FormatError, Sink};
-use super::merge::{CombineError, Merge, Units, number_units};
-use super::sharing_map::{SharedSet, Writer};
-use super::summaries::Summaries;
-use super::summary::{Row, cell_hash};
-use crate::unit::Linkage;
+use crate::cell::Cell;
+use crate::format::{FormatError, Sink};
+use crate::linkage::Linkage;
+use crate::merge::{CombineError, Merge, Units, number_units};
+use crate::sharing_map::{SharedSet, Writer};
+use crate::summaries::Summaries;
+use crate::summary::{Row, cell_hash};
 use alloc::string::String;
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;

@@ -6,9 +6,9 @@
 //!
 //! Rows of different inputs are of different units, and rows are ordered by unit first. So merging never compares functions.
 
-use super::format::{FormatError, Sink};
-use super::summaries::{Cursor, Summaries};
-use super::summary::{Row, Writer};
+use crate::format::{FormatError, Sink};
+use crate::summaries::{Cursor, Summaries};
+use crate::summary::{Row, Writer};
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::string::String;

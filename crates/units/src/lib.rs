@@ -1,4 +1,4 @@
-//! Merging across units: what is known of the functions of all units, and what they share.
+//! Merging functions of Cranelift IR across units: what is known of the functions of all units, and what they share.
 //!
 //! Units are compiled apart. Each writes a [summary](UnitSummary) of its functions: their shapes, and what each has at the
 //! places where functions of one shape may differ. Combining the summaries of all units decides which functions share a body
@@ -10,15 +10,25 @@
 //! |---|---|
 //! | `cell` | what a function has at a place |
 //! | `format` | numbers, checksums, reading at an offset |
+//! | `linkage` | who can see a function |
 //! | `summary` | summaries as files: the format, and writing |
 //! | `summaries` | reading such files |
 //! | `merge` | merges files of summaries to one |
 //! | `combine` | has the functions of all units decided about, shape by shape |
 //! | `sharing_map` | sharing maps as files |
 
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
 mod cell;
 mod combine;
 mod format;
+mod linkage;
 mod merge;
 mod sharing_map;
 mod summaries;
@@ -31,6 +41,7 @@ pub use combine::{Combined, Group, GroupCell, GroupRow, Outputs, PartSink, SetDe
 #[cfg(feature = "std")]
 pub use format::FileAt;
 pub use format::{FormatError, ReadAt, Sink};
+pub use linkage::Linkage;
 pub use merge::{CombineError, merge_summaries};
 pub use sharing_map::{SharedSet, SharingMap};
 pub use summaries::{Summaries, UnitEntry};

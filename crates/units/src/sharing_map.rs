@@ -14,7 +14,7 @@
 //! Opening a map reads its two ends. Looking a shape up takes O(log n) reads at n shapes, and verifies all that is
 //! read; nothing is kept. Damage elsewhere is not found. This module does *not* know what a map decides.
 
-use super::format::{
+use crate::format::{
     Bytes, FormatError, HEADER, Kind, ReadAt, Sink, checksum, put_varint, put_zigzag, read,
 };
 use alloc::boxed::Box;

@@ -45,11 +45,11 @@
 //!
 //! This module writes such files, and reads what stands in a row; it does *not* open files (`summaries`).
 
-use super::cell::{Cell, FunctionSummary, Identity, UnitSummary};
-use super::format::{
+use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
+use crate::format::{
     BlockWriter, Bytes, FormatError, Kind, Sink, checksum, put_long_varint, put_varint, put_zigzag,
 };
-use crate::unit::Linkage;
+use crate::linkage::Linkage;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64;

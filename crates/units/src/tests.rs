@@ -1,9 +1,9 @@
 //! Files of summaries and maps: that they say what was written, that nothing depends on how summaries were collected, and
 //! that damage is an error and nothing worse.
 
-use super::format::{Bytes, checksum};
 use super::*;
-use crate::unit::Linkage;
+use crate::format::{Bytes, checksum};
+use crate::linkage::Linkage;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
