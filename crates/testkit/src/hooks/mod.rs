@@ -44,13 +44,23 @@ const HOOKS: &[Hook] = &[
     },
     Hook {
         file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc-units\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc-units\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"cranelift-size-model\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-size-model\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
         at: &["name = \"cut-unit\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cut-unit\"\nversion = \"0.1.0-faults\""),
     },
     Hook {
         file: "Cargo.lock",
-        at: &["name = \"size-model\"", "version = \"0.1.0\""],
-        put: Put::Instead("name = \"size-model\"\nversion = \"0.1.0-faults\""),
+        at: &["name = \"fit-size-model\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"fit-size-model\"\nversion = \"0.1.0-faults\""),
     },
     Hook {
         file: "Cargo.lock",
